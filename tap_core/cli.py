@@ -111,7 +111,7 @@ def new(
     except (ProjectError, OSError) as error:
         return _failed(str(error))
     print(  # noqa: T201  (the command's output)
-        f"{project.name} is in {place}. Next:\n  cd {place}\n  pip install -e '.[test]'\n  pytest"
+        f"{project.name} is in {place}. Next:\n  cd {place}\n  pip install -e '.[dev]'\n  pytest"
     )
     return 0
 

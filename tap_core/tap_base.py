@@ -208,10 +208,10 @@ class Tap(PluginBase):
         made: SyncRun | None = self.__dict__.get("run")
         if made is None:
             made = self.__dict__["run"] = self._begin_run()
-        return made.here()
+        return made.get_thread_run()
 
     def _begin_run(self) -> SyncRun:
-        return SyncRun(self.outlet, self.document, CheckpointPolicy())
+        return SyncRun(self.protocol_writer, self.document, CheckpointPolicy())
 
     @property
     def message_writer(self) -> Any:
@@ -223,11 +223,11 @@ class Tap(PluginBase):
     @message_writer.setter
     def message_writer(self, writer: Any) -> None:
         self._message_writer = writer
-        self.outlet: ProtocolWriter = make_event_writer(writer)
+        self.protocol_writer: ProtocolWriter = make_event_writer(writer)
         self.__dict__.pop("run", None)
 
-    def speak_by(self, outlet: ProtocolWriter) -> None:
-        """Use ``outlet``, the writer of a protocol other than Singer, for all output.
+    def speak_by(self, writer: ProtocolWriter) -> None:
+        """Use ``writer``, the writer of a protocol other than Singer, for all output.
 
         Singer messages that the tap's code writes are converted and written there too.
         """
@@ -242,12 +242,12 @@ class Tap(PluginBase):
                 " are sent; text that it prints goes to standard error."
             )
         self._message_writer = EventForwardingWriter(partial(Tap.write_message, self))
-        self.outlet = outlet
+        self.protocol_writer = writer
         self.__dict__.pop("run", None)
 
     def write_message(self, message: Message) -> None:
         """Write a Singer message. Rows that are still buffered are written before it."""
-        self.run.emit(to_event(message, self.outlet.encode))
+        self.run.emit(to_event(message, self.protocol_writer.encode))
 
     @cached_property
     def state_writer(self) -> StateWriter:
@@ -506,7 +506,9 @@ class Tap(PluginBase):
         self.__dict__.pop("run", None)
         run = self.run
         threads = apply_user_limit(self.max_parallel_streams, self.config, "max_parallel_streams")
-        goes_on = self.continue_on_stream_error and getattr(self.outlet, "tells_ends", False)
+        goes_on = self.continue_on_stream_error and getattr(
+            self.protocol_writer, "tells_ends", False
+        )
         turns = StreamScheduler(list(self.streams.values()), self.logger, threads, goes_on=goes_on)
         with trace_run(self.name, self.get_plugin_version), run.timer():
             try:

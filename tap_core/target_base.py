@@ -373,7 +373,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
                 is_full = take(record, extracted, version)
                 count += 1
                 if sink not in holders:
-                    self._watermark.began(sink)
+                    self._watermark.add_holder(sink)
                 if is_full:
                     self._drain_full(sink)
                 if clock() - self._last_full_drain_at > most:
@@ -421,7 +421,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
                 sink._batch_bytes_read += size
             is_full = pipeline.take(mapped, extracted, version)
             sink.record_counter_metric.increment()
-            self._watermark.began(sink)
+            self._watermark.add_holder(sink)
             if is_full:
                 self._drain_full(sink)
 
@@ -663,7 +663,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         with sink.batch_processing_timer:
             sink.process_batch(context)
         sink.mark_drained()
-        self._watermark.settled(sink)
+        self._watermark.remove_holder(sink)
 
     def _drain_all(self, sink_list: Iterable[Sink], parallelism: int) -> None:
         run_in_threads(
@@ -721,7 +721,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             return
         self._newest_state = state
         if len(state) > len(b"false") or decode_state(state):  # ignore empty states
-            self._watermark.arrived(state)
+            self._watermark.add_state(state)
             self._release()
 
     @property
@@ -734,7 +734,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             return
         for sink in list(self._watermark.holders):
             if sink.current_size == 0:
-                self._watermark.settled(sink)
+                self._watermark.remove_holder(sink)
         state = self._watermark.take()
         if state is None:
             return

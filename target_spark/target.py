@@ -239,10 +239,10 @@ class TargetSpark(PluginBase):
             try:
                 with (
                     show_progress(report, self.logger) as self._clear_progress,
-                    binding.outlet() as outlet,
+                    binding.open_state_writer() as state_writer,
                     self._open_run(
                         binding,
-                        outlet,
+                        state_writer,
                         report,
                         faults,
                         partial(self._run_actions, report, faults, action_faults),
@@ -267,7 +267,7 @@ class TargetSpark(PluginBase):
     def _open_run(
         self,
         binding: ProtocolBinding,
-        outlet: StateMessageWriter,
+        state_writer: StateMessageWriter,
         report: Report,
         faults: list[BaseException],
         run_actions: Callable[[_Opened], None],
@@ -281,7 +281,7 @@ class TargetSpark(PluginBase):
 
         Args:
             binding: The reader, state format and options for the input protocol.
-            outlet: The output for states.
+            state_writer: The writer of state messages.
             report: The report of the run.
             faults: The errors of the run. An error that the block raises is added.
             run_actions: A function that runs the actions of ``after_load``.
@@ -314,7 +314,7 @@ class TargetSpark(PluginBase):
                 folder,
                 commits,
                 report,
-                outlet.emit,
+                state_writer.emit,
                 self._stopping,
                 binding.state_format,
             )

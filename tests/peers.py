@@ -60,6 +60,10 @@ PEERS: dict[str, tuple[str, ...]] = {
     "pyiceberg": ("pyiceberg[pyarrow,sql-sqlite]==0.12.0",),
     # The orchestrator that runs taps and targets.
     "meltano": ("meltano==4.4.1",),
+    # The schedulers of the recipes in docs/scheduling.md, each with what it needs alone.
+    "dagster": ("dagster==1.13.29",),
+    "prefect": ("prefect==3.9.1",),
+    "airflow": ("apache-airflow==3.3.2",),
 }
 """Name of a peer to what pip installs for it."""
 

@@ -43,7 +43,7 @@ __all__ = ["AsyncJobReader", "JobLimiter", "poll_sleep"]
 _TRIES: Final = 3
 """Number of times that a job is created for a slice before the slice fails."""
 
-_LOOK_SECONDS: Final = 0.1
+_POLL_SECONDS: Final = 0.1
 _WAITS: Final = (0.5, 1.0, 2.0, 3.0)
 _USUAL_WAIT: Final = 5.0
 """Seconds between two polling requests, once the shorter `_WAITS` are used up."""
@@ -63,7 +63,7 @@ class JobLimiter:
         During the wait, ``check`` is called every 0.1 seconds. It raises an error to end the wait,
         for example because the run has failed.
         """
-        while not self._free.acquire(timeout=_LOOK_SECONDS):
+        while not self._free.acquire(timeout=_POLL_SECONDS):
             check()
         try:
             yield
@@ -80,7 +80,7 @@ def poll_sleep(run: SyncRun, seconds: float) -> None:
     """
     until = time.monotonic() + limit_wait(seconds)
     while (left := until - time.monotonic()) > 0:
-        time.sleep(min(left, _LOOK_SECONDS))
+        time.sleep(min(left, _POLL_SECONDS))
         _check(run)
 
 

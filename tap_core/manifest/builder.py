@@ -246,6 +246,10 @@ class Builder:
         return self._convert(shape, node, position)
 
     def _convert_list(self, shape: FieldType, node: list[Any], position: _Position) -> Any:
+        """Convert each item of a list to the item type of a field.
+
+        Return UNKNOWN if an item could not be converted; its problem is then reported already.
+        """
         inner = shape.item
         if inner is None:
             if shape.kind != "value":
@@ -253,8 +257,8 @@ class Builder:
             inner = shape
         lines = node.lines if isinstance(node, ListNode) else []
         made = [
-            self._convert_inner(inner, one, position.child(place, lines[place] if lines else 0))
-            for place, one in enumerate(node)
+            self._convert_inner(inner, item, position.child(index, lines[index] if lines else 0))
+            for index, item in enumerate(node)
         ]
         return UNKNOWN if _has_unknown(made) else made
 

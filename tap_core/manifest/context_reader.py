@@ -99,12 +99,12 @@ class ManifestReader(WindowReader):
             message = f"{message.rstrip('.')}. It comes from the {word} {settings}."
         return super().make_edge_error(message, name)
 
-    def find_edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
+    def find_time_range(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
         """Return the start and the end of the period to read.
 
         With ``global_substream_cursor`` no slice is read beyond the end of the first slice.
         """
-        start, end = super().find_edges(cursor)
+        start, end = super().find_time_range(cursor)
         return start, self._slices.limit_end(end) if cursor.global_substream_cursor else end
 
     def find_stored(

@@ -56,7 +56,8 @@ class Problem:
     def __str__(self) -> str:
         """Return the problem as one line in the format of compiler messages."""
         path = f"{self.path}: " if self.path else ""
-        return f"{self.file}:{self.line}: {self.severity}: {path}{self.message}"
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.severity}: {path}{self.message}"
 
 
 @dataclass(frozen=True, slots=True)

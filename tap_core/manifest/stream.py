@@ -208,7 +208,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         except ManifestError as error:
             raise self._reader.make_edge_error(str(error), "start") from None
         if cursor is not None:
-            self._reader.find_edges(cursor)
+            self._reader.find_time_range(cursor)
 
     def _order(self) -> ReplicationKeyComparator:
         cursor, usual = self._components.other_cursor, super()._order()

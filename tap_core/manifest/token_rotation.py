@@ -118,10 +118,15 @@ class TokenRotator:
         return f"{self._declared.auth_method} {token}".strip()
 
     def _find_quota(self, request: requests.PreparedRequest) -> TokenQuota:
+        """Return the quota that counts a request.
+
+        It is the first quota whose matchers match the request; else the first without matchers;
+        else the first declared.
+        """
         quotas = self._declared.quotas
-        fits = (one for one in quotas if one.matches(request))
-        others = (one for one in quotas if not one.matchers)
-        return next(itertools.chain(fits, others), quotas[0])
+        matching = (quota for quota in quotas if quota.matches(request))
+        without_matchers = (quota for quota in quotas if not quota.matchers)
+        return next(itertools.chain(matching, without_matchers), quotas[0])
 
     # Quota accounting
 

@@ -97,7 +97,8 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     def handle_one_of(self, schema: JsonSchema) -> JsonSchema:
         """Normalize the options of ``oneOf``.
 
-        If only one option remains besides null, that option replaces the ``oneOf``.
+        If only one option remains besides null, that option replaces the ``oneOf``. The method's
+        name is that of singer_sdk.
         """
         rest = {keyword: value for keyword, value in schema.items() if keyword != "oneOf"}
         choices = [self._each(choice) for choice in schema["oneOf"]]
@@ -111,7 +112,10 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return {**rest, "oneOf": _null_once(choices)}
 
     def handle_all_of(self, subschemas: list[JsonSchema]) -> JsonSchema:
-        """Merge the members of an ``allOf`` into one schema; the members are not normalized yet."""
+        """Merge the members of an ``allOf`` into one schema.
+
+        The members are not normalized yet. The method's name is that of singer_sdk.
+        """
         return merge_schemas(deepcopy(part) for part in subschemas)
 
     # Subschemas

@@ -41,18 +41,18 @@ class StateWatermark(Generic[_Holder]):
         """True if the queue has a state."""
         return bool(self._waiting)
 
-    def began(self, holder: _Holder) -> None:
-        """Register an object, such as a sink, that now has undrained records.
+    def add_holder(self, holder: _Holder) -> None:
+        """Register a holder: an object, such as a sink, that now has undrained records.
 
         If it is registered already, nothing changes.
         """
         self._since.setdefault(holder, self._seen)
 
-    def settled(self, holder: _Holder) -> None:
-        """Remove an object, such as a sink, whose records are now all drained."""
+    def remove_holder(self, holder: _Holder) -> None:
+        """Remove a holder, such as a sink, whose records are now all drained."""
         self._since.pop(holder, None)
 
-    def arrived(self, state: bytes) -> None:
+    def add_state(self, state: bytes) -> None:
         """Add an encoded state to the queue.
 
         It can be taken once all records before it are drained.

@@ -41,6 +41,17 @@ _FRACTION = 20
 class BookmarkCursor:
     """Cursor that advances a bookmark through the replication key values of a stream or partition.
 
+    Each value is compared with the latest value, which is at first the value stored in the state
+    (in its progress markers if the stream is not sorted). An equal or greater value always becomes
+    the latest value. A smaller value has this effect:
+
+    - ``check_sorted`` and ``is_sorted``: `InvalidStreamSortException`.
+    - ``check_sorted`` and not ``is_sorted``: it is ignored, so the greatest value is kept.
+    - not ``check_sorted``: it becomes the latest value.
+
+    Values are compared by the type of the replication key. A missing value (None, NaN) is ignored
+    with a warning. Partitions with bookmarks of their own are checked separately.
+
     For speed, a loop may assign a text directly to ``latest`` instead of calling `advance`. The
     text must have ``form_length`` characters, ``form_gap`` at position 10, ":" at position 16,
     ``form_zone`` at its end, and must not be smaller than ``latest``.
@@ -109,6 +120,9 @@ class BookmarkCursor:
 
     def advance(self, value: Any) -> None:
         """Advance to the replication key value of one record.
+
+        The class describes the check of the order. A value with the type and format of the latest
+        value is checked here, in a few comparisons; any other one in `_compare_and_advance`.
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the value is smaller than the
@@ -207,12 +221,16 @@ class BookmarkCursor:
         )
 
     def _compare_and_advance(self, value: Any) -> None:
-        """Advance to a value that needs the comparator, because its type or format has changed."""
+        """Advance to a value that needs the comparator, because its type or format has changed.
+
+        Raises:
+            InvalidStreamSortException: The stream is sorted and the value is not in order.
+        """
         if not self._is_started:
             self._start()
         if not self._order.is_usable(value):
             self._order.warn_unusable(value)
-        elif self._is_next(value):
+        elif self._is_in_order(value):
             self._set_latest(value)
         elif self._is_sorted:
             new, old = to_json_compatible(value), to_json_compatible(self.latest)
@@ -224,8 +242,11 @@ class BookmarkCursor:
         if self._on_first_marker is not None:
             self._on_first_marker()
 
-    def _is_next(self, value: Any) -> bool:
-        """Return True if the order allows a record with this value after the latest value."""
+    def _is_in_order(self, value: Any) -> bool:
+        """Return True if a value is not smaller than the latest value, or if order is not checked.
+
+        The first value of a stream or partition without a bookmark is in order.
+        """
         return (
             self.latest is None
             or not self._check_sorted

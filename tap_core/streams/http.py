@@ -246,7 +246,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         cursor = self.incremental_sync
         if cursor is None or self.replication_method != REPLICATION_INCREMENTAL:
             return super()._start_date
-        return cursor.format.write(self._reader.find_edges(cursor)[0])
+        return cursor.format.write(self._reader.find_time_range(cursor)[0])
 
     def _parse_datetime(self, value: str) -> dt.datetime:
         """Parse a date-time in one of the cursor's formats; without a cursor, in ISO 8601."""

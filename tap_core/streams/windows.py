@@ -142,10 +142,10 @@ class WindowReader(ContextReader):
         windows = [only.window] if only else cursor.windows(current.lower, current.end)
         size, run = self._get_thread_count(current), stream._tap.run
         if size > 1:
-            crew = current.threads.enter_context(WorkerPool(run, size, [stream]))
+            pool = current.threads.enter_context(WorkerPool(run, size, [stream]))
             read = _read_window
             yield from prefetch_in_order(
-                crew, stream, size, windows, lambda made, one: read(made, one, current)
+                pool, stream, size, windows, lambda made, one: read(made, one, current)
             )
             return
         if current.is_one:
@@ -163,7 +163,7 @@ class WindowReader(ContextReader):
             current.is_one
             or not current.in_sync
             or stream.ABORT_AT_RECORD_COUNT is not None
-            or not stream._tap.run.may_lead
+            or not stream._tap.run.may_create_pools
         ):
             return 1
         return stream.max_parallel_windows
@@ -240,7 +240,7 @@ class WindowReader(ContextReader):
                 f"Stream '{stream.name}' is declared sorted, but its cursor reads older records"
                 " again (lookback_window) or newest first (is_data_feed). Set is_sorted = False."
             )
-        start, end = self.find_edges(cursor)
+        start, end = self.find_time_range(cursor)
         stored = self.find_stored(cursor, context)
         lower = cursor.lower_bound(start, stored)
         if self._only is not None:
@@ -257,7 +257,7 @@ class WindowReader(ContextReader):
         record_filter = self._make_filter(cursor, lower, end, stored)
         return _WindowPass(cursor, context, lower, end, record_filter)
 
-    def find_edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
+    def find_time_range(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
         """Return the start and end of the data to read, as configured or as a backfill limits it.
 
         A backfill may start before the configured start, and never reads beyond the configured end.

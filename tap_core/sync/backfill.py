@@ -28,30 +28,30 @@ __all__ = ["KeptStateWriter", "apply_range", "begin_backfill"]
 class KeptStateWriter:
     """Protocol writer of a backfill, which replaces each state by the saved one."""
 
-    def __init__(self, outlet: ProtocolWriter, state: Mapping[str, Any] | bytes | None) -> None:
+    def __init__(self, writer: ProtocolWriter, state: Mapping[str, Any] | bytes | None) -> None:
         """Wrap a protocol writer, and write the saved state first.
 
         Args:
-            outlet: Protocol writer of the tap.
+            writer: Protocol writer of the tap.
             state: Saved state, as a dict or as JSON on one line; None or {} to write no state.
         """
-        self.encode: Any = outlet.encode
-        self._outlet = outlet
+        self.encode: Any = writer.encode
+        self._writer = writer
         line = state if isinstance(state, bytes) else StateDocument(dict(state or {})).encode()
         self._kept = Checkpoint(line) if state else None
         if self._kept is not None:  # before the first row: a target stores it with each commit
-            outlet.emit(self._kept)
+            writer.emit(self._kept)
 
     def __getattr__(self, name: str) -> Any:
         """Return an optional attribute of the wrapped writer."""
-        return getattr(self._outlet, name)
+        return getattr(self._writer, name)
 
     def emit(self, event: Event) -> None:
         """Write an event; write the saved state in place of any other state."""
         if not isinstance(event, Checkpoint):
-            self._outlet.emit(event)
+            self._writer.emit(event)
         elif self._kept is not None:
-            self._outlet.emit(self._kept)
+            self._writer.emit(self._kept)
 
 
 def begin_backfill(
@@ -65,7 +65,7 @@ def begin_backfill(
         state: Saved state, as for `KeptStateWriter`.
     """
     apply_range(tap, read_range)
-    tap.outlet = KeptStateWriter(tap.outlet, state)
+    tap.protocol_writer = KeptStateWriter(tap.protocol_writer, state)
 
 
 def apply_range(tap: SyncTap, read_range: ReadRange) -> None:

@@ -56,7 +56,7 @@ def begin_batches(stream: SyncStream, run: SyncRun, plan: Plan) -> BatchConfig |
     Raises:
         ConfigurationError: The batch settings are incomplete.
     """
-    takes_files = getattr(run.outbox.outlet, "takes_files", False)
+    takes_files = getattr(run.outbox.protocol_writer, "takes_files", False)
     if not stream.selected or stream.name in run.files or not takes_files:
         return None
     config = stream.get_batch_config(stream.config)

@@ -68,13 +68,13 @@ def sync_children(stream: SyncStream, child_context: Context | None) -> None:
             level=logging.WARNING,
         )
         return
-    family: ChildSyncPool | None = stream._tap.run.families.get(stream.name)
+    child_pool: ChildSyncPool | None = stream._tap.run.child_pools.get(stream.name)
     for child in stream.child_streams:
         if child.selected or child.has_selected_descendents:
-            if family is None:
+            if child_pool is None:
                 _sync_child(child, child_context)
             else:
-                family.submit(child, child_context)
+                child_pool.submit(child, child_context)
 
 
 def _sync_child(child: SyncStream, context: Context) -> None:
@@ -116,19 +116,19 @@ class ChildSyncPool:
     """
 
     def __init__(
-        self, parent: SyncStream, run: SyncRun, threads: int, *, spreads: bool = False
+        self, parent: SyncStream, run: SyncRun, threads: int, *, distributes: bool = False
     ) -> None:
         """Create a pool with at most ``threads`` threads.
 
-        With ``spreads`` True, other processes are used instead of threads, if the output supports
-        it.
+        With ``distributes`` True, other processes are used instead of threads, if the output
+        supports it.
         """
         children = [
             child
             for child in parent.child_streams
             if child.selected or child.has_selected_descendents
         ]
-        self.crew = make_pool(run, threads, children, spreads=spreads)
+        self.pool = make_pool(run, threads, children, distributes=distributes)
         self._name = parent.name
         self._lock = run.outbox.lock
         self._pending = [0]
@@ -136,8 +136,8 @@ class ChildSyncPool:
         self._bookmark: DeferredBookmark | None = None
 
     def __enter__(self) -> ChildSyncPool:  # noqa: PYI034  Self needs Python 3.11
-        self.crew.__enter__()
-        self.crew.owner.families[self._name] = self
+        self.pool.__enter__()
+        self.pool.owner.child_pools[self._name] = self
         return self
 
     def __exit__(
@@ -146,8 +146,8 @@ class ChildSyncPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        del self.crew.owner.families[self._name]
-        self.crew.__exit__(kind, error, trace)
+        del self.pool.owner.child_pools[self._name]
+        self.pool.__exit__(kind, error, trace)
 
     def submit(self, child: SyncStream, context: Context) -> None:
         """Queue the sync of a child with one context. The context's state entry is created now."""
@@ -161,20 +161,20 @@ class ChildSyncPool:
             with self._lock:
                 pending[0] -= 1
 
-        self.crew.submit(SyncJob(child, own, lambda made: _sync_child(made, own), done))
+        self.pool.submit(SyncJob(child, own, lambda made: _sync_child(made, own), done))
 
     def hold(self, bookmark: DeferredBookmark | None) -> None:
         """Set the parent's bookmark, which must wait until children are synced. None removes it."""
         self._bookmark = bookmark
 
-    def following(self, records: Iterable[Any]) -> Iterator[Any]:
+    def count_children(self, records: Iterable[Any]) -> Iterator[Any]:
         """Yield the parent's records, and count the child contexts submitted for each record.
 
         When the caller requests the next record, the previous one is taken as written.
         """
         for record in records:
             yield record
-            self.crew.check()
+            self.pool.check()
             pending, self._pending = self._pending, [0]
             if self._bookmark is not None:
                 with self._lock:
@@ -187,7 +187,7 @@ class ChildSyncPool:
 
     def drain(self) -> None:
         """Wait until the children of all records read so far are synced."""
-        self.crew.drain()
+        self.pool.drain()
 
 
 class DeferredBookmark:

@@ -30,7 +30,12 @@ from tap_core.sync.engine import (
 )
 from tap_core.sync.metrics import record_metrics
 from tap_core.sync.plan import get_plan
-from tap_core.sync.record_input import as_record, check_record, split_record_and_context
+from tap_core.sync.record_input import (
+    as_record,
+    call_get_records,
+    check_record,
+    split_record_and_context,
+)
 from tap_core.sync.replication_errors import log_sort_error
 from tap_core.sync.resend_filter import make_resend_filter
 
@@ -93,7 +98,7 @@ class _PartitionSync:
         child_context = None if context is None else copy.copy(context)
         self._is_sent = make_resend_filter(stream, context)
         self._admits = stream._reader.begin(context)
-        results = self.run.guarded(stream.get_records(context))
+        results = self.run.guarded(call_get_records(stream, context))
         with closing_records(stream, self.run, results):
             yield from self._written(results, context, child_context, bookmark)
 
@@ -131,12 +136,12 @@ class _PartitionSync:
     ) -> Iterator[Record]:
         stream = self.stream
         stream._process_record(record, child_context=child_context, partition_context=bookmark)
-        family = self.run.families.get(stream.name)
-        if family is not None:  # the hooks move the bookmark at once
-            family.drain()
+        child_pool = self.run.child_pools.get(stream.name)
+        if child_pool is not None:  # the hooks move the bookmark at once
+            child_pool.drain()
         if not stream.selected or (self._is_sent is not None and self._is_sent(record)):
             return
-        with self.run.whole():  # a stop in between would miss a row in the count
+        with self.run.delaying_stop():  # a stop in between would miss a row in the count
             if self.write_messages:
                 stream._write_record_message(record)
             else:  # before the bookmark moves: another thread may send a state after that
@@ -159,7 +164,7 @@ def write_record(stream: SyncStream, record: Record) -> None:
     run, plan = stream._tap.run, get_plan(stream)
     before = run.open(plan)
     if not run.bodies:
-        run.begin()
+        run.begin_chunk()
     own = as_record(record, stream.name)
     if plan.mapped is None:
         body = plan.shape(own)
@@ -169,7 +174,7 @@ def write_record(stream: SyncStream, record: Record) -> None:
         bodies = plan.mapped.bodies(own)
         run.bodies.extend(bodies)
         run.waiting += plan.mapped.sizes(bodies)
-    if len(run.bodies) >= run.limit or run.waiting >= run.most:
+    if len(run.bodies) >= run.limit or run.waiting >= run.chunk_bytes:
         run.flush()
     run.open(before)
 

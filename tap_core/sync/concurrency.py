@@ -101,11 +101,12 @@ def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
 
     If a stream prevents it, the reason is logged.
     """
-    spreader = run.outbox.spreader
-    if spreader is None or not streams or run.stop_signal is not None:
+    distributor = run.outbox.distributor
+    if distributor is None or not streams or run.stop_signal is not None:
         return False
     explained = [
-        (stream, explain_not_distributed(stream) or spreader.refuses(stream)) for stream in streams
+        (stream, explain_not_distributed(stream) or distributor.refuses(stream))
+        for stream in streams
     ]
     for stream, why in explained:
         if why is not None:

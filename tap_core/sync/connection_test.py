@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tap_core.exceptions import SyncLifecycleSignal
 from tap_core.sync.engine import begin_partition, get_contexts
+from tap_core.sync.record_input import call_get_records
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
@@ -30,7 +31,7 @@ def read_one_record(stream: SyncStream) -> None:
 def _pull_first(stream: SyncStream, context: Context | None) -> None:
     begin_partition(stream, context, None)
     stream._reader.begin_trial(context)
-    records = iter(stream.get_records(context))
+    records = iter(call_get_records(stream, context))
     try:
         next(records, None)
     finally:

@@ -38,7 +38,7 @@ def make_pool(
     size: int,
     streams: Sequence[SyncStream],
     *,
-    spreads: bool = False,
+    distributes: bool = False,
     in_order: bool = False,
 ) -> WorkerPool | DistributedPool:
     """Return a pool that syncs contexts of streams, in threads or in other processes.
@@ -47,13 +47,13 @@ def make_pool(
         run: Current sync.
         size: Maximum number of threads.
         streams: Streams to sync.
-        spreads: True to use other processes instead of threads, if the output supports it.
+        distributes: True to use other processes instead of threads, if the output supports it.
         in_order: True to discard the results of all contexts after the first failed one. It has no
             effect on threads.
     """
-    spreader = run.outbox.spreader
-    if spreads and spreader is not None:
-        return DistributedPool(run, spreader, in_order=in_order)
+    distributor = run.outbox.distributor
+    if distributes and distributor is not None:
+        return DistributedPool(run, distributor, in_order=in_order)
     return WorkerPool(run, size, streams)
 
 
@@ -61,10 +61,10 @@ class DistributedPool:
     """Pool with the interface of `WorkerPool` that uses other processes instead of threads."""
 
     def __init__(
-        self, owner: SyncRun, spreader: WorkDistributor, *, in_order: bool = False
+        self, owner: SyncRun, distributor: WorkDistributor, *, in_order: bool = False
     ) -> None:
         self.owner = owner
-        self._spreader = spreader
+        self._distributor = distributor
         self._in_order = in_order
         self._jobs: list[tuple[SyncJob, WorkUnit]] = []
         self._failed: list[tuple[SyncJob, str]] = []
@@ -86,7 +86,7 @@ class DistributedPool:
         """Queue a context. When the queue is full, sync all queued contexts and wait for them."""
         self._begin(job.stream)
         self._jobs.append((job, _build_work_unit(job, len(self._jobs), self._below)))
-        if len(self._jobs) >= self._spreader.most:
+        if len(self._jobs) >= self._distributor.most:
             self._send()
 
     def _begin(self, stream: SyncStream) -> None:
@@ -119,11 +119,11 @@ class DistributedPool:
         run = self.owner
         run.settle()
         self._below = _DescendantStates()
-        spread = self._spreader.sync([part for _, part in jobs], in_order=self._in_order)
-        for event in spread.events:
+        found = self._distributor.sync([part for _, part in jobs], in_order=self._in_order)
+        for event in found.events:
             run.emit(event)
         with run.outbox.lock:
-            for result in sorted(spread.results, key=lambda each: each.number):
+            for result in sorted(found.results, key=lambda each: each.number):
                 self._merge_result(*jobs[result.number], result)
         run.settle_held()
         for stream in {job.stream.name: job.stream for job, _ in jobs}.values():

@@ -1,4 +1,4 @@
-"""Sync of one stream: iterate its contexts, pull its records, advance its bookmarks.
+"""Sync of one stream: iterate its contexts, read its records, advance its bookmarks.
 
 - The order visible to authors is that of the Meltano Singer SDK: a record is pulled and
   post-processed, its children are synced, the record is written, then the bookmark moves.
@@ -41,7 +41,12 @@ from tap_core.sync.distribution import make_pool
 from tap_core.sync.metrics import record_metrics
 from tap_core.sync.partial_failures import ContextFailures
 from tap_core.sync.plan import get_plan
-from tap_core.sync.record_input import as_record, check_record, split_record_and_context
+from tap_core.sync.record_input import (
+    as_record,
+    call_get_records,
+    check_record,
+    split_record_and_context,
+)
 from tap_core.sync.replication_errors import (
     log_sort_error,
     missing_replication_key,
@@ -78,7 +83,7 @@ __all__ = [
 def sync_stream(stream: SyncStream, context: Context | None) -> None:
     """Sync a stream: all of its contexts, or only ``context`` if it is not None."""
     run = stream._tap.run
-    stream = run.own(stream)
+    stream = run.get_thread_stream(stream)
     context = stream.preprocess_context(context) if context else None
     _log_start(stream, context)
     stream.context = MappingProxyType(dict(context)) if context else None
@@ -128,17 +133,35 @@ def _sync_contexts(
 ) -> None:
     """Sync the contexts of a stream: in other processes, in threads, or here one after the other.
 
-    ``signpost`` is the upper limit of the bookmarks, usually the start time of the sync.
+    Contexts start in the order of ``Stream.partitions``:
+
+    - In one thread each context is complete before the next one starts: its rows, its final
+      bookmark, and a state, unless states are already a large part of the output.
+    - In threads several contexts are read at the same time, and they can end in any order. Each
+      bookmark becomes final at the end of its own context.
+    - For other processes the contexts are sent in groups. The states of a group are merged in the
+      order of its contexts, after its rows are written; then a state is written.
+
+    The partitions in the state document have the same order in all three cases. Children are
+    synced in `sync_child_contexts`: for each parent record, and before that record is written; in
+    a `ChildSyncPool` at the same time as later parent records, and the parent's bookmark waits.
+
+    Args:
+        stream: Stream to sync.
+        run: Current sync, as this thread sees it.
+        plan: Sync plan of the stream.
+        context: The only context to sync; None for all.
+        signpost: Upper limit of the bookmarks, usually the start time of the sync.
     """
     contexts: Iterable[Context | None] = get_contexts(stream, context)
-    if (plan.threads > 1 or plan.spreads) and context is None:
+    if (plan.threads > 1 or plan.distributes) and context is None:
         contexts, failure = _list_contexts(contexts)
         if failure is not None or len(contexts) > 1:
             _sync_in_parallel(stream, run, plan, contexts, signpost, failure)
             return
-        if plan.spreads and _distribute_windows(stream, run, contexts[0]):
+        if plan.distributes and _distribute_windows(stream, run, contexts[0]):
             return
-        if plan.spreads:
+        if plan.distributes:
             stream.log("'%s' has one context, so it is read by one process.", stream.name)
     if plan.compiled:
         _sync_contexts_here(stream, run, plan, contexts, context, signpost)
@@ -178,23 +201,34 @@ def _sync_in_parallel(
     ``failure`` is the error that ended the listing of the contexts, or None. It is raised after the
     contexts listed before it are synced.
     """
-    for current in contexts:
-        ensure_state_entry(stream, current)
-        if plan.spreads:
-            begin_partition(stream, current, signpost)
+    _create_state_entries(stream, plan, contexts, signpost)
     failures = ContextFailures(stream)
     with (
         record_metrics(stream, run),
-        make_pool(run, plan.threads, [stream], spreads=plan.spreads) as crew,
+        make_pool(run, plan.threads, [stream], distributes=plan.distributes) as pool,
     ):
         for current in contexts:
             work = partial(sync_context, context=current, signpost=signpost)
-            crew.submit(SyncJob(stream, current, failures.noting(work)))
-        crew.drain()
-    failures.tell()
+            pool.submit(SyncJob(stream, current, failures.wrap(work)))
+        pool.drain()
+    failures.raise_first()
     if failure is not None:
         raise failure
     end_records(stream, None)
+
+
+def _create_state_entries(
+    stream: SyncStream, plan: Plan, contexts: Iterable[Context | None], signpost: Any
+) -> None:
+    """Create the state entries of contexts, in their order, before any of the contexts is read.
+
+    The partitions in the state then have this order, whichever context ends first. Other processes
+    get a copy of an entry, so it also gets the context's start value and signpost now.
+    """
+    for context in contexts:
+        ensure_state_entry(stream, context)
+        if plan.distributes:
+            begin_partition(stream, context, signpost)
 
 
 def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | None) -> bool:
@@ -210,11 +244,11 @@ def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | Non
     bookmark = begin_partition(stream, context, None)
     with (
         record_metrics(stream, run),
-        make_pool(run, 1, [stream], spreads=True, in_order=True) as crew,
+        make_pool(run, 1, [stream], distributes=True, in_order=True) as pool,
     ):
         for interval in intervals:
-            crew.submit(SyncJob(stream, context, bool, interval=interval))
-        crew.drain()
+            pool.submit(SyncJob(stream, context, bool, interval=interval))
+        pool.drain()
     end_partition(stream, context, bookmark)
     end_records(stream, None)
     return True
@@ -272,7 +306,7 @@ def lock_context(
     if stop_signal is None or stream._get_state_partition_context(context) != context:
         return nullcontext()
     place = (stream.name, freeze_context(context or {}))
-    return run.outbox.visiting(place, run, stop_signal.check)
+    return run.outbox.lock_key(place, run, stop_signal.check)
 
 
 def open_child_pool(
@@ -282,8 +316,8 @@ def open_child_pool(
 
     If the children are synced without a pool, return a context manager that yields None.
     """
-    if (plan.child_threads > 1 or plan.child_spreads) and run.may_lead:
-        return ChildSyncPool(stream, run, plan.child_threads, spreads=plan.child_spreads)
+    if (plan.child_threads > 1 or plan.distributes_children) and run.may_create_pools:
+        return ChildSyncPool(stream, run, plan.child_threads, distributes=plan.distributes_children)
     return nullcontext()
 
 
@@ -322,9 +356,9 @@ def _sync_contexts_here(
     with record_metrics(stream, run) as tally, open_child_pool(stream, run, plan):
         for current in contexts:
             signpost = None if context else signpost
-            with failures.noted():
+            with failures.record_errors():
                 done = sync_partition(stream, run, plan, current, signpost, tally, done)
-    failures.tell()
+    failures.raise_first()
     end_records(stream, context)
 
 
@@ -342,25 +376,25 @@ def sync_partition(
     ``done`` is the number of records of the stream written before. Return the number after this
     context. ``signpost`` is the upper limit of the bookmark; None means no limit.
     """
-    family: ChildSyncPool | None = run.families.get(stream.name)
+    child_pool: ChildSyncPool | None = run.child_pools.get(stream.name)
     with lock_context(stream, run, context):
         bookmark = begin_partition(stream, context, signpost)
-        records = _prepared(stream, run, plan, context, bookmark)
-        with closing_records(stream, run, records), _cursor(stream, run, context) as cursor:
+        records = _read_records(stream, run, plan, context, bookmark)
+        with closing_records(stream, run, records), _open_cursor(stream, run, context) as cursor:
             if stream.selected:
                 write = _write if plan.mapped is None else _write_mapped
-                done = write(_Pull(stream, run, plan, cursor, tally), records, done)
+                done = write(_WriteArguments(stream, run, plan, cursor, tally), records, done)
             else:
                 done += sum(1 for _ in records)
-            if family is not None:
-                family.drain()
+            if child_pool is not None:
+                child_pool.drain()
         end_partition(stream, context, bookmark)
-        if not run.may_lead and state_is_due(stream, tally, done, sys.maxsize):
+        if not run.may_create_pools and state_is_due(stream, tally, done, sys.maxsize):
             stream._write_state_message()  # each partition may be smaller than STATE_MSG_FREQUENCY
     return done
 
 
-def _prepared(
+def _read_records(
     stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, bookmark: Context | None
 ) -> Iterable[Any]:
     """Return the records of a context, post-processed and filtered as the stream requires.
@@ -368,18 +402,18 @@ def _prepared(
     If the stream requires neither, return the iterable of ``get_records`` itself.
     """
     admits = stream._reader.begin(context)
-    records = run.guarded(stream.get_records(context))
+    records = run.guarded(call_get_records(stream, context))
     extra = tuple((bookmark or {}).items()) if stream.add_context_to_records else ()
     if plan.post_process or plan.child_contexts or extra or admits is not None:
-        records = _processed(stream, plan, records, context, extra, admits)
-    family: ChildSyncPool | None = run.families.get(stream.name)
-    if family is not None:
-        records = family.following(records)
+        records = _process_records(stream, plan, records, context, extra, admits)
+    child_pool: ChildSyncPool | None = run.child_pools.get(stream.name)
+    if child_pool is not None:
+        records = child_pool.count_children(records)
     is_sent = make_resend_filter(stream, context)
     return records if is_sent is None else (one for one in records if not is_sent(one))
 
 
-def _processed(  # noqa: C901 - one flat loop
+def _process_records(  # noqa: C901 - one flat loop
     stream: SyncStream,
     plan: Plan,
     records: Iterable[Any],
@@ -418,7 +452,7 @@ def _processed(  # noqa: C901 - one flat loop
         yield record
 
 
-class _Pull(NamedTuple):
+class _WriteArguments(NamedTuple):
     """Arguments of the loops that write the records of one context.
 
     The loop in `_write` calls no helper function per record, because each call would take about a
@@ -432,24 +466,24 @@ class _Pull(NamedTuple):
     tally: Tally
 
 
-def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901 - one flat loop
+def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int:  # noqa: C901 - one flat loop
     """Write the records of a context.
 
     ``done`` is the number of records of the stream written before. Return the number after this
     context.
     """
-    stream, run, plan, cursor, tally = pull
+    stream, run, plan, cursor, tally = arguments
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
     append, encode, fits, key_of = bodies.append, shape.encode, shape.fits, plan.key_of
     start, size, next_state = done, run.waiting, _next_state(stream, done)
-    most = run.most
+    max_bytes = run.chunk_bytes
     counted, stop = done, min(done + run.limit - len(bodies), next_state)
     for record in records:
         if record.__class__ is not dict and (record := as_record(record, stream.name)) is None:
             continue
         done += 1
         if not bodies:
-            run.begin()
+            run.begin_chunk()
             size = 0
         if fits(record):
             try:
@@ -477,23 +511,23 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
             except (KeyError, InvalidStreamSortException) as error:
                 _raise_key_error(stream, cursor, error, record, done, start)
         size += len(body)
-        if done >= stop or size >= most:
+        if done >= stop or size >= max_bytes:
             run.waiting = size
             tally.pulled(done - counted)
-            next_state = _end_chunk(pull, done, next_state)
-            counted, stop = done, min(done + run.room(), next_state)
+            next_state = _end_chunk(arguments, done, next_state)
+            counted, stop = done, min(done + run.get_row_limit(), next_state)
     run.waiting = size
     tally.pulled(done - counted)
     return done
 
 
-def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
+def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int:
     """Write the records of a context after applying the stream maps.
 
     ``done`` is the number of records of the stream read before. Return the number after this
     context. The bookmark also advances past records that a stream map drops.
     """
-    stream, run, plan, cursor, tally = pull
+    stream, run, plan, cursor, tally = arguments
     assert plan.mapped is not None  # noqa: S101 - checked by the caller
     bodies_of, sizes = plan.mapped.bodies, plan.mapped.sizes
     find = make_getter(stream.replication_path)
@@ -506,7 +540,7 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
             made = bodies_of(record)
             if made:
                 if not bodies:
-                    run.begin()
+                    run.begin_chunk()
                 bodies.extend(made)
                 run.waiting += sizes(made)
             done += 1
@@ -515,25 +549,25 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
                     cursor.advance(find(record))
                 except (KeyError, InvalidStreamSortException) as error:
                     _raise_key_error(stream, cursor, error, record, done, start)
-            if done >= stop or run.waiting >= run.most:
+            if done >= stop or run.waiting >= run.chunk_bytes:
                 ready, counted = done - counted, done
                 tally.pulled(ready)
-                next_state = _end_chunk(pull, done, next_state)
-                stop = min(done + run.room(), next_state)
+                next_state = _end_chunk(arguments, done, next_state)
+                stop = min(done + run.get_row_limit(), next_state)
     finally:
         tally.pulled(done - counted)
     return done
 
 
-def _end_chunk(pull: _Pull, done: int, next_state: int) -> int:
+def _end_chunk(arguments: _WriteArguments, done: int, next_state: int) -> int:
     """Send the buffered records, and then a state if one is due.
 
     ``done`` is the number of records so far; ``next_state`` is the number at which a state is due.
     Return the number at which the next state is due.
     """
-    stream = pull.stream
-    pull.run.settle()
-    if state_is_due(stream, pull.tally, done, next_state):
+    stream = arguments.stream
+    arguments.run.settle()
+    if state_is_due(stream, arguments.tally, done, next_state):
         stream._write_state_message()
     elif done < next_state:
         return next_state
@@ -549,7 +583,7 @@ def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -
     run = stream._tap.run
     if stream.name in run.files:
         return run.files.wants_state()
-    if not run.may_lead:
+    if not run.may_create_pools:
         return tally.is_due(stream.STATE_MSG_FREQUENCY)
     return done >= next_state
 
@@ -577,7 +611,7 @@ def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Contex
 
 
 @contextmanager
-def _cursor(
+def _open_cursor(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> Iterator[BookmarkCursor | None]:
     """Yield the cursor that advances the bookmark of a context, for the duration of the block.
@@ -589,9 +623,9 @@ def _cursor(
         yield None
         return
     key = require_replication_key(stream.name, stream.replication_key)
-    family: ChildSyncPool | None = run.families.get(stream.name)
-    if family is not None:
-        with _held_cursor(stream, run, context, key, family) as cursor:
+    child_pool: ChildSyncPool | None = run.child_pools.get(stream.name)
+    if child_pool is not None:
+        with _open_deferred_cursor(stream, run, context, key, child_pool) as cursor:
             yield cursor
         return
     manager = stream.state_manager
@@ -605,8 +639,8 @@ def _cursor(
 
 
 @contextmanager
-def _held_cursor(
-    stream: SyncStream, run: SyncRun, context: Context | None, key: str, family: ChildSyncPool
+def _open_deferred_cursor(
+    stream: SyncStream, run: SyncRun, context: Context | None, key: str, child_pool: ChildSyncPool
 ) -> Iterator[BookmarkCursor]:
     """Yield a cursor that advances with each record of a parent stream.
 
@@ -621,12 +655,12 @@ def _held_cursor(
         manager.increment_state({key: value}, context=context, replication_key=key)
 
     bookmark = DeferredBookmark(cursor, move)
-    family.hold(bookmark)
+    child_pool.hold(bookmark)
     run.outbox.held[bookmark.settle] = None
     try:
         yield cursor
     finally:
-        family.hold(None)
+        child_pool.hold(None)
         with run.outbox.lock:
             bookmark.settle()
             del run.outbox.held[bookmark.settle]

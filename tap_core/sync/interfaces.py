@@ -40,7 +40,7 @@ class SyncTap(Protocol):
     dynamic_catalog: bool
     config_file: Path | None
     config_listener: Any
-    outlet: ProtocolWriter
+    protocol_writer: ProtocolWriter
     connection_tests: ClassVar[Mapping[str, str]]
     """Connection tests: a test ``x`` is the method ``check_x``."""
     selection_not_supported: ClassVar[bool]
@@ -161,8 +161,8 @@ class SyncTap(Protocol):
     def stopped_by(self) -> int | None:
         """Number of the signal that requested a stop; None if no signal was received."""
 
-    def speak_by(self, outlet: ProtocolWriter) -> None:
-        """Use ``outlet`` as the writer of the tap's output."""
+    def speak_by(self, writer: ProtocolWriter) -> None:
+        """Use ``writer`` as the writer of the tap's output."""
 
     def write_message(self, message: Any) -> None:
         """Write a Singer message that the tap's code has built."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputQueue", "ProtocolWriter"]
 
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 """Interval at which a waiting thread checks whether the sync has ended."""
 
 
@@ -63,17 +63,17 @@ class OutputQueue:
     """Passes the events of all threads of a sync to one protocol writer, one event at a time."""
 
     def __init__(
-        self, outlet: ProtocolWriter, document: StateDocument, cadence: CheckpointPolicy
+        self, writer: ProtocolWriter, document: StateDocument, cadence: CheckpointPolicy
     ) -> None:
         """Create a queue that passes events to a protocol writer.
 
         Args:
-            outlet: Protocol writer.
+            writer: Protocol writer.
             document: State of the tap.
             cadence: Policy that decides how often the state is written.
         """
-        self.outlet = outlet
-        self.files = BatchFileOutput(outlet.emit)
+        self.protocol_writer = writer
+        self.files = BatchFileOutput(writer.emit)
         self.document = document
         self.cadence = cadence
         self.lock = document.lock
@@ -88,25 +88,25 @@ class OutputQueue:
         self.begun: set[str] = set()
         """Streams that have written a row."""
         self._last_values: dict[Hashable, Any] = {}
-        self._visited: dict[Hashable, object] = {}
-        self._turn = threading.Condition()
-        self.takes_estimates: bool = getattr(outlet, "takes_estimates", False)
+        self._key_owners: dict[Hashable, object] = {}
+        self._condition = threading.Condition()
+        self.takes_estimates: bool = getattr(writer, "takes_estimates", False)
         self.has_total = False
         """True if an estimate for all streams together was emitted."""
-        self.spreader: WorkDistributor | None = getattr(outlet, "spreader", None)
+        self.distributor: WorkDistributor | None = getattr(writer, "spreader", None)
         self.make_encoder: (
             Callable[[SchemaEvent, TypeConformanceLevel, UnmappedCallback], TypedRecordSerializer]
             | None
-        ) = getattr(outlet, "make_encoder", None)
+        ) = getattr(writer, "make_encoder", None)
         """Function that returns a stream's serializer; None if the columns have no types."""
-        self.check_caller: Callable[[], None] | None = getattr(outlet, "check", None)
+        self.check_caller: Callable[[], None] | None = getattr(writer, "check", None)
         """Function that raises an error if the caller has disconnected; None without a caller."""
-        self.state_seconds: float = getattr(outlet, "state_seconds", 0)
+        self.state_seconds: float = getattr(writer, "state_seconds", 0)
         """Seconds without a state after which one is due, if there is a caller."""
-        self.is_called = False
-        """True if the sync must checkpoint or stop at its next record: see `SyncRun.guarded`."""
+        self.has_request = False
+        """True if the timer thread requests a checkpoint or a stop: see `SyncRun.guarded`."""
 
-    def hand(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Pass one event to the protocol writer while holding the lock.
 
         After a failed write, no event is written any more. Rows may be lost, and a later state
@@ -146,7 +146,7 @@ class OutputQueue:
                 return
             for send_chunk in list(self.chunks.values()):
                 send_chunk(0)
-            self.hand(Checkpoint(state))
+            self.emit(Checkpoint(state))
             self.cadence.wrote(len(state))
 
     def send_older_than(self, seconds: float) -> None:
@@ -154,7 +154,7 @@ class OutputQueue:
         for send_chunk in list(self.chunks.values()):
             send_chunk(seconds)
 
-    def attend(self) -> None:
+    def check_caller_and_cadence(self) -> None:
         """Check that the caller is connected, and request a state if the last one is too old.
 
         The timer thread calls this method. The thread that syncs then writes the requested state.
@@ -165,7 +165,7 @@ class OutputQueue:
             self.check_caller()
         except Exception as error:  # noqa: BLE001  after any error nothing more is written
             self.failure = error
-        self.is_called = self.failure is not None or self.cadence.is_overdue(self.state_seconds)
+        self.has_request = self.failure is not None or self.cadence.is_overdue(self.state_seconds)
 
     def call_on_change(self, about: Hashable, what: Any, say: Callable[[], None]) -> None:
         """Call ``say`` if ``what`` is a new value for the key ``about``.
@@ -183,24 +183,22 @@ class OutputQueue:
         self.call_on_change(event.stream.name, event, lambda: emit(event))
 
     @contextmanager
-    def visiting(
-        self, place: Hashable, visitor: object, check: Callable[[], None]
-    ) -> Iterator[None]:
-        """Hold the lock named ``place`` during the block.
+    def lock_key(self, key: Hashable, owner: object, check: Callable[[], None]) -> Iterator[None]:
+        """Hold the lock named ``key`` during the block.
 
-        ``visitor`` owns the lock and may acquire it again. While waiting for the lock, ``check`` is
+        The object ``owner`` may acquire the lock again. While waiting for the lock, ``check`` is
         called repeatedly; it raises an error if the sync has ended.
         """
-        with self._turn:
-            while self._visited.get(place, visitor) is not visitor:
+        with self._condition:
+            while self._key_owners.get(key, owner) is not owner:
                 check()
-                self._turn.wait(_LOOK_SECONDS)
-            again = place in self._visited
-            self._visited[place] = visitor
+                self._condition.wait(_POLL_SECONDS)
+            again = key in self._key_owners
+            self._key_owners[key] = owner
         try:
             yield
         finally:
             if not again:
-                with self._turn:
-                    del self._visited[place]
-                    self._turn.notify_all()
+                with self._condition:
+                    del self._key_owners[key]
+                    self._condition.notify_all()

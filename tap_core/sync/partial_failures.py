@@ -25,10 +25,10 @@ class ContextFailures:
     def __init__(self, stream: SyncStream) -> None:
         self._stream = stream
         self._first: Exception | None = None
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
+    def record_errors(self) -> Iterator[None]:
         """Run the block. If it fails, record the error if the stream's other contexts may continue.
 
         Otherwise the error is raised.
@@ -38,7 +38,7 @@ class ContextFailures:
         except Exception as error:
             if not self._stream._continues_after(error):
                 raise
-            with self._turn:
+            with self._lock:
                 self._first = self._first or error
             self._stream.log(
                 "A context of '%s' failed; the other contexts are still read: %s",
@@ -47,19 +47,19 @@ class ContextFailures:
                 level=logging.ERROR,
             )
 
-    def noting(self, work: Callable[[Any], object]) -> Callable[[Any], None]:
+    def wrap(self, work: Callable[[Any], object]) -> Callable[[Any], None]:
         """Return a function that calls ``work`` and records an error instead of raising it.
 
         The error is still raised if the stream's other contexts may not continue.
         """
 
-        def tried(stream: Any) -> None:
-            with self.noted():
+        def call(stream: Any) -> None:
+            with self.record_errors():
                 work(stream)
 
-        return tried
+        return call
 
-    def tell(self) -> None:
+    def raise_first(self) -> None:
         """Raise the first recorded error. Do nothing if no error was recorded."""
         if self._first is not None:
             raise self._first

@@ -86,16 +86,16 @@ class Plan(ChunkSource):
     """Number of threads that may sync the stream's contexts."""
     child_threads: int
     """Number of threads that may sync the stream's children while it keeps reading."""
-    spreads: bool
+    distributes: bool
     """True if other processes sync the stream's contexts."""
-    child_spreads: bool
+    distributes_children: bool
     """True if other processes sync the contexts of the stream's children."""
 
 
 def get_plan(stream: SyncStream) -> Plan:
     """Return the stream's sync plan for this thread. Create it at the first call in a sync."""
     run = stream._tap.run
-    stream = run.own(stream)
+    stream = run.get_thread_stream(stream)
     made: tuple[SyncRun, Plan] | None = stream._plan
     if made is None or made[0] is not run:
         made = stream._plan = (run, _compile(stream, run))
@@ -130,10 +130,10 @@ def _compile(stream: SyncStream, run: SyncRun) -> Plan:
         or is_overridden(stream, "get_child_context", "generate_child_contexts", "_sync_children"),
         key_of=make_getter(path) if len(path := stream.replication_path) > 1 else None,
         version=lambda: stream._stream_version,
-        threads=get_thread_count(stream) if run.may_lead else 1,
-        child_threads=get_child_thread_count(stream) if run.may_lead else 1,
-        spreads=not below and can_distribute(run, stream),
-        child_spreads=can_distribute(run, *below),
+        threads=get_thread_count(stream) if run.may_create_pools else 1,
+        child_threads=get_child_thread_count(stream) if run.may_create_pools else 1,
+        distributes=not below and can_distribute(run, stream),
+        distributes_children=can_distribute(run, *below),
     )
 
 
@@ -191,7 +191,7 @@ def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncode
     """Return the encoder for records after stream maps. It does not convert values."""
     make_encoder = run.outbox.make_encoder
     if make_encoder is None:
-        return compile_record_encoder(run.outlet.encode)
+        return compile_record_encoder(run.protocol_writer.encode)
     return make_encoder(described, TypeConformanceLevel.NONE, lambda _names: None).body
 
 
@@ -226,7 +226,7 @@ def _compile_pruning_serializer(
         effective_schema=stream.effective_schema,
         mask=stream.mask,
         level=stream.TYPE_CONFORMANCE_LEVEL,
-        encode=run.outlet.encode,
+        encode=run.protocol_writer.encode,
         unmapped=unmapped,
     )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["prefetch_in_order"]
 
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _BATCH = 100
 _BATCHES = 10
 
@@ -29,7 +29,7 @@ _Part = TypeVar("_Part")
 
 
 def prefetch_in_order(
-    crew: WorkerPool,
+    pool: WorkerPool,
     stream: SyncStream,
     size: int,
     parts: Iterable[_Part],
@@ -38,7 +38,7 @@ def prefetch_in_order(
     """Read several parts of a stream in parallel; yield each part with its records, in order.
 
     Args:
-        crew: Worker pool whose threads read the parts.
+        pool: Worker pool whose threads read the parts.
         stream: Stream to read.
         size: Number of parts to read in parallel.
         parts: Parts, such as time windows or contexts, in the order in which to yield them.
@@ -51,7 +51,7 @@ def prefetch_in_order(
     coming = iter(parts)
     while True:
         for part in islice(coming, size - len(waiting)):
-            waiting.append((part, _begin(crew, stream, part, pull)))
+            waiting.append((part, _begin(pool, stream, part, pull)))
         if not waiting:
             return
         part, pipe = waiting[0]
@@ -60,10 +60,10 @@ def prefetch_in_order(
 
 
 def _begin(
-    crew: WorkerPool, stream: SyncStream, part: _Part, pull: Callable[[Any, _Part], Iterable[Any]]
+    pool: WorkerPool, stream: SyncStream, part: _Part, pull: Callable[[Any, _Part], Iterable[Any]]
 ) -> _Pipe:
-    pipe = _Pipe(crew.stop_signal)
-    crew.submit(SyncJob(stream, None, lambda made: pipe.fill(pull(made, part))))
+    pipe = _Pipe(pool.stop_signal)
+    pool.submit(SyncJob(stream, None, lambda made: pipe.fill(pull(made, part))))
     return pipe
 
 
@@ -72,7 +72,7 @@ class _Pipe:
 
     def __init__(self, stop_signal: StopSignal) -> None:
         self._stop_signal = stop_signal
-        self._turn = threading.Condition()
+        self._condition = threading.Condition()
         self._batches: deque[list[Any]] = deque()
         self._error: Exception | None = None
         self._has_ended = False
@@ -89,20 +89,20 @@ class _Pipe:
                     batch = []
         except Exception as error:  # noqa: BLE001  the consumer raises it
             self._error = error
-        with self._turn:
+        with self._condition:
             self._batches.append(batch)
             self._has_ended = True
-            self._turn.notify_all()
+            self._condition.notify_all()
 
     def _push_batch(self, batch: list[Any]) -> None:
-        with self._turn:
+        with self._condition:
             self._batches.append(batch)
             self._is_awaited = False
-            self._turn.notify_all()
+            self._condition.notify_all()
             while len(self._batches) >= _BATCHES:
                 if self._stop_signal.is_set:
                     raise WorkerStopped
-                self._turn.wait(_LOOK_SECONDS)
+                self._condition.wait(_POLL_SECONDS)
 
     def records(self) -> Iterator[Any]:
         """Yield the records as they arrive from the reading thread.
@@ -117,12 +117,12 @@ class _Pipe:
 
     def _next_batch(self) -> list[Any] | None:
         """Wait for the next batch and return it. Return None after the last batch."""
-        with self._turn:
+        with self._condition:
             while not self._batches and not self._has_ended:
                 self._is_awaited = True
-                self._turn.wait(_LOOK_SECONDS)
+                self._condition.wait(_POLL_SECONDS)
                 self._stop_signal.check()
             self._is_awaited = False
             batch = self._batches.popleft() if self._batches else None
-            self._turn.notify_all()
+            self._condition.notify_all()
         return batch

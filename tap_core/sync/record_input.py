@@ -7,15 +7,37 @@ child context. The pair is deprecated and causes a warning.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tap_core.exceptions import FatalSyncError, SingerSDKDeprecationWarning
 
 if TYPE_CHECKING:
+    from tap_core.sync.interfaces import SyncStream
     from tap_core.types import Context, Record
 
-__all__ = ["as_record", "check_record", "is_not_dict", "split_record_and_context"]
+__all__ = [
+    "as_record",
+    "call_get_records",
+    "check_record",
+    "is_not_dict",
+    "split_record_and_context",
+]
+
+
+def call_get_records(stream: SyncStream, context: Context | None) -> Iterable[Any]:
+    """Return what a stream's ``get_records`` returns for a context.
+
+    Raises:
+        FatalSyncError: It returned None, as a method without ``yield`` and ``return`` does.
+    """
+    records: Iterable[Any] | None = stream.get_records(context)
+    if records is None:
+        raise FatalSyncError(
+            f"Stream '{stream.name}': get_records returned None: yield one dict for each record, or"
+            " return an iterable of dicts."
+        )
+    return records
 
 
 def as_record(pulled: Any, stream: str) -> Any:

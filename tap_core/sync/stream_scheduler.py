@@ -123,10 +123,12 @@ class StreamScheduler:
             _create_state_entries(stream)
             self._endings.begin(stream)
         self._unfinished = [stream.name for stream in streams]
-        with WorkerPool(run, min(self._threads, len(streams)), streams, leads=True) as crew:
+        with WorkerPool(
+            run, min(self._threads, len(streams)), streams, may_create_pools=True
+        ) as pool:
             for stream in streams:
-                crew.submit(SyncJob(stream, None, self._sync_beside))
-            crew.drain()
+                pool.submit(SyncJob(stream, None, self._sync_beside))
+            pool.drain()
 
     def _sync_beside(self, stream: SyncStream) -> None:
         _sync_root(stream)

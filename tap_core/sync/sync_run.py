@@ -87,41 +87,41 @@ class SyncRun:
 
     def __init__(
         self,
-        outlet: ProtocolWriter,
+        writer: ProtocolWriter,
         document: StateDocument,
         cadence: CheckpointPolicy,
         clock: Callable[[], str] = _now_text,
     ) -> None:
-        """Start a sync that writes to ``outlet``.
+        """Start a sync that writes to ``writer``.
 
         Args:
-            outlet: Protocol writer.
+            writer: Protocol writer.
             document: State of the tap.
             cadence: Policy that decides how often states are written.
             clock: Function that returns the extraction time of rows as ISO 8601 text.
         """
-        self.outbox = OutputQueue(outlet, document, cadence)
+        self.outbox = OutputQueue(writer, document, cadence)
         self.document = document
         self.tallies: dict[str, Tally] = {}
         """Record counters by stream name."""
         self.meter_stack: ExitStack | None = None
-        self.most: int = getattr(outlet, "chunk_bytes", CHUNK_BYTES)
+        self.chunk_bytes: int = getattr(writer, "chunk_bytes", CHUNK_BYTES)
         """Size of the bodies at which a chunk is sent."""
         self._clock = clock
         self.stop_signal: StopSignal | None = None
         """Signal that stops this thread; None for the thread of the first run."""
         self._init_thread()
 
-    def _init_thread(self, owner: SyncRun | None = None, *, leads: bool = True) -> None:
+    def _init_thread(self, owner: SyncRun | None = None, *, may_create_pools: bool = True) -> None:
         """Initialize the attributes that belong to one thread.
 
         Args:
             owner: Run of the thread that created this one; None for the first.
-            leads: True if the thread syncs whole streams and may create worker pools.
+            may_create_pools: True if the thread syncs whole streams and may create worker pools.
         """
         self.owner = owner
         """Run of which this one is a branch; None for the first run."""
-        self.may_lead = leads
+        self.may_create_pools = may_create_pools
         """True if this thread syncs whole streams and may distribute its work to a worker pool;
         False if it syncs single contexts, in parallel to others of the same stream."""
         self.bodies: list[Any] = []
@@ -132,7 +132,7 @@ class SyncRun:
         """Size of the open chunk in bytes, if it is counted here."""
         self.cursors: dict[BookmarkCursor, Callable[[], None]] = {}
         """Active bookmark cursors, each with a function to call when its bookmark moved."""
-        self.families: dict[str, Any] = {}
+        self.child_pools: dict[str, Any] = {}
         """Pools that sync child streams, by the name of the parent stream."""
         self._copies: dict[int, Any] = {}
         self._source: ChunkSource | None = None
@@ -140,13 +140,13 @@ class SyncRun:
         self._opened = 0.0
         self._busy = 0
         self._stopping: Callable[[], None] | None = None
-        self._asked = 0
+        self._stop_requests = 0
         self.outbox.chunks[self] = self.send_if_older
 
     @property
-    def outlet(self) -> ProtocolWriter:
+    def protocol_writer(self) -> ProtocolWriter:
         """Protocol writer of this run."""
-        return self.outbox.outlet
+        return self.outbox.protocol_writer
 
     # Rows
 
@@ -162,11 +162,11 @@ class SyncRun:
             self.flush()
             self._source = source
             begun = source is not None and source.stream.name in self.outbox.begun
-            self.limit = self.room() if begun else 1
+            self.limit = self.get_row_limit() if begun else 1
         return before
 
-    def begin(self) -> None:
-        """Record the current time as the extraction time of the rows to buffer."""
+    def begin_chunk(self) -> None:
+        """Begin an empty chunk. The current time becomes the extraction time of its rows."""
         self._extracted_at = self._clock()
         self._opened = time.monotonic()
         self.waiting = 0
@@ -175,7 +175,7 @@ class SyncRun:
         """Send the buffered rows. If the timer thread is sending them, wait for it."""
         if self.bodies:
             self._check_output()
-            with self.whole(), self.outbox.lock:
+            with self.delaying_stop(), self.outbox.lock:
                 self.send()
         if self.outbox.failure is not None:
             raise self.outbox.failure
@@ -195,14 +195,14 @@ class SyncRun:
             self.waiting = 0
             version, at = self._source.version(), self._extracted_at
             for stream, bodies in self._source.parts(rows):
-                self.outbox.hand(Rows(stream, bodies, extracted_at=at, version=version))
+                self.outbox.emit(Rows(stream, bodies, extracted_at=at, version=version))
             tally = self.tallies.get(self._source.stream.name)
             if tally is not None:
                 tally.sent(count)
-            self.limit = self.room()
+            self.limit = self.get_row_limit()
         del self.bodies[:count]
 
-    def room(self) -> int:
+    def get_row_limit(self) -> int:
         """Return the number of rows to buffer next, limited by the space in open batch files."""
         source = self._source
         return CHUNK_ROWS if source is None else self.files.room(source.stream.name, CHUNK_ROWS)
@@ -257,8 +257,8 @@ class SyncRun:
         """Write an event, after all rows buffered so far."""
         self.settle()
         self._check_output()
-        with self.whole(), self.outbox.lock:
-            self.outbox.hand(event)
+        with self.delaying_stop(), self.outbox.lock:
+            self.outbox.emit(event)
 
     def describe(self, event: SchemaEvent) -> None:
         """Emit the schema of a stream if it differs from the schema sent last."""
@@ -278,7 +278,7 @@ class SyncRun:
             return
         self.settle()
         self._check_output()
-        with self.whole():
+        with self.delaying_stop():
             self.outbox.checkpoint(document)
 
     @property
@@ -288,18 +288,18 @@ class SyncRun:
 
     # Threads
 
-    def branch(self, stop_signal: StopSignal, *, leads: bool) -> SyncRun:
+    def branch(self, stop_signal: StopSignal, *, may_create_pools: bool) -> SyncRun:
         """Return a run for a thread of a worker pool.
 
         Args:
             stop_signal: Signal that stops the threads of the pool.
-            leads: True if the thread syncs whole streams and may create worker pools.
+            may_create_pools: True if the thread syncs whole streams and may create worker pools.
         """
         made = copy.copy(self)
         made.stop_signal = stop_signal
         with self.outbox.lock:
-            made._init_thread(self, leads=leads)
-        if leads:
+            made._init_thread(self, may_create_pools=may_create_pools)
+        if may_create_pools:
             made.tallies, made.meter_stack = {}, None
         return made
 
@@ -316,20 +316,23 @@ class SyncRun:
                 del self.outbox.threads[me]
                 self.outbox.chunks.pop(self, None)
 
-    def here(self) -> SyncRun:
+    def get_thread_run(self) -> SyncRun:
         """Return the run of the calling thread."""
         threads = self.outbox.threads
         return threads.get(threading.get_ident(), self) if threads else self
 
-    def own(self, stream: _Stream) -> _Stream:
-        """Return this thread's copy of a stream. The first thread uses the stream itself."""
+    def get_thread_stream(self, stream: _Stream) -> _Stream:
+        """Return the stream object that this thread uses for a stream.
+
+        In the first run's thread, that is the stream itself. Every other thread has one copy of it.
+        """
         if self.owner is None:
             return stream
         origin: Any = getattr(stream, "_origin", None) or stream
         made: Any = self._copies.get(id(origin))
         if made is None:
-            made = self._copies[id(origin)] = _copy_stream(self.owner.own(origin))
-            made.child_streams = [self.own(child) for child in made.child_streams]
+            made = self._copies[id(origin)] = _copy_stream(self.owner.get_thread_stream(origin))
+            made.child_streams = [self.get_thread_stream(child) for child in made.child_streams]
         return cast(_Stream, made)
 
     def copies(self) -> Iterable[Any]:
@@ -340,9 +343,9 @@ class SyncRun:
         """Return the records of ``get_records`` as an iterable that ends if the sync must stop."""
         if self.stop_signal is not None:
             records = self.stop_signal.until_set(records)
-        return records if self.outbox.check_caller is None else self._attended(records)
+        return records if self.outbox.check_caller is None else self._serve_requests(records)
 
-    def _attended(self, records: Iterable[Any]) -> Iterator[Any]:
+    def _serve_requests(self, records: Iterable[Any]) -> Iterator[Any]:
         """Yield records. Between two records, check the connection and write a requested state.
 
         A record is done when the next one is requested. Only then may a state include it.
@@ -350,8 +353,8 @@ class SyncRun:
         outbox = self.outbox
         try:
             for record in records:
-                if outbox.is_called:
-                    outbox.is_called = False
+                if outbox.has_request:
+                    outbox.has_request = False
                     if outbox.failure is not None:
                         raise outbox.failure
                     self.checkpoint(owed=True)
@@ -364,7 +367,7 @@ class SyncRun:
     # Signals and time
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
+    def delaying_stop(self) -> Iterator[None]:
         """Delay a stop request that arrives during the block until the block has ended."""
         self._busy += 1
         try:
@@ -378,13 +381,13 @@ class SyncRun:
     def stop(self, leave: Callable[[], None]) -> None:
         """Stop the sync by calling ``leave``, which raises an exception.
 
-        If a block in `whole` is running, ``leave`` is called at its end, otherwise now.
+        If a block in `delaying_stop` is running, ``leave`` is called at its end, otherwise now.
 
         Raises:
             SystemExit: This is the second stop request. The process exits at once with code 1.
         """
-        self._asked += 1
-        if self._asked > 1:
+        self._stop_requests += 1
+        if self._stop_requests > 1:
             raise SystemExit(1)
         if self._busy:
             self._stopping = leave
@@ -394,7 +397,7 @@ class SyncRun:
     @property
     def is_hurried(self) -> bool:
         """True after a second stop request, when the sync must end immediately."""
-        return self._asked > 1
+        return self._stop_requests > 1
 
     @contextmanager
     def timer(self) -> Iterator[None]:
@@ -416,7 +419,7 @@ class SyncRun:
         while not ended.wait(MAX_CHUNK_AGE_SECONDS / 2):
             with suppress(Exception):  # the next flush raises it again
                 self.outbox.send_older_than(MAX_CHUNK_AGE_SECONDS)
-            self.outbox.attend()
+            self.outbox.check_caller_and_cadence()
             if self.is_broken:
                 return
 

@@ -66,17 +66,17 @@ def close_window(
     if not _keeps_state(stream):
         return
     run, key = stream._tap.run, str(stream.replication_key)
-    family: ChildSyncPool | None = run.families.get(stream.name)
-    if family is not None:
-        family.drain()
+    child_pool: ChildSyncPool | None = run.child_pools.get(stream.name)
+    if child_pool is not None:
+        child_pool.drain()
     run.settle_bookmarks()
     run.settle_held()
     _promote(stream, context, key, until)
     if keep is not None:
         keep()
     run.reload_bookmarks()
-    if family is not None:
-        family.reload()
+    if child_pool is not None:
+        child_pool.reload()
     if is_last:
         return
     if context:

@@ -34,7 +34,7 @@ __all__ = ["GRACE_SECONDS", "SyncJob", "WorkerPool"]
 GRACE_SECONDS = 2.0
 """Seconds to wait for workers when a signal ends the tap."""
 
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _OUTSTANDING = 2
 """Outstanding jobs allowed per worker."""
 
@@ -60,18 +60,23 @@ class WorkerPool:
             it.
         size: Maximum number of threads.
         streams: Streams that the jobs sync.
-        leads: True if the threads sync whole streams and may create worker pools.
+        may_create_pools: True if the threads sync whole streams and may create worker pools.
     """
 
     def __init__(
-        self, owner: SyncRun, size: int, streams: Sequence[SyncStream], *, leads: bool = False
+        self,
+        owner: SyncRun,
+        size: int,
+        streams: Sequence[SyncStream],
+        *,
+        may_create_pools: bool = False,
     ) -> None:
         self.owner = owner
         self.stop_signal = StopSignal(owner.stop_signal)
-        self._leads = leads
+        self._may_create_pools = may_create_pools
         self._size = size
         self._streams = streams
-        self._turn = threading.Condition()
+        self._condition = threading.Condition()
         self._jobs: deque[SyncJob] = deque()
         self._outstanding = 0
         self._idle = 0
@@ -92,13 +97,13 @@ class WorkerPool:
         Raises:
             BaseException: The first error of a worker.
         """
-        with self._turn:
+        with self._condition:
             self._wait_until(lambda: self._outstanding < _OUTSTANDING * self._size)
             self._jobs.append(job)
             self._outstanding += 1
             if self._idle < len(self._jobs) and len(self._threads) < self._size:
-                self._hire()
-            self._turn.notify_all()
+                self._start_thread()
+            self._condition.notify_all()
 
     def drain(self) -> None:
         """Wait until all jobs are done.
@@ -106,7 +111,7 @@ class WorkerPool:
         Raises:
             BaseException: The first error of a worker.
         """
-        with self._turn:
+        with self._condition:
             self._wait_until(lambda: not self._outstanding)
 
     def check(self) -> None:
@@ -120,7 +125,7 @@ class WorkerPool:
     def _wait_until(self, holds: Callable[[], bool]) -> None:
         self.check()
         while not holds():
-            self._turn.wait(_LOOK_SECONDS)
+            self._condition.wait(_POLL_SECONDS)
             self.check()
 
     def __exit__(
@@ -129,17 +134,22 @@ class WorkerPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        leaves = error is not None and not isinstance(error, (Exception, WorkerStopped))
-        with self._turn:
+        """Wait for the threads, and merge their copies of streams; raise a worker's first error.
+
+        If the block failed, the threads stop at their next record. After a signal, such as an
+        interrupt, the wait ends after `GRACE_SECONDS`.
+        """
+        is_interrupted = error is not None and not isinstance(error, (Exception, WorkerStopped))
+        with self._condition:
             self.stop_signal.is_over = error is not None or self.stop_signal.is_over
             self._ended = True
-            self._turn.notify_all()
+            self._condition.notify_all()
         self._join_threads(
-            GRACE_SECONDS if leaves and error is not self.stop_signal.error else None
+            GRACE_SECONDS if is_interrupted and error is not self.stop_signal.error else None
         )
         for branch in self._branches:
             for made in branch.copies():
-                _merge_copy(made, self.owner.own(made._origin))
+                _merge_copy(made, self.owner.get_thread_stream(made._origin))
         if error is None:
             self.check()
 
@@ -149,7 +159,7 @@ class WorkerPool:
         try:
             for thread in self._threads:
                 while thread.is_alive() and (until is None or time.monotonic() < until):
-                    thread.join(_LOOK_SECONDS)
+                    thread.join(_POLL_SECONDS)
         finally:  # runs also when a second signal interrupts the wait
             self.stop_signal.is_abandoned = any(thread.is_alive() for thread in self._threads)
         if self.stop_signal.is_abandoned:
@@ -158,10 +168,10 @@ class WorkerPool:
             names = ", ".join(sorted({f"'{stream.name}'" for stream in self._streams}))
             self._log("Workers of %s still wait for a response; the tap ends without them.", names)
 
-    def _hire(self) -> None:
-        branch = self.owner.branch(self.stop_signal, leads=self._leads)
+    def _start_thread(self) -> None:
+        branch = self.owner.branch(self.stop_signal, may_create_pools=self._may_create_pools)
         for stream in self._streams:
-            branch.own(stream)
+            branch.get_thread_stream(stream)
         name = f"tap-core-worker-{self._streams[0].name}-{len(self._threads)}"
         thread = threading.Thread(target=self._work, args=(branch,), name=name, daemon=True)
         self._branches.append(branch)
@@ -177,14 +187,14 @@ class WorkerPool:
         with branch.entered():
             while (job := self._next()) is not None:
                 try:
-                    job.work(branch.own(job.stream))
+                    job.work(branch.get_thread_stream(job.stream))
                     branch.settle_bookmarks()
                     job.done()
                 except BaseException as error:  # noqa: BLE001  the owner raises it
                     self._fail(error, job)
-                with self._turn:
+                with self._condition:
                     self._outstanding -= 1
-                    self._turn.notify_all()
+                    self._condition.notify_all()
             try:
                 branch.flush()
             except BaseException as error:  # noqa: BLE001  the owner raises it
@@ -192,21 +202,21 @@ class WorkerPool:
 
     def _next(self) -> SyncJob | None:
         """Wait for a job and return it. Return None if no more jobs will be submitted."""
-        with self._turn:
+        with self._condition:
             self._idle += 1
             try:
                 while not self._jobs and not self._ended and not self.stop_signal.is_set:
-                    self._turn.wait(_LOOK_SECONDS if self.stop_signal.outer else None)
+                    self._condition.wait(_POLL_SECONDS if self.stop_signal.outer else None)
                 return None if self.stop_signal.is_set or not self._jobs else self._jobs.popleft()
             finally:
                 self._idle -= 1
 
     def _fail(self, error: BaseException, job: SyncJob | None) -> None:
-        with self._turn:
+        with self._condition:
             is_first = not self.stop_signal.is_set
             if is_first and not isinstance(error, WorkerStopped):
                 self.stop_signal.error = error
-            self._turn.notify_all()
+            self._condition.notify_all()
         if is_first and job is not None and not self.owner.is_broken:
             where = dict(job.context) if job.context else "without a context"
             self._log(

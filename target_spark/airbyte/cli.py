@@ -172,7 +172,7 @@ def _write(state: _CommandState, files: Mapping[str, str]) -> list[BaseException
             check=StrictCheck(options) if options.strict else None,
         ),
         options,
-        outlet=lambda: nullcontext(state.states),
+        open_state_writer=lambda: nullcontext(state.states),
         state_format=PerStreamStateFormat(),
         renamed=catalog_request.renamed,
     )

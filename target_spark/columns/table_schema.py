@@ -277,7 +277,7 @@ class SchemaChange:
         return self.kind in {"add", "widen"}
 
     def describe(self) -> str:
-        """Return the change as text for the log, such as ``column a is now bigint``."""
+        """Return the change as text for the log, such as ``new column a (bigint)``."""
         name = ".".join(self.path)
         if self.kind == "omit":
             return f"column {name} ({self.ddl}) is not in the table"
@@ -290,8 +290,10 @@ class SchemaChange:
             return f"column {name} is {self.old} in the table and {self.ddl} in the schema"
         if self.kind == "refuse":
             return f"column {name} ({self.ddl}) is not in the table"
+        if self.kind == "widen":
+            return f"column {name} is now {self.ddl}"
         beside = f", beside {self.instead_of}, which cannot take it" if self.instead_of else ""
-        return f"column {name} is now {self.ddl}{beside}"
+        return f"new column {name} ({self.ddl}){beside}"
 
     def refuse(self) -> SchemaChange:
         """Return the change as one that is refused, with the path of the existing column."""

@@ -169,15 +169,15 @@ class _TapSync:
         if self._source.read_range is None:
             tap.load_state(self._choose_state(opened))
         tap.speak_by(
-            outlet := _LoaderOutput(
+            output := _LoaderOutput(
                 opened.loader, target.make_event_mapper(), self._make_distributor(opened)
             )
         )
         if self._source.read_range is not None:
-            tap.outlet = KeptStateWriter(outlet, self._find_last_state(opened))
+            tap.protocol_writer = KeptStateWriter(output, self._find_last_state(opened))
         target.call_on_interrupt(lambda: tap.run.stop(_leave))
         try:
-            with outlet.polling():
+            with output.polling():
                 tap.sync_all()
         except SystemExit:  # a signal: the loader commits complete states
             return
@@ -282,10 +282,10 @@ class _LoaderOutput:
         self,
         loader: Loader,
         mapped: Callable[[Iterable[Event]], Iterator[Event]],
-        spreader: SparkDistributor | None,
+        distributor: SparkDistributor | None,
     ) -> None:
         self.encode: Callable[[Any], bytes] = encode_body
-        self.spreader = spreader
+        self.spreader = distributor
         self._loader = loader
         self._mapped = mapped
         self._lock = threading.RLock()

@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-_LOOK_SECONDS: Final = 0.1
+_POLL_SECONDS: Final = 0.1
 _ROWS: Final = "stream INT, value BINARY"
 _MANY: Final = 1 << 16
 _TASKS_PER_SLOT: Final = 8
@@ -383,7 +383,7 @@ def _run_cancellable(engine: LeasedSpark, step: Callable[[SparkSession], _T]) ->
     thread.start()
     try:
         while thread.is_alive():
-            thread.join(_LOOK_SECONDS)
+            thread.join(_POLL_SECONDS)
     except BaseException:
         with contextlib.suppress(Exception):
             engine.spark().interruptTag(tag)

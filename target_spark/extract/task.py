@@ -164,18 +164,18 @@ def _is_task_retry() -> bool:
     return context is not None and context.attemptNumber() > 0
 
 
-def sync_part(source: TapSpec, part: WorkUnit, outlet: ProtocolWriter) -> Mapping[str, Any]:
-    """Sync a partition in this process, write its rows to ``outlet``, and return its bookmarks.
+def sync_part(source: TapSpec, part: WorkUnit, writer: ProtocolWriter) -> Mapping[str, Any]:
+    """Sync a partition in this process, write its rows to ``writer``, and return its bookmarks.
 
     The bookmarks are by stream, as under ``bookmarks`` in a Singer state. If the tap fails, it is
     not used again: it may still hold rows that would be counted for the next partition.
     """
     tap = get_tap(source)
-    forwarder = tap.outlet
+    forwarder = tap.protocol_writer
     if not isinstance(forwarder, _EventForwarder):
         forwarder = _EventForwarder()
         tap.speak_by(forwarder)
-    forwarder.listener = outlet.emit
+    forwarder.listener = writer.emit
     try:
         return tap.sync_part(part)
     except BaseException:

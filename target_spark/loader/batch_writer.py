@@ -57,9 +57,9 @@ from target_spark.loader.refused_schemas import check_not_null_policy, name_refu
 from target_spark.loader.write_modes import (
     build_version_delete,
     check_scd2_compatible,
-    empty_frame,
     get_merge_keys,
     has_other_versions,
+    make_empty_frame,
     select_write_operation,
 )
 from target_spark.spark.engine import LeasedSpark, collect_garbage
@@ -182,9 +182,9 @@ class _TableState:
 
     def take_changes(self) -> tuple[SchemaChange, ...]:
         """Return the column changes that were not reported yet, and mark them as reported."""
-        take_changes = tuple(self.changes)
+        changes = tuple(self.changes)
         self.changes.clear()
-        return take_changes
+        return changes
 
 
 class BatchWriter:
@@ -219,9 +219,8 @@ class BatchWriter:
         self._tables: dict[str, _TableState] = defaultdict(_TableState)
         self._stream_options = options.of
         self._versions_in = options.columns.version_column
-        self._has_single_generation = (
-            options.columns.airbyte
-        )  # a run loads one generation of a stream
+        # A run of an Airbyte destination loads one generation of a stream.
+        self._has_single_generation = options.columns.airbyte
         self._guard = quarantine_table.QuarantineGuard(
             options.max_quarantined, withholds=not run.replays
         )
@@ -313,14 +312,18 @@ class BatchWriter:
                 request.table, step, f"Stream {request.stream}: its batch files"
             )
             yield ingested.request, ingested.rows
-        state.ordinal_shift = (
-            ingested.ordinal_shift
-        )  # not earlier: after a failure above nothing is committed
+        # Not earlier: if the block fails, nothing is committed.
+        state.ordinal_shift = ingested.ordinal_shift
         withheld = self._guard.find_withhold_reason(state.written, state.quarantined) is not None
         if self._delete_files and not withheld:  # withheld rows may be read again
             remove_files(self._engine.spark(), files)
 
     def _write(self, attempt: CommitAttempt) -> Verified:
+        """Prepare the columns of a table, and make the commit of a request once.
+
+        The commit writes rows (see `_write_rows`), or deletes other table versions, or is an
+        overwrite without rows.
+        """
         spark, request = self._engine.spark_on_demand(), attempt.request
         has_rows = request.kept_version is None
         table_schema = self._prepare_columns(
@@ -336,15 +339,7 @@ class BatchWriter:
             return self._delete_other_versions(spark, attempt, table_schema, request.kept_version)
         if not request.batches:
             return self._commit_empty(spark, attempt, table_schema)
-        small = self._read_small_batch(spark, request, table_schema)
-        if small is not None:
-            return self._write_small_batch(spark, attempt, table_schema, small)
-        frame = read_spool(spark, _paths(request), table_schema, self._metadata(request))
-        verified = None
-        if not self._tables[request.table.key].stages_rows and attempt.prepared is None:
-            verified = self._write_local(attempt, table_schema)
-            verified = verified or self._write_all(spark, attempt, table_schema, frame)
-        return verified or self._write_good(spark, attempt, table_schema, frame)
+        return self._write_rows(spark, attempt, table_schema)
 
     def prepare(
         self, stream: StreamId, table: Table, table_schema: TableSchema, layout: TableLayout
@@ -553,6 +548,33 @@ class BatchWriter:
 
     # Rows
 
+    def _write_rows(
+        self, spark: SparkSession, attempt: CommitAttempt, table_schema: TableSchema
+    ) -> Verified:
+        """Write the rows of a batch: to the table if they fit its columns, else to the quarantine.
+
+        A row is bad if one of its values does not fit its column. The rows of a batch are committed
+        in one of these ways, of which each is tried if the ways before it wrote nothing:
+
+        1. All rows in one commit, as if none were bad: without Spark, from rows read in Python, or
+           by a Spark job that fails at the first bad row.
+        2. `_split_and_write`: the bad rows in a commit to the quarantine table, then the good rows
+           in a commit to the table. The state is stored in this second commit only.
+
+        After the first batch with bad rows, Spark writes all later batches of the table in the
+        second way in this run. So does a retry, since its first attempt may have committed rows.
+        """
+        request = attempt.request
+        small = self._read_small_batch(spark, request, table_schema)
+        if small is not None:
+            return self._write_small_batch(spark, attempt, table_schema, small)
+        frame = read_spool(spark, _paths(request), table_schema, self._metadata(request))
+        verified = None
+        if not self._tables[request.table.key].stages_rows and attempt.prepared is None:
+            verified = self._write_local(attempt, table_schema)
+            verified = verified or self._write_all(spark, attempt, table_schema, frame)
+        return verified or self._split_and_write(spark, attempt, table_schema, frame)
+
     def _read_small_batch(
         self, spark: SparkSession, request: CommitRequest, table_schema: TableSchema
     ) -> ArrowBatch | None:
@@ -665,23 +687,30 @@ class BatchWriter:
         once.
         """
         if request.mode is WriteMode.UPSERT:
-            kept = self._writer.keeps_batch and not is_remote_session(
-                spark
-            )  # it counts no rows of a MERGE
+            # With Spark Connect the rows of a MERGE are not counted, so the batch is staged.
+            kept = self._writer.keeps_batch and not is_remote_session(spark)
             return not (kept or self._writer.is_empty(spark, request.table))
         return request.mode is WriteMode.SCD2
 
-    def _write_good(
+    def _split_and_write(
         self,
         spark: SparkSession,
         attempt: CommitAttempt,
         table_schema: TableSchema,
         frame: SpoolFrame,
     ) -> Verified:
-        """Write the rows that fit to temporary files, quarantine the others, then commit the first.
+        """Write the good rows to temporary files, quarantine the bad rows, then commit the good.
 
-        A row fits if each of its values can be stored in its column. If too many rows do not fit,
-        an overwrite is not committed, so that the table keeps its old rows.
+        A row is good if each of its values can be stored in its column. Every other row is bad, and
+        a difference to the number of rows received raises an error.
+
+        If states after these rows must be held back (`QuarantineGuard.find_withhold_reason`), the
+        good rows are committed with a state from before them. An overwrite is not committed then,
+        so that the table keeps its old rows.
+
+        Raises:
+            QuarantineError: More rows are bad than the user allows; nothing is committed.
+            RowCountError: Good and bad rows do not add up to the rows received.
         """
         request = attempt.request
         state = self._tables[request.table.key]
@@ -806,7 +835,7 @@ class BatchWriter:
     ) -> Verified:
         """Commit an overwrite without rows, which removes all rows of the table."""
         written = self._commit_rows(
-            spark, attempt, table_schema, empty_frame(spark, table_schema), rows=0
+            spark, attempt, table_schema, make_empty_frame(spark, table_schema), rows=0
         )
         return written.verify(attempt.request, _NO_ROWS)
 

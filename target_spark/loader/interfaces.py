@@ -38,13 +38,15 @@ class ProtocolBinding:
     Attributes:
         decoder: Parses the input into events.
         options: The options of the load.
-        outlet: Function that opens the output to which states are written.
+        open_state_writer: Function that opens the writer of state messages.
         state_format: Encodes emitted states; None emits them unchanged.
         renamed: Function called with the old and the new name when a stream map renames a stream.
     """
 
     decoder: EventReader
     options: LoadOptions
-    outlet: Callable[[], AbstractContextManager[StateMessageWriter]] = StateMessageWriter.open
+    open_state_writer: Callable[[], AbstractContextManager[StateMessageWriter]] = (
+        StateMessageWriter.open
+    )
     state_format: StateFormat | None = None
     renamed: Callable[[StreamId, StreamId], None] = lambda _old, _new: None

@@ -47,9 +47,9 @@ from target_spark.loader.state_release import Ledger
 from target_spark.loader.stream_context import (
     LoadedStream,
     check_table_conflicts,
-    normalized_digest,
+    compute_normalized_digest,
+    compute_schema_digest,
     resolve_schema,
-    schema_digest,
 )
 from target_spark.loader.table_versions import VersionTracker
 from target_spark.loader.undeclared_properties import describe_undeclared
@@ -174,10 +174,10 @@ class Loader:
 
     def _process_schema(self, event: SchemaEvent) -> None:
         stream = self._streams.get(event.stream)
-        if stream is not None and stream.received_digest == schema_digest(event):
+        if stream is not None and stream.received_digest == compute_schema_digest(event):
             return
         schema = resolve_schema(event)
-        normal_digest = normalized_digest(event, schema)
+        normal_digest = compute_normalized_digest(event, schema)
         if stream is None:
             stream = self._streams[event.stream] = self._new_stream(event, schema, normal_digest)
         elif stream.normal_digest != normal_digest:
@@ -243,10 +243,14 @@ class Loader:
             self._pipeline.add_remark(stream.id, remark)
 
     def _add_files(self, event: BatchFiles) -> None:
-        known = self._streams.get(event.stream)
-        schema = known.schema if known else {}
+        """Add the files of a BATCH message to the open batch of their stream.
+
+        The batch is closed when it has many files, or as many bytes as the setting for batches.
+        """
+        known_stream = self._streams.get(event.stream)
+        schema = known_stream.schema if known_stream else {}
         options = self._options
-        roots = [each for each in (options.path, options.staging) if each]
+        roots = [folder for folder in (options.path, options.staging) if folder]
         files = batch_files(event, self._ordinal, schema, options.batch_limits, roots)
         if not files:
             return
@@ -336,6 +340,7 @@ class Loader:
         return CoveredState(self._ordinal, event.state, event.scope, stream.received)
 
     def _apply_status(self, event: StreamStatus) -> None:
+        """Mark a stream as complete, if the event says so. Other events change nothing."""
         stream = self._streams.get(event.stream)
         if stream is not None and event.progress is Progress.COMPLETE:
             stream.complete = True

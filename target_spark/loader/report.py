@@ -22,7 +22,12 @@ from tap_core.redaction import clean_document, redact, redact_line
 from tap_core.telemetry import begin_stream, count_commit
 from target_spark.phases import Phases
 from target_spark.tables.model import CommitStats
-from target_spark.tables.quarantine_summary import QuarantineSummary, Reason, replay_command
+from target_spark.tables.quarantine_summary import (
+    QuarantineSummary,
+    Reason,
+    replay_command,
+    stream_command,
+)
 
 __all__ = ["COMPLETE", "STOPPED", "Report", "StreamCounts"]
 
@@ -51,9 +56,12 @@ _ALWAYS: Final = frozenset({"received", "written", "commits"})
 class StreamCounts:
     """Statistics of one stream in the run report.
 
+    The attributes are keys in the JSON file of the report; renaming one would change that file.
+
     Attributes:
         table: Name or path of the table.
-        place: Name of the table in the catalog. Without a catalog, the path of its folder.
+        place: Location of the table: its name in the catalog. Without a catalog, the path of its
+            folder.
         received: Rows received.
         written: Rows committed to the table.
         quarantined: Rows committed to the quarantine table.
@@ -133,11 +141,14 @@ class Report:
         with self._lock:
             self._held_back += seconds
 
-    def record_table(self, stream: str, table: str, place: str) -> None:
-        """Store the name of a stream's table, and its name in the catalog or its folder's path."""
+    def record_table(self, stream: str, table: str, location: str) -> None:
+        """Store the name and the location of a stream's table.
+
+        The location is the name in the catalog, or without a catalog the path of the folder.
+        """
         with self._lock:
             counts = self._get_counts(stream)
-            counts.table, counts.place = table, place
+            counts.table, counts.place = table, location
         begin_stream(stream)
 
     def run_commit(self, stream: str) -> AbstractContextManager[None]:
@@ -189,15 +200,15 @@ class Report:
         count_commit(stream, quarantined, nbytes)
 
     def record_quarantine(
-        self, stream: str, table: str, place: str, reasons: Iterable[Reason], *, can_replay: bool
+        self, stream: str, table: str, location: str, reasons: Iterable[Reason], *, can_replay: bool
     ) -> None:
         """Store the quarantine table of a stream, and add the reasons of newly quarantined rows.
 
         Args:
             stream: The name of the stream.
             table: The name of the quarantine table.
-            place: The quarantine table's name in the catalog. Without a catalog, the path of its
-                folder.
+            location: The quarantine table's name in the catalog. Without a catalog, the path of
+                its folder.
             reasons: The reasons for which the rows were quarantined.
             can_replay: True if the rows can be loaded again with `target-spark replay`, so that the
                 report suggests this command. False if the next run loads them anyway.
@@ -206,7 +217,7 @@ class Report:
             counts = self._get_counts(stream)
             if counts.quarantine is None:
                 replay = replay_command(stream, self._config) if can_replay else None
-                counts.quarantine = QuarantineSummary(table, place, replay)
+                counts.quarantine = QuarantineSummary(table, location, replay)
             counts.quarantine.add(reasons)
 
     def record_withheld(self, stream: str, why: str | None) -> None:
@@ -322,13 +333,15 @@ class Report:
         """Return the lines of the summary printed at the end of the run, with secrets redacted."""
         document = self.as_dict()
         streams = self.streams()
-        notes = [
-            f"{name}: {note}"
-            for name, counts in streams.items()
-            for note in (*counts.notes, *_zone_notes(counts))
+        notes = [  # remarks about streams are not repeated, as the log already has them
+            f"{name}: {note}" for name, counts in streams.items() for note in _zone_notes(counts)
         ]
         lines = [*_head(document), *_format_table(streams), *document["remarks"], *notes]
         return [redact_line(line) for line in lines]
+
+    def show_command(self, stream: str) -> str:
+        """Return the command line that shows a stream's table, with the run's settings."""
+        return stream_command("show", stream, self._config)
 
     def streams(self) -> dict[str, StreamCounts]:
         """Return a copy of the statistics of all streams, by name."""

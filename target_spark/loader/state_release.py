@@ -228,6 +228,7 @@ class Ledger:
         )
 
     def _record_carried(self, covered: CoveredState | None) -> None:
+        """Record that a commit stored a state in its table. None means that it stored no state."""
         if covered is not None:
             self._last_carried = max(self._last_carried, covered.ordinal)
 

@@ -38,9 +38,9 @@ __all__ = [
     "LoadedStream",
     "build_table_schema",
     "check_table_conflicts",
-    "normalized_digest",
+    "compute_normalized_digest",
+    "compute_schema_digest",
     "resolve_schema",
-    "schema_digest",
 ]
 
 
@@ -107,7 +107,7 @@ class LoadedStream:
         Args:
             event: The SCHEMA message.
             schema: The JSON Schema of the message, with references resolved.
-            normal_digest: The digest of the message, as returned by `normalized_digest`.
+            normal_digest: The digest of the message, as returned by `compute_normalized_digest`.
             options: The options of the load.
             spool: The stream's open batch, still empty.
             versions: The table versions seen so far.
@@ -119,7 +119,7 @@ class LoadedStream:
         remarks += tuple(_remark_on_missing_cursor(event, table_schema, options))
         return cls(
             schema_message=replace(event, schema={}),
-            received_digest=schema_digest(event),
+            received_digest=compute_schema_digest(event),
             normal_digest=normal_digest,
             packed_schema=_compress(schema),
             table=options.table(event.stream),
@@ -148,7 +148,7 @@ class LoadedStream:
         """Store the newest SCHEMA message and the digest of its normalized form."""
         self.schema_message, self.received_digest, self.normal_digest = (
             replace(event, schema={}),
-            schema_digest(event),
+            compute_schema_digest(event),
             normal_digest,
         )
         self.is_inspected = False
@@ -228,7 +228,7 @@ def _remark_on_missing_cursor(
         )
 
 
-def schema_digest(event: SchemaEvent) -> bytes:
+def compute_schema_digest(event: SchemaEvent) -> bytes:
     """Return the SHA-256 digest of a SCHEMA message as received."""
     fields = [event.schema, event.keys, event.cursor, dict(event.nested)]
     text = json.dumps(fields, default=repr)
@@ -249,7 +249,7 @@ def resolve_schema(event: SchemaEvent) -> JsonSchema:
         return resolve_schema_references(dict(event.schema), cut_circles=True)
 
 
-def normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
+def compute_normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
     """Return the SHA-256 digest of a SCHEMA message after normalization of its JSON Schema.
 
     Messages whose schemas are written differently but mean the same have the same digest.
@@ -262,7 +262,7 @@ def normalized_digest(event: SchemaEvent, schema: JsonSchema) -> bytes:
         UnsupportedError: The schema cannot be normalized.
     """
     with _name_stream_in_errors(event):
-        return schema_digest(replace(event, schema=normalize(schema), cursor=None))
+        return compute_schema_digest(replace(event, schema=normalize(schema), cursor=None))
 
 
 @contextlib.contextmanager

@@ -30,14 +30,20 @@ _MIN_SECONDS: Final = 5.0
 """The shortest start of Spark that causes advice."""
 
 _READ: Final = {
-    "delta": "from deltalake import DeltaTable; print(DeltaTable({}).to_pyarrow_table())",
+    # The file system of deltalake is Python code. A thread of Arrow that still reads with it when
+    # the process ends would abort the process.
+    "delta": "from deltalake import DeltaTable; from pyarrow.fs import *; t = {};"
+    " print(DeltaTable(t).to_pyarrow_table(filesystem=SubTreeFileSystem(t, LocalFileSystem())))",
     "parquet": "from pyarrow.parquet import read_table; print(read_table({}))",
 }
 """Python code that prints a table, by table format. The braces stand for the table's folder."""
 
 
 def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the locations of the tables that a run wrote, and a command that prints one of them.
+    """Yield the locations of the tables that a run wrote, and a command that reads one of them.
+
+    A Delta or Parquet table in a local folder is printed without Spark. For other tables the
+    command is `target-spark show`, which starts Spark for them.
 
     Args:
         report: The report of the run.
@@ -45,21 +51,23 @@ def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]
     """
     if config.get("dry_run"):
         return
-    places = {name: each.place for name, each in report.streams().items() if each.written}
-    for name, place in list(places.items())[:_SHOWN]:
-        yield f"table of {name}: {_find_folder(place) or place}"
-    if len(places) > _SHOWN:
-        yield f"and {len(places) - _SHOWN:,} more tables"
+    locations = {name: each.place for name, each in report.streams().items() if each.written}
+    for name, location in list(locations.items())[:_SHOWN]:
+        yield f"table of {name}: {_find_folder(location) or location}"
+    if len(locations) > _SHOWN:
+        yield f"and {len(locations) - _SHOWN:,} more tables"
     code = _READ.get(with_defaults(config)["format"])
-    folder = next(filter(None, map(_find_folder, places.values())), None)
+    folder = next(filter(None, map(_find_folder, locations.values())), None)
     if code is not None and folder is not None:
         read = code.format(json.dumps(folder))
         yield f"to print a table: {shlex.join([sys.executable, '-c', read])}"
+    elif locations:
+        yield f"to show a table: {report.show_command(next(iter(locations)))}"
 
 
-def _find_folder(place: str) -> str | None:
+def _find_folder(location: str) -> str | None:
     """Return the absolute path of a table's folder; None for a table elsewhere."""
-    folder = to_local_folder(place)
+    folder = to_local_folder(location)
     return str(folder) if folder is not None and folder.is_dir() else None
 
 

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 __all__ = [
     "build_version_delete",
     "check_scd2_compatible",
-    "empty_frame",
     "get_merge_keys",
     "has_other_versions",
+    "make_empty_frame",
     "select_write_operation",
 ]
 
@@ -117,7 +117,7 @@ def get_merge_keys(
     )
 
 
-def empty_frame(spark: SparkSession, table_schema: TableSchema) -> DataFrame:
+def make_empty_frame(spark: SparkSession, table_schema: TableSchema) -> DataFrame:
     """Return a DataFrame without rows that has the columns of a table schema."""
     columns = ", ".join(
         f"CAST(NULL AS {column.type.ddl}) AS {quote(column.name)}"

@@ -142,11 +142,6 @@ class ConnectSession:
         return self.spark()
 
     @property
-    def jvm_pid(self) -> None:
-        """Always None, because there is no JVM on this machine."""
-        return
-
-    @property
     def application(self) -> str | None:
         """The application id of the server's Spark. It is None until the server has responded."""
         return self._application

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from target_spark.config.options import RunInfo
 from target_spark.errors import EngineLostError, JobLockError, TargetSparkError
@@ -34,6 +34,9 @@ __all__ = [
 ]
 
 
+_AnySession: TypeAlias = Session | ConnectSession | EngineSession
+"""The session of a run: a local Spark, a Spark Connect server, or an engine."""
+
 _LOSS_SECONDS: Final = 10.0
 """Seconds to wait for a sign that an engine has ended after the connection to it broke."""
 
@@ -51,7 +54,7 @@ def start_spark(
     on_sessions: Callable[[Sequence[str]], None] | None = None,
     on_engine: Callable[[str | None], None] | None = None,
     phases: Phases | None = None,
-) -> Session | ConnectSession | EngineSession:
+) -> _AnySession:
     """Start a local Spark, or connect to an engine or a Spark Connect server. Return at once.
 
     The start continues in the background.
@@ -119,7 +122,7 @@ class LeasedSpark:
         self._starting = threading.Lock()
         self._has_begun = False
         self._leases: list[JobLock] = []
-        self._session: Session | ConnectSession | EngineSession | None = None
+        self._session: _AnySession | None = None
 
     @property
     def started(self) -> bool:
@@ -170,7 +173,7 @@ class LeasedSpark:
             self._leases.append(lease)
             _wait_for_leftover_engine(lease, job)
 
-    def _start(self) -> Session | ConnectSession | EngineSession:
+    def _start(self) -> _AnySession:
         """Start Spark in the background, if it has not been started, and return its session."""
         with self._starting:
             if self._session is None:
@@ -275,7 +278,7 @@ def start_spark_on_demand(settings: SparkSettings) -> Iterator[Callable[[], Spar
 
     A Spark that was started ends with the block.
     """
-    started: list[Session | ConnectSession | EngineSession] = []
+    started: list[_AnySession] = []
 
     def get_spark() -> SparkSession:
         if not started:

@@ -50,6 +50,13 @@ _SIGNS: Final = (
         ),
     ),
     (
+        re.compile(r'No FileSystem for scheme "?(?P<scheme>[a-z][\w+.-]*)'),
+        (
+            "Spark has no jars for addresses that begin with {scheme}://. Set the paths of its jars"
+            " in the setting jars, or its packages in spark.jars.packages in the setting spark"
+        ),
+    ),
+    (
         re.compile(r"fs\.s3a\.impl\.InstantiationIOException"),
         "its configuration in the setting spark ({s3a}...) is invalid",
     ),
@@ -62,8 +69,10 @@ def find_storage_error(text: str) -> str | None:
     ``text`` is the error message with the names of its Java exceptions.
     """
     for sign, remedy in _SIGNS:
-        if sign.search(text):
+        if found := sign.search(text):
             bucket = _BUCKET.search(text)
             where = f" (bucket {bucket[1]})" if bucket else ""
-            return f"object storage{where}: {remedy.format(keys=_KEYS, s3a=_S3A)}"
+            return (
+                f"object storage{where}: {remedy.format(keys=_KEYS, s3a=_S3A, **found.groupdict())}"
+            )
     return None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-__all__ = ["QuarantineSummary", "Reason", "describe_reasons", "replay_command"]
+__all__ = ["QuarantineSummary", "Reason", "describe_reasons", "replay_command", "stream_command"]
 
 _SHOWN: Final = 3
 """The number of reasons that a text names."""
@@ -49,10 +49,12 @@ class Reason:
 class QuarantineSummary:
     """Summary of the quarantined rows of one stream in a run, for the report.
 
+    The attributes are keys in the JSON file of the report; renaming one would change that file.
+
     Attributes:
         table: The name of the quarantine table.
-        place: The quarantine table's name in the catalog. Without a catalog, the path of its
-            folder.
+        place: The location of the quarantine table: its name in the catalog. Without a catalog,
+            the path of its folder.
         replay: The command that loads the quarantined rows again; None if the next run loads the
             whole stream anyway.
         reasons: The most frequent reasons.
@@ -122,5 +124,13 @@ def replay_command(stream: str, config: Sequence[str]) -> str:
 
     ``config`` has the values of the option ``--config`` in this run.
     """
+    return f"{stream_command('replay', stream, config)} --schema {_CATALOG}"
+
+
+def stream_command(name: str, stream: str, config: Sequence[str]) -> str:
+    """Return the command line that runs a command of target-spark for a stream.
+
+    ``config`` has the values of the option ``--config`` in this run.
+    """
     arguments = [word for path in (config or ["config.json"]) for word in ("--config", path)]
-    return shlex.join(["target-spark", "replay", stream, *arguments, "--schema", _CATALOG])
+    return shlex.join(["target-spark", name, stream, *arguments])

@@ -198,13 +198,6 @@ class EngineSession:
         return session
 
     @property
-    def jvm_pid(self) -> int | None:
-        """The process id of the JVM that the run uses. It is None before the start."""
-        if self._own is not None:
-            return self._own.jvm_pid
-        return None if self._attachment is None else self._attachment.jvm
-
-    @property
     def application(self) -> str | None:
         """Spark's application id. It is None until Spark has started."""
         if self._own is not None:
@@ -248,9 +241,6 @@ class EngineSession:
             own.kill()
         elif attachment is not None:  # the engine sees the end and cancels the run's jobs
             attachment.connection.close()
-
-    def stop_waiting(self) -> None:
-        """Do nothing: a Spark of this machine does not wait for executors."""
 
     def replace_lost_engine(self, wait_seconds: float = _LOSS_SECONDS) -> bool:
         """Start an own Spark in place of an engine that has ended.

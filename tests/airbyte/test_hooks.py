@@ -83,10 +83,10 @@ class TapFamily(Tap):
 
 def sync_family(*, takes_estimates: bool) -> Collector:
     Parent.asked = 0
-    outlet, tap = Collector(takes_estimates=takes_estimates), TapFamily()
-    tap.speak_by(outlet)
+    collector, tap = Collector(takes_estimates=takes_estimates), TapFamily()
+    tap.speak_by(collector)
     tap.sync_all()
-    return outlet
+    return collector
 
 
 def test_sync_emits_statuses_of_selected_streams() -> None:
@@ -137,10 +137,10 @@ class TapGrowing(Tap):
 
 
 def read_estimates(tap: Tap, *, takes_estimates: bool = True) -> list[tuple[Any, ...]]:
-    outlet = Collector(takes_estimates=takes_estimates)
-    tap.speak_by(outlet)
+    collector = Collector(takes_estimates=takes_estimates)
+    tap.speak_by(collector)
     tap.sync_all()
-    estimates = outlet.of(Estimate)
+    estimates = collector.of(Estimate)
     return [(each.stream.name, each.is_total, each.rows, each.nbytes) for each in estimates]
 
 
@@ -197,11 +197,11 @@ def test_estimate_of_a_table_counts_the_rows_of_its_query(
     state = {"replication_key": "id", "replication_key_value": bookmark}
     if bookmark is not None:
         tap.load_state({"bookmarks": {users.name: state}})
-    outlet = Collector(takes_estimates=True)
-    tap.speak_by(outlet)
+    collector = Collector(takes_estimates=True)
+    tap.speak_by(collector)
     tap.sync_all()
-    assert [(one.rows, one.nbytes) for one in outlet.of(Estimate)] == [(rows, None)]
-    assert sum(len(chunk.rows) for chunk in outlet.of(Rows)) == rows
+    assert [(one.rows, one.nbytes) for one in collector.of(Estimate)] == [(rows, None)]
+    assert sum(len(chunk.rows) for chunk in collector.of(Rows)) == rows
 
 
 def test_row_count_of_tables_can_be_disabled(

@@ -18,6 +18,7 @@ from tests.bench import (
     cluster,
     deltas,
     engine_loads,
+    first_minutes,
     fivetran,
     latency,
     manifests,
@@ -48,6 +49,7 @@ class Benchmark(NamedTuple):
 
 
 BENCHMARKS = {
+    "first-minutes": Benchmark(first_minutes.first_minutes, 0, 1),
     "narrow": Benchmark(taps.narrow, 200_000, 3),
     "nested": Benchmark(taps.nested, 200_000, 3),
     "wide": Benchmark(taps.wide, 50_000, 3),

@@ -23,7 +23,11 @@ DEVELOPMENT = ("COVERAGE", "MYPYPATH", "PYTEST", "PYTHON", "TAP_", "TARGET_", "V
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel of this project into a folder and return its path."""
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=ROOT,

@@ -18,11 +18,12 @@ from tap_core.events import Op, Rows, StreamId
 from tap_core.exceptions import (
     ConfigValidationError,
     DataError,
+    FatalSyncError,
     RecordsWithoutSchemaException,
     StateFileError,
     UnsupportedFeatureError,
 )
-from tap_core.protocols.fivetran import update_writer as outlets
+from tap_core.protocols.fivetran import update_writer
 from tap_core.protocols.fivetran.bounded_queue import BoundedByteQueue, CallEndedError
 from tap_core.singerlib.messages import (
     RecordMessage,
@@ -178,7 +179,7 @@ def test_checkpoint_follows_the_last_rows_although_the_state_is_unchanged():
 
 def test_checkpoints_are_sent_at_intervals_within_a_stream(monkeypatch):
     """F15: with the current bookmark, never ahead of the records sent."""
-    monkeypatch.setattr(outlets.UpdateWriter, "state_seconds", 0.0)
+    monkeypatch.setattr(update_writer.UpdateWriter, "state_seconds", 0.0)
     wanted = selected({"people": True})
     responses = list(Connector(TapShop, people=4, pause=0.3).update(selection=wanted))
     bookmarks = [
@@ -196,7 +197,7 @@ def test_checkpoints_are_sent_at_intervals_within_a_stream(monkeypatch):
 
 
 def test_full_table_stream_has_checkpoints_at_intervals(monkeypatch):
-    monkeypatch.setattr(outlets.UpdateWriter, "state_seconds", 0.0)
+    monkeypatch.setattr(update_writer.UpdateWriter, "state_seconds", 0.0)
     responses = list(Connector(TapNumbers, rows=5_000).update())
     assert kinds(responses[:-1]).count("checkpoint") > 2
 
@@ -343,6 +344,15 @@ def test_error_comes_after_the_records_and_a_checkpoint():
     assert kinds(responses)[-1] == "checkpoint"
     rest = SHOP.update(json.dumps(states(responses)[-1]))
     assert apply_upserts(responses, rest) == apply_upserts(SHOP.update())
+
+
+def test_get_records_that_returns_none_is_named_with_its_stream():
+    class Forgotten(Numbers):
+        def get_records(self, context):
+            [{"n": n} for n in range(3)]
+
+    with pytest.raises(FatalSyncError, match="Stream 'numbers': get_records returned None: yield"):
+        list(Connector(create_tap(Forgotten)).update())
 
 
 def test_checkpoint_follows_rows_of_a_failed_full_table_stream():

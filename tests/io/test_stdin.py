@@ -56,9 +56,9 @@ def test_wake_ups_never_block_their_thread(wake_up: WakeupPipe) -> None:
 
 
 def test_only_states_are_written_to_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
-    with StateMessageWriter.open() as outlet:
+    with StateMessageWriter.open() as state_writer:
         os.write(1, b"noise\n")
-        outlet.emit(b'{"a": 1.50}')
+        state_writer.emit(b'{"a": 1.50}')
     os.write(1, b"after\n")
     out, err = capfd.readouterr()
     assert (out, err) == ('{"a": 1.50}\nafter\n', "noise\n")
@@ -78,10 +78,10 @@ def through_pipe(blocking: bool, state: bytes) -> bytes:
 
     slow = threading.Thread(target=read)
     try:
-        with StateMessageWriter.open() as outlet:
+        with StateMessageWriter.open() as state_writer:
             os.close(writer)
             slow.start()
-            outlet.emit(state)
+            state_writer.emit(state)
     finally:
         os.dup2(kept, 1)
         os.close(kept)
@@ -104,10 +104,10 @@ def test_closed_reader_raises_state_output_error() -> None:
     os.close(reader)
     try:
         with (
-            StateMessageWriter.open() as outlet,
+            StateMessageWriter.open() as state_writer,
             pytest.raises(StateOutputError, match="reader of the states is gone"),
         ):
-            outlet.emit(b"1")
+            state_writer.emit(b"1")
     finally:
         os.dup2(kept, 1)
         os.close(kept)

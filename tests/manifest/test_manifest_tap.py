@@ -504,6 +504,29 @@ class TestCommand:
         assert [line for line in shown if line.startswith(path)][1] == f"{path}: 1 stream, 1 error."
         assert shown[-1] == "there-is-none.yaml: 1 error."
 
+    def test_lint_of_a_missing_file_names_no_line(self, capsys: pytest.CaptureFixture[str]):
+        assert main(["lint", "there-is-none.yaml"]) == 1
+        assert capsys.readouterr().out.startswith("there-is-none.yaml: error: ")
+
+    def test_refused_credentials_are_one_line_of_standard_error(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i"))
+        config = tmp_path / "c.json"
+        with serving() as server:
+            server.answers(Reply({"error": "bad key"}, 401))
+            config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
+            command = [sys.executable, "-m", "tap_core.manifest.cli"]
+            done = subprocess.run(
+                [*command, "--manifest", str(path), "--config", str(config)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        assert done.returncode == 1
+        [error] = [line for line in done.stderr.splitlines() if "| ERROR " in line]
+        assert "The source refuses the credentials: check those in the config" in error
+        assert "[stream 'items', GET " in error
+        assert "Traceback" not in done.stderr
+
     def test_installed_program_runs_its_manifest(self, tmp_path: Path):
         path = manifest(tmp_path, stream("items", "/i"))
         program, victim = tmp_path / "source-items", tmp_path / "victim"

@@ -66,6 +66,26 @@ def test_tests_of_a_new_project_pass(project: Project, made: Path) -> None:
     assert "skipped" not in done.stdout
 
 
+@pytest.mark.thorough
+def test_wrong_token_of_a_new_tap_is_one_line_of_standard_error(tmp_path: Path) -> None:
+    project = Project.of("tap-tracker", "rest", auth="bearer", pages="page")
+    write(project, tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "tests/service.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as service:
+        assert service.stdout is not None
+        address = service.stdout.readline().strip()
+        config = {"api_url": address, "token": "hunter2-hunter2"}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        done = run(tmp_path, "tap_tracker", "--config", "config.json")
+        service.terminate()
+    assert done.returncode == 1
+    [error] = [line for line in done.stderr.splitlines() if "| ERROR " in line]
+    assert "The source refuses the credentials: check those in the config" in error
+    assert "Traceback" not in done.stderr
+    assert "hunter2" not in done.stdout + done.stderr
+
+
 def meltano_setting(name: str, schema: dict[str, Any]) -> tuple[str, str, str | None]:
     """Return name, Meltano's kind and default of a setting with this JSON Schema."""
     kind = "date_iso8601" if schema.get("format") == "date-time" else "string"
@@ -252,7 +272,9 @@ def test_new_command_prints_the_next_steps(
 
     assert main(["new", "tap-example", "--auth", "bearer", "--folder", str(folder)]) == 0
 
-    assert "pytest" in capsys.readouterr().out
+    printed = capsys.readouterr().out.splitlines()
+    assert "  pip install -e '.[dev]'" in printed  # as the project's README and docs/first-tap.md
+    assert "  pytest" in printed
     assert "BearerTokenAuthenticator" in (folder / "tap_example" / "client.py").read_text()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 from tap_core import RESTStream, Stream, Tap
 from tap_core import typing as th
@@ -17,9 +18,18 @@ class Rows(Stream):
     schema = {"properties": {"id": {"type": "integer"}}}
 
     def get_records(self, context):
+        if KIND == "none":
+            return None
+        return self.yield_records()
+
+    def yield_records(self):
         if KIND == "list":
             yield [{"id": 1}]
-        if KIND == "bug":
+        if KIND in {"late", "sleeping"}:
+            yield from ({"id": number} for number in range(57))
+        if KIND == "sleeping":
+            time.sleep(600)
+        if KIND in {"bug", "late"}:
             yield {"id": {}["no such key"]}
         yield {"id": 1}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -10,11 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.airbyte.running import airbyte, configured
 from tests.http.server import Reply, serving
 from tests.singer.test_singer_cli import VARIABLES, errors
 
 TAP = Path(__file__).with_name("erring_tap.py")
 TOKEN = "hunter2-hunter2"
+RETURNED_NONE = (
+    "Stream 'rows': get_records returned None: yield one dict for each record, or return an"
+    " iterable of dicts."
+)
 
 
 @pytest.fixture
@@ -52,6 +58,7 @@ def run(tmp_path):
                 " post_process."
             ),
         ),
+        ("none", {}, RETURNED_NONE),
         (
             "bare",
             {},
@@ -74,7 +81,7 @@ def run(tmp_path):
             ),
         ),
     ],
-    ids=["record", "discover_streams", "abstract", "setting"],
+    ids=["record", "none", "discover_streams", "abstract", "setting"],
 )
 def test_known_error_is_one_sentence(run, kind, settings, sentence):
     done = run(kind, **settings)
@@ -119,6 +126,15 @@ def test_airbyte_check_and_singer_sync_show_the_same_sentence(run):
     assert errors(singer.stderr) == [status["message"]]
 
 
+def test_get_records_that_returns_none_is_the_same_sentence_under_airbyte(tmp_path):
+    program = [sys.executable, str(TAP), "none"]
+    [discovered] = airbyte(program, "discover", tmp_path, config={}).of_type("CATALOG")
+    catalog = configured(discovered)
+    done = airbyte(program, "read", tmp_path, config={}, catalog=catalog)
+    assert done.code == 1
+    assert RETURNED_NONE in [error["message"] for error in done.traces("ERROR")]
+
+
 def test_unknown_error_names_its_stream_and_keeps_its_traceback(run):
     done = run("bug")
     assert errors(done.stderr) == [
@@ -127,6 +143,35 @@ def test_unknown_error_names_its_stream_and_keeps_its_traceback(run):
     ]
     assert done.stderr.count("Traceback") == 1
     assert done.stderr.rstrip().endswith("KeyError: 'no such key'")
+
+
+def read_record_count(log):
+    [metric] = [line for line in log.splitlines() if '"metric":"record_count"' in line]
+    return json.loads(metric.partition("METRIC: ")[2])["value"]
+
+
+def test_record_count_of_a_failed_run_is_exact(run):
+    done = run("late")
+    assert done.stdout.count('"RECORD"') == read_record_count(done.stderr) == 57
+
+
+def test_record_count_of_an_interrupted_run_is_exact(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with subprocess.Popen(
+        [sys.executable, str(TAP), "sleeping", "--config", "config.json"],
+        cwd=tmp_path,
+        env=VARIABLES,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as tap:
+        line = ""
+        while '"id":0}' not in line:  # the rest is written when the tap ends, at the latest
+            line = tap.stdout.readline()
+            assert line, tap.stderr.read()
+        tap.send_signal(signal.SIGINT)
+        output, log = tap.communicate(timeout=120)
+    assert 1 + output.count('"RECORD"') == read_record_count(log)
 
 
 def test_successful_connection_test_logs_no_error(run):

@@ -38,9 +38,9 @@ AT = "2024-01-02T03:04:05.000006+00:00"
 
 def lines(*events) -> bytes:
     written: list[bytes] = []
-    outlet = SingerWriter(written.append)
+    writer = SingerWriter(written.append)
     for event in events:
-        outlet.emit(event)
+        writer.emit(event)
     return b"".join(written)
 
 
@@ -119,12 +119,12 @@ def test_nothing_is_written_after_a_failed_write():
         calls.append(data)
         raise OSError(28, "No space left on device")
 
-    outlet = SingerWriter(write)
+    writer = SingerWriter(write)
     with pytest.raises(OSError, match="No space left"):
-        outlet.emit(ActivateVersion(A, 1))
+        writer.emit(ActivateVersion(A, 1))
     for event in (ActivateVersion(A, 2), Checkpoint(b"{}")):
         with pytest.raises(BrokenPipeError, match="output is closed"):
-            outlet.emit(event)
+            writer.emit(event)
     assert len(calls) == 1
 
 
@@ -172,8 +172,8 @@ def test_output_without_a_file_descriptor_gets_text():
 
 def test_standard_output_is_looked_up_at_each_write(capsys):
     """Test runners redirect it after the tap was created."""
-    outlet = SingerWriter()
-    outlet.emit(Checkpoint(b"{}"))
+    writer = SingerWriter()
+    writer.emit(Checkpoint(b"{}"))
     assert capsys.readouterr().out == '{"type":"STATE","value":{}}\n'
 
 

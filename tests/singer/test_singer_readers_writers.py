@@ -114,11 +114,11 @@ def test_unmodified_writer_class_does_not_change_the_output(kind):
 
     tap = Own()
     assert type(tap.message_writer) is kind
-    assert isinstance(tap.outlet, SingerWriter)
+    assert isinstance(tap.protocol_writer, SingerWriter)
     assert without_times(messages(sync_output(tap))) == without_times(
         messages(sync_output(NumbersTap()))
     )
-    assert isinstance(Own(message_writer=kind()).outlet, SingerWriter)
+    assert isinstance(Own(message_writer=kind()).protocol_writer, SingerWriter)
 
 
 @pytest.mark.parametrize("kind", [SimpleSingerWriter, MsgSpecWriter])
@@ -133,7 +133,7 @@ def test_overridden_writer_gets_every_message(kind):
         message_writer_class = Writer
 
     tap = Own()
-    assert isinstance(tap.outlet, MessageWriterAdapter)
+    assert isinstance(tap.protocol_writer, MessageWriterAdapter)
     theirs = without_times(messages(sync_output(tap)))
     ours = sync_output(NumbersTap()).replace("numbers", "NUMBERS")
     assert theirs == without_times(messages(ours))

@@ -47,14 +47,14 @@ def test_state_is_released_once_all_earlier_records_are_drained(steps):
     states = 0
     for kind, holder in steps:
         if kind == "record":
-            watermark.began(holder)
+            watermark.add_holder(holder)
             model.log.append((kind, holder))
         elif kind == "drain":
-            watermark.settled(holder)
+            watermark.remove_holder(holder)
             model.log = [each for each in model.log if each != ("record", holder)]
         elif kind == "state":
             states += 1
-            watermark.arrived(b"%d" % states)
+            watermark.add_state(b"%d" % states)
             model.log.append((kind, ""))
         else:
             assert watermark.take() == model.take()
@@ -63,13 +63,13 @@ def test_state_is_released_once_all_earlier_records_are_drained(steps):
 
 def test_only_the_latest_pending_state_is_kept():
     watermark: StateWatermark[str] = StateWatermark()
-    watermark.began("a")
+    watermark.add_holder("a")
     for number in range(1000):
-        watermark.began("b")
-        watermark.arrived(b"%d" % number)
-        watermark.settled("b")
+        watermark.add_holder("b")
+        watermark.add_state(b"%d" % number)
+        watermark.remove_holder("b")
         assert watermark.take() is None
     assert len(watermark._waiting) == 1
-    watermark.settled("a")
+    watermark.remove_holder("a")
     assert watermark.take() == b"999"
     assert not watermark.is_waiting

@@ -43,7 +43,7 @@ class StillTap(Tap):
 
     def _begin_run(self) -> SyncRun:
         policy = CheckpointPolicy(clock=lambda: 0.0)
-        return SyncRun(self.outlet, self.document, policy, clock=lambda: NOW)
+        return SyncRun(self.protocol_writer, self.document, policy, clock=lambda: NOW)
 
     @property
     def initialized_at(self) -> int:
@@ -113,7 +113,7 @@ def make(*kinds: type[Stream], output: Output | None = None, **options: Any) -> 
     """Return a tap of these streams that writes to ``output``."""
     tap_class = type("OneTap", (StillTap,), {"kinds": kinds})
     tap: StillTap = tap_class(**options)
-    tap.outlet = SingerWriter((Output() if output is None else output).append)
+    tap.protocol_writer = SingerWriter((Output() if output is None else output).append)
     return tap
 
 

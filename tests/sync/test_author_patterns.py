@@ -123,7 +123,7 @@ def test_records_of_a_visible_bookmark_have_been_written(on_path, name):
 
     def look(self, context):
         value = STATE_GETTERS[name](self, context).get("replication_key_value")
-        written = b"".join(self._tap.run.outlet._write.__self__)
+        written = b"".join(self._tap.run.protocol_writer._write.__self__)
         out.append(value is None or b'"id":%d}' % value in written)
 
     kind, _ = observe_state(look)

@@ -456,7 +456,7 @@ def test_writer_without_batch_support_gets_rows(tmp_path):
 
     output = Output()
     tap = make(sorted_stream(), config=batch_config(tmp_path))
-    tap.outlet = Other(output.append)
+    tap.protocol_writer = Other(output.append)
     tap.sync_all()
     assert output.records() == ROWS
 
@@ -692,7 +692,7 @@ def test_overridden_write_message_gets_batch_messages(tmp_path):
 
     own = type("Own", (kind,), {"write_message": write_message})
     made = own(config=batch_config(tmp_path))
-    made.outlet = SingerWriter(output.append)
+    made.protocol_writer = SingerWriter(output.append)
     made.sync_all()
     assert seen.count("BATCH") == 3
     assert rows_named(output.messages) == ROWS

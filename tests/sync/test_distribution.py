@@ -103,7 +103,7 @@ def sync_distributed(*kinds, bad=(), most=1_000, error=None, **given):
     """Sync a tap whose contexts are distributed; return its output and the work units."""
     output, worker = Output(), Worker(kinds, bad, most)
     tap = make(*kinds, **given)
-    tap.outlet = DistributingWriter(output.append, worker)
+    tap.protocol_writer = DistributingWriter(output.append, worker)
     if error is None:
         tap.sync_all()
     else:

@@ -243,7 +243,7 @@ def test_state_frequency_counts_the_records_of_all_threads(on_path):
     )
     tap = make(on_path(kind), output=(output := Output()))
     sparing = CheckpointPolicy(0.0, allowance=0, clock=lambda: 0.0)
-    tap._begin_run = lambda: SyncRun(tap.outlet, tap.document, sparing)
+    tap._begin_run = lambda: SyncRun(tap.protocol_writer, tap.document, sparing)
     tap.sync_all()
     assert len(output.states) >= 90 // 10
 
@@ -541,7 +541,7 @@ def test_settings_of_threads_are_listed_only_if_they_have_an_effect():
 def make_concurrent_tap(*kinds, number=3, output=None, **given):
     tap_class = type("SideTap", (StillTap,), {"kinds": kinds, "max_parallel_streams": number})
     tap = tap_class(**given)
-    tap.outlet = type(tap.outlet)((Output() if output is None else output).append)
+    tap.protocol_writer = type(tap.protocol_writer)((Output() if output is None else output).append)
     return tap
 
 
@@ -601,7 +601,7 @@ def test_streams_with_a_common_child_run_sequentially():
             return [parent(self), parent(self, name="b"), child(self)]
 
     output, tap = Output(), Twins()
-    tap.outlet = type(tap.outlet)(output.append)
+    tap.protocol_writer = type(tap.protocol_writer)(output.append)
     tap.sync_all()
     assert [record["id"] for record in output.records("c")] == [1, 1, 2, 2]
     ended = next(state for state in output.states if "b" in state["bookmarks"])

@@ -67,7 +67,7 @@ def run(recorder) -> SyncRun:
 def collect(run: SyncRun, *bodies: bytes) -> None:
     for body in bodies:
         if not run.bodies:
-            run.begin()
+            run.begin_chunk()
         run.bodies.append(body)
 
 
@@ -290,7 +290,7 @@ def test_broken_output_ends_the_sync(caplog):
             raise BrokenPipeError
         output.append(data)
 
-    tap.outlet = SingerWriter(write)
+    tap.protocol_writer = SingerWriter(write)
     with pytest.raises(BrokenPipeError):
         tap.sync_all()
     assert len(pulled) < 4 * CHUNK_ROWS

@@ -318,7 +318,7 @@ def test_overridden_write_message_gets_every_message():
 
     output = Output()
     tap = Renaming(config={"emit_activate_version_messages": True})
-    tap.outlet = type(tap.outlet)(output.append)
+    tap.protocol_writer = type(tap.protocol_writer)(output.append)
     tap.sync_all()
     assert {m["stream"] for m in output.messages if "stream" in m} == {"raw_a"}
     assert len(output.records("raw_a")) == 2

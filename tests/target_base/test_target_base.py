@@ -462,7 +462,7 @@ def test_draining_message_after_sigterm_does_nothing(last):
         def _process_record_message(self, message_dict):
             sink = self._sinks_active["a"]
             self._get_pipeline(sink).take(message_dict["record"], None, None)
-            self._watermark.began(sink)
+            self._watermark.add_holder(sink)
 
     notes = fed(schema(), *rows(1), state(1), last, kind=Direct)
     assert without_setup(notes) == []

@@ -196,8 +196,8 @@ class _Loader(SourceFileLoader):
         """Execute the file, with the replaced ``__import__`` as one of its builtins."""
         _log_custom_code(Path(self.path))
         package = sys.modules[module.__name__.partition(".")[0]]
-        own = {**builtins.__dict__, "__import__": _Importer(package).import_names}
-        module.__dict__["__builtins__"] = own
+        replaced = {**builtins.__dict__, "__import__": _Importer(package).import_names}
+        module.__dict__["__builtins__"] = replaced
         super().exec_module(module)
 
 

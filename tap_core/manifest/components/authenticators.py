@@ -544,17 +544,22 @@ class SessionTokenAuthenticator:
         The function logs in again when `expiration_duration` has passed. Without
         `expiration_duration` it logs in again when the API rejects the token.
         """
-        return self.request_authentication.auth_with(
-            ExpiringToken(partial(self._logged_in, stream))
-        )
+        return self.request_authentication.auth_with(ExpiringToken(partial(self._log_in, stream)))
 
-    def _logged_in(self, stream: DeclarativeStreamProtocol) -> tuple[str, datetime | None]:
+    def _log_in(self, stream: DeclarativeStreamProtocol) -> tuple[str, datetime | None]:
+        """Send the login request; return the session token and the time at which it expires.
+
+        The time is None if the manifest declares no duration.
+
+        Raises:
+            FatalAPIError: The response has no token.
+        """
         scope = {"config": self.config}
-        asked: HTTPRequest = finalize_request(self.login_requester.request(scope))
+        request: HTTPRequest = finalize_request(self.login_requester.request(scope))
         if self.login_requester.authenticator is not None:
-            asked = _sign_request(asked, self.login_requester.authenticator.auth(stream))
+            request = _sign_request(request, self.login_requester.authenticator.auth(stream))
         now = utc_now()
-        response = stream.fetch(asked, scope)
+        response = stream.fetch(request, scope)
         document = parse_json(response) if self.decoder is None else self._decoded(response)
         token = make_getter(self.session_token_path)(document)
         if token is MISSING or not token:
@@ -563,8 +568,8 @@ class SessionTokenAuthenticator:
                 f" {'.'.join(self.session_token_path)}.",
                 response=response,
             )
-        lasts = self.expiration_duration
-        return str(token), parse_duration(lasts).after(now) if lasts else None
+        duration = self.expiration_duration
+        return str(token), parse_duration(duration).after(now) if duration else None
 
     def _decoded(self, response: requests.Response) -> Any:
         return next(iter(cast(Decoder, self.decoder).decode(response)), None)

@@ -296,10 +296,16 @@ def _get_only_value(context: Context) -> str:
 
 
 def _make_group(batch: list[Context]) -> PartitionSlice:
-    extras: list[Mapping[str, Any]] = [getattr(one, "extra_fields", {}) for one in batch]
+    """Return one slice for several: each key has the list of its values, None where it is absent.
+
+    The extra fields of the slices are grouped in the same way.
+    """
+    extras: list[Mapping[str, Any]] = [getattr(context, "extra_fields", {}) for context in batch]
     return PartitionSlice(
-        {name: [one.get(name) for one in batch] for name in _collect_keys(batch)},
-        extra_fields={name: [one.get(name) for one in extras] for name in _collect_keys(extras)},
+        {name: [context.get(name) for context in batch] for name in _collect_keys(batch)},
+        extra_fields={
+            name: [fields.get(name) for fields in extras] for name in _collect_keys(extras)
+        },
     )
 
 

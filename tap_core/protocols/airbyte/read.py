@@ -71,13 +71,13 @@ def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> 
     _resume(tap, to_state_document(request.state, tap.streams, in_full))
     for name, state in get_previous_states(request.state, tap.streams, in_full).items():
         tap.streams[name].previously_sent_state = state
-    outlet = AirbyteWriter(write, names, shared=tap.has_shared_state)
-    tap.speak_by(outlet)
+    writer = AirbyteWriter(write, names, shared=tap.has_shared_state)
+    tap.speak_by(writer)
     try:
         tap.sync_all()
     except BaseException:
         if not tap.run.is_hurried:
-            outlet.break_off()
+            writer.break_off()
         raise
 
 

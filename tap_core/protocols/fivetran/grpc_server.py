@@ -48,7 +48,7 @@ _OPEN: Final = (
 
 _GRACE_SECONDS: Final = 60.0
 _LAST_SECONDS: Final = 5.0
-_LOOK_SECONDS: Final = 0.05
+_POLL_SECONDS: Final = 0.05
 
 _OPTIONS: Final = (
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
@@ -410,7 +410,7 @@ def serve(
         journal.say("INFO", "Stopping: new calls are refused, active calls may finish.")
         end.start()
         while end.is_alive():
-            end.join(_LOOK_SECONDS)
+            end.join(_POLL_SECONDS)
             if not signals.empty():
                 end.exit_now()
         if end.is_stuck:
@@ -479,7 +479,7 @@ def _wait_for_signal(signals: SimpleQueue[int]) -> None:
     """
     while True:
         try:
-            signals.get(timeout=_LOOK_SECONDS)
+            signals.get(timeout=_POLL_SECONDS)
         except Empty:
             continue
         return

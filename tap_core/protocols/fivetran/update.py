@@ -142,18 +142,18 @@ class _UpdateJob:
         tables, wanted = _chosen(tap, selection)
         self._backlog.check()
         _resume(tap, state)
-        outlet = UpdateWriter(self._backlog, tables, wanted, self._told)
-        tap.speak_by(outlet)
+        writer = UpdateWriter(self._backlog, tables, wanted, self._told)
+        tap.speak_by(writer)
         try:
             tap.sync_all()
         except BaseException:
             if not tap.run.is_broken:
                 with suppress(CallEndedError):
-                    outlet.break_off()
+                    writer.break_off()
             raise
         finally:
-            self._call.note(outlet.summary)
-        outlet.finish(tap.document.encode())
+            self._call.note(writer.summary)
+        writer.finish(tap.document.encode())
 
 
 def _chosen(

@@ -97,6 +97,7 @@ _LEFT_TO_SPARK_FIELDS: Final = (
     '"delta.identity.',
     '"delta.invariants"',
     '"CURRENT_DEFAULT"',
+    '"__CHAR_VARCHAR_TYPE_STRING"',
     '"nullable":false',
     '"containsNull":false',
     '"valueContainsNull":false',

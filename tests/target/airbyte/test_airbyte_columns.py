@@ -29,7 +29,7 @@ from target_spark.columns import (
 )
 from target_spark.errors import UnsupportedError
 from target_spark.frames.airbyte_meta import meta_prefix
-from target_spark.loader.stream_context import schema_digest
+from target_spark.loader.stream_context import compute_schema_digest
 from target_spark.storage.spool import Spool, SpoolFolder
 from target_spark.writers.base import MergeKeys
 from target_spark.writers.merge_statement import Matched, Merge, build_upsert, source_column
@@ -197,7 +197,7 @@ def test_path_to_an_undeclared_or_composite_value_is_rejected(
 
 def test_schema_digest_depends_on_the_nested_path():
     one, other = (SchemaEvent(StreamId("a"), {}, ("k",), nested={"k": ("m", p)}) for p in "xy")
-    assert schema_digest(one) != schema_digest(other)
+    assert compute_schema_digest(one) != compute_schema_digest(other)
 
 
 # --------------------------------------------------------------------- lines and SQL

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.target.cli.test_target_cli import COMMAND, PATIENCE, config, environment
-from tests.terminal import open_terminal
+from tests.docs.test_code_blocks import find_blocks
+from tests.target.cli.test_target_cli import COMMAND, PATIENCE, ROOT, config, environment
+from tests.terminal import TerminalSession, open_terminal
 
 
 @pytest.mark.parametrize("prints_report", [False, True])
@@ -26,3 +33,73 @@ def test_target_without_a_pipe_says_that_it_reads_the_terminal(
     assert "complete after" in text
     assert "METRIC" not in text
     assert ("REPORT: {" in text) is prints_report
+
+
+STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} \| "
+PHASES = ("starting Spark (", "committing ")
+ENDS = ("complete after ", "stream ", "files ", "table of files: ", "The start of Spark took ")
+
+
+def wait_for_phases(session: TerminalSession, pipe: subprocess.Popen[bytes]) -> set[str]:
+    """Wait until a pipe ends; return the phases that the last line of the terminal has shown."""
+    shown: set[str] = set()
+    end = time.monotonic() + 3 * PATIENCE
+    while pipe.poll() is None:
+        assert time.monotonic() < end, session.terminal.lines()
+        shown |= {phase for phase in PHASES if phase in session.terminal.last_line}
+        time.sleep(0.05)
+    return shown
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_first_pipe_of_the_readme_is_readable_on_a_terminal(
+    tmp_path: Path, table_format: str
+) -> None:
+    """Phases are shown, lines stay whole, no line is for programs, and a command reads the table.
+
+    Three stumbles of new users: a broken live table, minutes without a word, and output for
+    programs.
+    """
+    [tap] = [
+        block
+        for block in find_blocks((ROOT / "README.md").read_text("utf-8"))
+        if block.options.get("file") == "tap_files.py"
+    ]
+    (tmp_path / "tap_files.py").write_text(tap.body)
+    (tmp_path / "papers").mkdir()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "papers" / name).write_text(name)
+    (tmp_path / "tap.json").write_text(json.dumps({"folder": "papers"}))
+    target = {"path": "warehouse", "format": table_format}
+    (tmp_path / "target.json").write_text(json.dumps(target))
+    command = (
+        f"{sys.executable} tap_files.py --config tap.json"
+        f" | {shlex.join(COMMAND)} --config target.json >> state.jsonl"
+    )
+    with open_terminal(400, 60) as session:
+        with session.start(
+            ["sh", "-c", command], env=environment(TERM="xterm"), cwd=tmp_path
+        ) as pipe:
+            shown = wait_for_phases(session, pipe)
+        assert pipe.returncode == 0, session.terminal.lines()
+    assert shown == set(PHASES)
+    lines = session.terminal.lines()
+    logged = [line for line in lines if re.match(STAMP, line)]
+    assert logged
+    assert not any(re.search(f".{STAMP}", line) for line in lines)
+    rest = [line for line in lines if line not in logged and not line.startswith(ENDS)]
+    told = [line for line in rest if line.startswith(("job ", "to print a table", "to show a"))]
+    assert [line for line in rest if line not in told and "incubator modules" not in line] == []
+    assert not any("METRIC" in line or "REPORT" in line for line in lines)
+    read = shlex.split(told[-1].partition(": ")[2])
+    if table_format == "iceberg":
+        assert read == ["target-spark", "show", "files", "--config", "target.json"]
+        read = [*COMMAND, *read[1:]]
+    done = subprocess.run(
+        read, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "changed_at" in done.stdout

@@ -294,8 +294,8 @@ def test_schema_changes_are_described_in_sentences():
         table_schema(s=struct(a=INT)), table_schema(s=struct(a=TEXT, b=INT))
     )
     assert [change.describe() for change in changes] == [
-        "column s.a__string is now string, beside a, which cannot take it",
-        "column s.b is now bigint",
+        "new column s.a__string (string), beside a, which cannot take it",
+        "new column s.b (bigint)",
     ]
 
 

@@ -14,7 +14,7 @@ from target_spark.config.settings import load_options
 from target_spark.errors import UnsupportedError
 from target_spark.loader.stream_context import (
     build_table_schema,
-    normalized_digest,
+    compute_normalized_digest,
     resolve_schema,
 )
 from target_spark.loader.undeclared_properties import find_undeclared
@@ -32,7 +32,7 @@ def layout_from(line: bytes) -> TableSchema:
     (event,) = SingerReader().feed(line + b"\n")
     assert isinstance(event, SchemaEvent)
     schema = resolve_schema(event)
-    normalized_digest(event, schema)
+    compute_normalized_digest(event, schema)
     return schema_from_json_schema(schema, event.keys, PLAIN)
 
 

@@ -285,7 +285,7 @@ def test_type_change_widens_the_column_or_adds_another(
         if home != f"a{n}":
             assert second[f"a{n}"] is None, what
             assert first[home] is None, what
-            assert f"column {home} is now" in notes, what
+            assert f"new column {home} (" in notes, what
             assert f"beside a{n}, which cannot take it" in notes, what
         assert same(second[home], is_now), what
 

@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -111,6 +112,7 @@ class Campaign:
                 verdict = "ok"
             except Exception as error:  # noqa: BLE001  (the scenarios after it still run)
                 verdict = f"FAILED: {error!r}"
+                traceback.print_exc()
                 self.failed.append(seed)
         self.deaths[form, mode] += scenario.deaths
         seconds = time.monotonic() - started

@@ -499,9 +499,11 @@ def _torn(lines: Iterator[bytes], count: int, share: float) -> Iterator[bytes]:
 
 
 def _seen(folder: Path, pattern: str) -> Iterator[tuple[str, int]]:
-    for path in folder.glob(pattern):
-        with contextlib.suppress(OSError):
-            yield str(path), path.stat().st_mtime_ns
+    """Yield files and their times of modification, while a run may remove files and folders."""
+    with contextlib.suppress(FileNotFoundError):  # of a folder that was removed while it was read
+        for path in folder.glob(pattern):
+            with contextlib.suppress(FileNotFoundError):
+                yield str(path), path.stat().st_mtime_ns
 
 
 def _check_code(who: str, code: int) -> None:

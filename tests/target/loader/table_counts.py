@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 __all__ = ["EndedRun", "check_counts", "checked_counts", "count_rows"]
@@ -76,14 +77,22 @@ def checked_counts(folder: Path) -> Iterator[EndedRun]:
 
 def _count(table: Path) -> int:
     if (table / "_delta_log").is_dir():
-        from deltalake import DeltaTable
-
-        if next(table.glob("_delta_log/*.json"), None) is None:
-            return 0
-        return int(DeltaTable(table).to_pyarrow_dataset().count_rows())
+        return _count_delta(table)
     if (table / "metadata").is_dir():
         return _count_iceberg(table)
     return sum(pq.ParquetFile(file).metadata.num_rows for file in _parquet_files(table))
+
+
+def _count_delta(table: Path) -> int:
+    from deltalake import DeltaTable, QueryBuilder
+
+    if next(table.glob("_delta_log/*.json"), None) is None:
+        return 0
+    delta = DeltaTable(table)
+    if "deletionVectors" not in (delta.protocol().reader_features or ()):
+        return sum(pq.ParquetFile(uri).metadata.num_rows for uri in delta.file_uris())
+    counts = QueryBuilder().register("t", delta).execute("SELECT count(*) AS n FROM t")
+    return int(pa.table(counts)["n"][0].as_py())
 
 
 def _parquet_files(table: Path) -> list[Path]:

@@ -135,7 +135,7 @@ def test_dropped_column_is_added_again_and_renamed_one_kept(delta: ChangedWareho
     delta.sql("t", "ALTER TABLE {t} RENAME COLUMN b TO theirs")
     delta.load(wanted, record("t", id=2, a=2, b="y"))
     assert delta.rows("t", "id", "a", "b", "theirs") == [(1, None, None, "x"), (2, 2, "y", None)]
-    assert delta.notes("t") == ["column a is now bigint", "column b is now string"]
+    assert delta.notes("t") == ["new column a (bigint)", "new column b (string)"]
 
 
 @pytest.mark.parametrize("keyed", [True, False])
@@ -156,7 +156,7 @@ def test_column_dropped_during_the_run_is_added_again(
     loader.close()
     spool.close()
     assert tables.rows("t", "id", "a", "theirs") == [(1, None, None), (2, 2, None)]
-    assert tables.notes("t") == ["column a is now bigint"]
+    assert tables.notes("t") == ["new column a (bigint)"]
     assert tables.states == [1]
 
 
@@ -283,7 +283,7 @@ def test_foreign_types_are_used_if_possible_or_get_another_column(tables: Change
     assert first.l == [clock(-1)]
     # Iceberg does not widen an integer to a double.
     assert (first.m if tables.format == "delta" else first.m__double) == 2.5
-    assert "column g__string is now string, beside g, which cannot take it" in tables.notes("t")
+    assert "new column g__string (string), beside g, which cannot take it" in tables.notes("t")
     before = tables.types("t")
     tables.load(schema("t", properties), record("t", id=4, **values))
     assert tables.types("t") == before

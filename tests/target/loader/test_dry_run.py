@@ -75,8 +75,8 @@ def test_dry_run_writes_nothing_and_reports_the_changes(
     report = dry_run(warehouse, described, *rows[:2], grown, record("a", id="3", on="2024-01-01"))
     assert report["written"] == 3
     text = "; ".join(report["notes"])
-    assert "column on is now date" in text
-    assert "column id__string is now string, beside id" in text
+    assert "new column on (date)" in text
+    assert "new column id__string (string), beside id" in text
     assert {change["column"] for change in report["changes"]} == {"on", "id__string"}
     # The run itself makes the reported changes.
     warehouse.load(described, *rows[:2], grown, record("a", id="3", on="2024-01-01"))
@@ -164,7 +164,7 @@ def test_dry_run_creates_no_database(delta: Warehouse) -> None:
     delta.load(schema("a", ID), record("a", id=1), state(1))
     config = {"database": "dry_lake"}
     report = dry_run(delta, schema("a", ID_AND_NAME), record("a", id=2), **config)
-    assert report["notes"] == ["column name is now string"]
+    assert report["notes"] == ["new column name (string)"]
     assert not delta.spark.catalog.databaseExists("dry_lake")
 
 

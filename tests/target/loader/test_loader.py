@@ -91,15 +91,22 @@ def test_stream_with_keys_is_upserted_within_and_across_runs(delta: Warehouse) -
     assert delta.rows("a") == [(1, "newest"), (2, "two"), (3, "three")]
 
 
-def test_parquet_appends_streams_with_keys_and_reports_it(
-    spark_session: Session, spark: SparkSession, tmp_path: Path
+def test_parquet_appends_streams_with_keys_and_says_so_once_in_log_and_report(
+    spark_session: Session,
+    spark: SparkSession,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     parquet = Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
     described = schema("a", ID, "id")
     for _ in range(2):
-        parquet.load(described, record("a", id=1))
-    assert parquet.rows("a") == [(1,), (1,)]
-    assert any("cannot upsert" in note for note in parquet.counts("a")["notes"])
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            parquet.load(described, record("a", id=1), described, record("a", id=2))
+        lines = [*caplog.messages, *parquet.report.lines()]
+        assert len([line for line in lines if "cannot upsert" in line]) == 1
+        assert len([note for note in parquet.counts("a")["notes"] if "cannot upsert" in note]) == 1
+    assert parquet.rows("a") == [(1,), (1,), (2,), (2,)]
 
 
 def test_state_waits_for_the_rows_of_all_streams(warehouse: Warehouse) -> None:

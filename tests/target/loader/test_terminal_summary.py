@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from target_spark.loader.terminal_summary import suggest_faster_start, summarize
 from target_spark.phases import FETCH, START
 
 
-def make_report(*places: str) -> Report:
-    report = Report()
+def make_report(*places: str, config: Sequence[str] = ()) -> Report:
+    report = Report(config)
     for number, place in enumerate(places):
         report.record_table(f"s{number}", "t", place)
         report.count_received(f"s{number}", 2, 10)
@@ -45,13 +46,21 @@ def test_printed_command_prints_a_local_table(tmp_path: Path, form: str) -> None
     assert "Grace" in done.stdout
 
 
-def test_tables_elsewhere_are_named_without_a_command() -> None:
+def test_tables_elsewhere_are_named_with_the_command_that_shows_one() -> None:
     places = [f"lake.sales.t{number}" for number in range(11)]
     lines = list(summarize_tables(make_report(*places, "s3a://b/t"), {"format": "delta"}))
     assert lines[0] == "table of s0: lake.sales.t0"
-    assert lines[10:] == ["and 2 more tables"]
+    show = "to show a table: target-spark show s0 --config config.json"
+    assert lines[10:] == ["and 2 more tables", show]
     assert list(summarize_tables(make_report("/t"), {"dry_run": True})) == []
     assert list(summarize_tables(Report(), {})) == []
+
+
+def test_iceberg_table_is_shown_with_the_settings_files_of_the_run(tmp_path: Path) -> None:
+    report = make_report(str(tmp_path), config=["my settings.json"])
+    lines = list(summarize_tables(report, {"format": "iceberg"}))
+    show = "to show a table: target-spark show s0 --config 'my settings.json'"
+    assert lines == [f"table of s0: {tmp_path}", show]
 
 
 LOCAL = {"path": "/lake"}

@@ -247,6 +247,13 @@ DENIED = (
             ["no jars", "setting jars"],
         ),
         (
+            (
+                ": org.apache.hadoop.fs.UnsupportedFileSystemException:"
+                ' No FileSystem for scheme "gs"'
+            ),
+            ["no jars for addresses that begin with gs://", "setting jars"],
+        ),
+        (
             ": org.apache.hadoop.fs.s3a.impl.InstantiationIOException: `s3a://b/x': Class None",
             ["bucket b", "is invalid"],
         ),

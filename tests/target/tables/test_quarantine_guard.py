@@ -339,6 +339,16 @@ def test_failed_command_prints_the_replay_command(tmp_path: Path) -> None:
         assert (again.returncode, text in again.stdout.decode()) == (code, True), again.stderr
 
 
+def test_misspelt_key_ends_the_command_before_its_rows(tmp_path: Path) -> None:
+    done = run_with_report(tmp_path, schema("a", ID, "idd"), record("a", id=1), state(1))
+    assert (done.returncode, done.stdout) == (1, b"")
+    [error] = (line for line in done.stderr.decode().splitlines() if "| ERROR " in line)
+    assert "Stream a: " in error
+    assert "'idd'" in error
+    assert "Did you mean 'id'?" in error
+    assert b"Traceback" not in done.stderr
+
+
 def test_run_with_quarantined_rows_logs_a_summary(tmp_path: Path) -> None:
     rows = [record("a", id=1), record("a", id="\u001b[31mtwo"), record("a", id=None)]
     done = run_with_report(tmp_path, schema("a", ID, "id"), *rows, state(1))

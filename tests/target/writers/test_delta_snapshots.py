@@ -1,0 +1,54 @@
+"""Delta tables that may be written without Spark, created by deltalake and read without a JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import ArrayType, PrimitiveType
+
+from target_spark.writers.delta.deltalake_commit import DeltaSnapshot, read_snapshot
+
+
+def create_table(folder: Path, *fields: Field, **properties: str) -> DeltaSnapshot:
+    schema = Schema([Field("id", "long"), *fields])
+    DeltaTable.create(folder, schema, configuration=properties)
+    snapshot = read_snapshot(folder)
+    assert snapshot is not None
+    return snapshot
+
+
+def test_plain_table_may_be_written_and_rewritten(tmp_path: Path) -> None:
+    snapshot = create_table(tmp_path / "t", Field("name", "string"))
+    assert snapshot.takes_files
+    assert snapshot.takes_rewrites
+    assert [field.name for field in snapshot.fields] == ["id", "name"]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        Field(
+            "codes",
+            ArrayType(PrimitiveType("string"), contains_null=True),
+            metadata={"__CHAR_VARCHAR_TYPE_STRING": "array<varchar(3)>"},
+        ),
+        Field("day", "date", metadata={"delta.generationExpression": "CAST(at AS DATE)"}),
+        Field("name", "string", nullable=False),
+        Field("codes", ArrayType(PrimitiveType("string"), contains_null=False)),
+    ],
+    ids=["varchar in an array", "generated", "not null", "array without nulls"],
+)
+def test_table_whose_values_spark_checks_is_left_to_spark(tmp_path: Path, field: Field) -> None:
+    assert not create_table(tmp_path / "t", field).takes_files
+
+
+def test_table_that_only_takes_appends_is_not_rewritten(tmp_path: Path) -> None:
+    snapshot = create_table(tmp_path / "t", **{"delta.appendOnly": "true"})
+    assert snapshot.takes_files
+    assert not snapshot.takes_rewrites
+
+
+def test_folder_without_a_log_has_no_snapshot(tmp_path: Path) -> None:
+    assert read_snapshot(tmp_path) is None
