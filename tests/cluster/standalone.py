@@ -280,7 +280,7 @@ def _until(condition: Any, seconds: float = _PATIENCE, read_log: Any = str) -> A
     end = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > end:
-            raise TimeoutError(f"It did not come to be within {seconds:.0f} s.\n{read_log()}")
+            raise TimeoutError(f"The condition was not met within {seconds:.0f} s.\n{read_log()}")
         time.sleep(0.05)
     return value
 
