@@ -265,7 +265,7 @@ def until(holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Wait for a condition."""
     end = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < end, "It did not come to be."
+        assert time.monotonic() < end, "The condition was not met in time."
         time.sleep(0.05)
 
 
