@@ -279,7 +279,7 @@ def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequen
             raise explain_unreadable(file.stream, file.address, reason)
         if block.broken is not None:
             line = before[key] + block.broken - block.first + 1
-            reason = f"line {line} is no JSON object, or was cut off"
+            reason = f"line {line} is not a JSON object, or was cut off"
             raise explain_unreadable(file.stream, file.address, reason)
         before[key] += block.line_count
 

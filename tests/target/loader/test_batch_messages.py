@@ -164,7 +164,7 @@ def test_lines_of_large_files_keep_their_order_across_parallel_blocks(
     assert found.rows == len(rows) == 55_000
     assert [one for _, one in rows] == [*range(25_000), *range(25_000, 30_000), *range(25_000)]
     assert rows[0][0] == 17
-    assert found.moves == ((7, 55_004),)
+    assert found.ordinal_offsets == ((7, 55_004),)
     assert len({n for n, _ in rows}) == 55_000
     assert {row.v for row in read.select("v").distinct().collect()} == {3}
 
@@ -468,7 +468,7 @@ def faulty(path: Path) -> list[tuple[str, Any, str]]:
         ("torn.json.gz", GZIP, "torn.json.gz cannot be read: it ends too early"),
         ("plain.json.gz", GZIP, "plain.json.gz cannot be read: Not a gzipped file"),
         ("x.parquet", PARQUET, "x.parquet cannot be read.*not a parquet file"),
-        ("torn.jsonl", JSONL, "torn.jsonl cannot be read: line 4 is no JSON object, or was cut"),
+        ("torn.jsonl", JSONL, "torn.jsonl cannot be read: line 4 is not a JSON object, or was cut"),
         ("list.jsonl", JSONL, "line 1 is not a JSON object"),
         ("singer.jsonl", JSONL, "contains Singer messages"),
         ("a.jsonl", PARQUET, "a.jsonl cannot be read.*not a parquet file"),
@@ -553,7 +553,7 @@ def test_number_of_spark_jobs_does_not_depend_on_repeated_files(
         spark.sparkContext.setJobGroup(f"{times} times", "")
         found = spool_lines_from_files(spark, files, to_spark_uri(f"{tmp_path}/out{times}"), 10)
         jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"{times} times")))
-        assert (found.rows, found.moves) == (4 * times, ((7, 4 * times),))
+        assert (found.rows, found.ordinal_offsets) == (4 * times, ((7, 4 * times),))
         read = spark.read.schema("n BIGINT, r STRUCT<id: STRING>").json(list(found.paths))
         rows = sorted((row.n, row.r.id) for row in read.collect())
         assert rows == list(enumerate([*"a0b0"] * times, 17))
@@ -582,7 +582,7 @@ def test_addresses_are_translated_to_the_schemes_of_spark() -> None:
     found = batch_files(BatchFiles(StreamId("a"), list(addresses), JSONL, version=3), 7, {}, limits)
     assert [file.address for file in found] == list(addresses.values())
     assert {(file.ordinal, file.version, file.nbytes) for file in found} == {(7, 3, 0)}
-    assert found[-1].pattern.endswith(r"/\[a\].jsonl")
+    assert found[-1].read_pattern.endswith(r"/\[a\].jsonl")
     assert found[-1].redacted_address == "abfss://account.dfs.core.windows.net/[a].jsonl"
     assert get_file_key("file:///a//b c") == get_file_key("file:/a/b%20c", escaped=True)
     assert get_file_key("s3a://bucket/a%20b") != get_file_key("s3a://bucket/a%20b", escaped=True)
