@@ -226,7 +226,7 @@ class Tap(PluginBase):
         self.protocol_writer: ProtocolWriter = make_event_writer(writer)
         self.__dict__.pop("run", None)
 
-    def speak_by(self, writer: ProtocolWriter) -> None:
+    def set_protocol_writer(self, writer: ProtocolWriter) -> None:
         """Use ``writer``, the writer of a protocol other than Singer, for all output.
 
         Singer messages that the tap's code writes are converted and written there too.

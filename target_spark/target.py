@@ -50,7 +50,7 @@ from target_spark.loader.progress import is_terminal, show_progress
 from target_spark.loader.report import COMPLETE, STOPPED, Report
 from target_spark.loader.state_output import StateMessageWriter
 from target_spark.loader.terminal_summary import suggest_faster_start, summarize_tables
-from target_spark.spark.engine import LeasedSpark
+from target_spark.spark.engine import SparkProvider
 from target_spark.spark.session import load_libraries
 from target_spark.storage.job_lock import monotonic_run_start
 from target_spark.storage.retry import first_error_line
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from target_spark.loader.after_load import Action
     from target_spark.loader.batch_writer import BatchWriter
 
-    _Opened: TypeAlias = tuple[Loader, LeasedSpark, LoadOptions]
+    _Opened: TypeAlias = tuple[Loader, SparkProvider, LoadOptions]
 
 __all__ = ["TargetSpark"]
 
@@ -126,7 +126,7 @@ class TargetSpark(PluginBase):
         self._input_ended = threading.Event()
         self._commits_on_interrupt = self._is_interrupted = False
         self._wake_up: WakeupPipe | None = None
-        self._engine: LeasedSpark | None = None
+        self._engine: SparkProvider | None = None
         self._leave: Callable[[], None] | None = None
         self._actions: tuple[Action, ...] = ()
         self._lineage: LineageRun | None = None
@@ -298,7 +298,7 @@ class TargetSpark(PluginBase):
                 contextlib.closing(open_spool_folder(self.config.get("staging"), "rows that wait"))
             )
             spark_settings = settings.spark_settings(self.config, str(folder.path.absolute()))
-            engine = LeasedSpark(
+            engine = SparkProvider(
                 spark_settings.with_task_retries() if retries_tasks else spark_settings,
                 None if options.dry_run else location,
                 run,
@@ -448,7 +448,7 @@ class TargetSpark(PluginBase):
     def _record_run(
         self,
         loader: Loader,
-        engine: LeasedSpark,
+        engine: SparkProvider,
         options: LoadOptions,
         run: RunInfo,
         report: Report,
@@ -482,7 +482,7 @@ class TargetSpark(PluginBase):
 
     def _write_page(
         self,
-        engine: LeasedSpark,
+        engine: SparkProvider,
         options: LoadOptions,
         report: Report,
         hide: Callable[[str], str],
@@ -611,13 +611,13 @@ def _parse_actions(config: Mapping[str, Any]) -> tuple[Action, ...]:
     return parse_actions(config)
 
 
-def _record_spark(engine: LeasedSpark, report: Report) -> None:
+def _record_spark(engine: SparkProvider, report: Report) -> None:
     if engine.application is not None:
         report.add_facts(application=engine.application, spark=engine.version)
 
 
 def _commits(
-    engine: LeasedSpark,
+    engine: SparkProvider,
     options: LoadOptions,
     run: RunInfo,
     folder: SpoolFolder,

@@ -45,7 +45,7 @@ def read_first_records(stream: SyncStream, limit: int) -> list[dict[str, Any]]:
     They are post-processed and contain the values of their context, but are not yet mapped,
     converted to the schema's types, or reduced to selected properties.
     """
-    stream._tap.speak_by(_DiscardingWriter())  # a slice that ends would write its state
+    stream._tap.set_protocol_writer(_DiscardingWriter())  # a slice that ends would write its state
     with closing(_iterate_records(stream)) as records:
         # converted at once, because the tap's code may reuse the dict
         return [load_json(serialize_json(record)) for record, _ in islice(records, limit)]

@@ -161,7 +161,7 @@ class SyncTap(Protocol):
     def stopped_by(self) -> int | None:
         """Number of the signal that requested a stop; None if no signal was received."""
 
-    def speak_by(self, writer: ProtocolWriter) -> None:
+    def set_protocol_writer(self, writer: ProtocolWriter) -> None:
         """Use ``writer`` as the writer of the tap's output."""
 
     def write_message(self, message: Any) -> None:

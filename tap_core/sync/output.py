@@ -42,7 +42,7 @@ class ProtocolWriter(Protocol):
     - ``takes_estimates = True``: the protocol has a message for estimated sizes.
     - ``tells_ends = True``: the protocol reports the end of each stream separately.
     - ``chunk_bytes``: buffered rows are sent when their encoded size reaches this number of bytes.
-    - ``spreader``: a `WorkDistributor` that lets other processes read the rows.
+    - ``distributor``: a `WorkDistributor` that lets other processes read the rows.
     - ``make_encoder(schema_event, level, unmapped)``, if columns have types: returns the
       `TypedRecordSerializer` of a stream. ``level`` is the nesting depth to which values are
       converted; ``unmapped`` is called for undeclared properties. `encode` is then called only for
@@ -93,7 +93,7 @@ class OutputQueue:
         self.takes_estimates: bool = getattr(writer, "takes_estimates", False)
         self.has_total = False
         """True if an estimate for all streams together was emitted."""
-        self.distributor: WorkDistributor | None = getattr(writer, "spreader", None)
+        self.distributor: WorkDistributor | None = getattr(writer, "distributor", None)
         self.make_encoder: (
             Callable[[SchemaEvent, TypeConformanceLevel, UnmappedCallback], TypedRecordSerializer]
             | None

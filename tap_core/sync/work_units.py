@@ -59,7 +59,7 @@ class WorkResults:
 class WorkDistributor(Protocol):
     """Object that syncs work units in other processes.
 
-    A protocol writer that supports this provides it as its attribute ``spreader``.
+    A protocol writer that supports this provides it as its attribute ``distributor``.
     """
 
     most: int

@@ -37,7 +37,7 @@ from target_spark.loader.batch_writer import BatchWriter
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
-from target_spark.spark.engine import LeasedSpark
+from target_spark.spark.engine import SparkProvider
 from target_spark.storage.job_lock import monotonic_run_start
 from target_spark.storage.spool import Batch, SpoolFolder, open_spool_folder
 from target_spark.storage.staging import stage_frame
@@ -122,14 +122,14 @@ def replay(config: Mapping[str, Any], described: SchemaEvent, *, overwrite: bool
             closing(open_spool_folder(config.get("staging"), "rows that wait"))
         )
         spark_settings = settings.spark_settings(config, str(folder.path.absolute()))
-        engine = LeasedSpark(spark_settings, location, run)
+        engine = SparkProvider(spark_settings, location, run)
         stack.enter_context(closing(engine))
         engine.begin()
         return reload_records(engine, options, run, folder, described, overwrite=overwrite)
 
 
 def reload_records(
-    engine: LeasedSpark,
+    engine: SparkProvider,
     options: LoadOptions,
     run: RunInfo,
     folder: SpoolFolder,
@@ -203,7 +203,7 @@ class ReplayWriter(BatchWriter):
 
     def __init__(
         self,
-        engine: LeasedSpark,
+        engine: SparkProvider,
         options: LoadOptions,
         run: RunInfo,
         folder: SpoolFolder,

@@ -168,7 +168,7 @@ class _TapSync:
         self._start_rate_limit_server(opened)
         if self._source.read_range is None:
             tap.load_state(self._choose_state(opened))
-        tap.speak_by(
+        tap.set_protocol_writer(
             output := _LoaderOutput(
                 opened.loader, target.make_event_mapper(), self._make_distributor(opened)
             )
@@ -285,7 +285,7 @@ class _LoaderOutput:
         distributor: SparkDistributor | None,
     ) -> None:
         self.encode: Callable[[Any], bytes] = encode_body
-        self.spreader = distributor
+        self.distributor = distributor
         self._loader = loader
         self._mapped = mapped
         self._lock = threading.RLock()

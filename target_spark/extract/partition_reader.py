@@ -93,7 +93,7 @@ def _collected(request: ReadOptions) -> list[WorkUnit | None]:
     if explain_not_distributed(stream) is not None:
         return [None]
     collected = _ContextCollector()
-    tap.speak_by(collected)
+    tap.set_protocol_writer(collected)
     vars(stream)["get_records"] = collected.read_here
     tap.sync_all()
     return [None] if collected.is_read_here else list(collected.parts)
@@ -114,7 +114,7 @@ class _ContextCollector:
         self.is_read_here = False
 
     @property
-    def spreader(self) -> _ContextCollector:
+    def distributor(self) -> _ContextCollector:
         return self
 
     def emit(self, event: Event) -> None:
@@ -199,7 +199,7 @@ def _sync(
 ) -> None:
     if part is None:
         tap = request.tap()
-        tap.speak_by(sink)
+        tap.set_protocol_writer(sink)
         tap.sync_all()
     else:
         tap = single_stream(get_tap(request.source), request.stream)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
     from tap_core.sync.work_units import WorkUnit
     from target_spark.extract.tap_factory import TapSpec
-    from target_spark.spark.engine import LeasedSpark
+    from target_spark.spark.engine import SparkProvider
     from target_spark.storage.staging_upload import StagingArea
 
 __all__ = ["MAX_PARTS_PER_JOB", "SparkDistributor"]
@@ -87,7 +87,7 @@ class SparkDistributor:
         self,
         source: TapSpec,
         streams: Mapping[str, SyncStream],
-        engine: LeasedSpark,
+        engine: SparkProvider,
         staging_area: StagingArea,
         reserve: Callable[[int], int],
         *,
@@ -355,7 +355,7 @@ def _count_task_slots(spark: SparkSession) -> int:
     return spark.range(_MANY).selectExpr("spark_partition_id() AS slot").distinct().count() or 1
 
 
-def _run_cancellable(engine: LeasedSpark, step: Callable[[SparkSession], _T]) -> _T:
+def _run_cancellable(engine: SparkProvider, step: Callable[[SparkSession], _T]) -> _T:
     """Call a function in a separate thread and wait for its result.
 
     If the calling thread is interrupted, the Spark jobs of the function are cancelled.

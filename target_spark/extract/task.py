@@ -174,7 +174,7 @@ def sync_part(source: TapSpec, part: WorkUnit, writer: ProtocolWriter) -> Mappin
     forwarder = tap.protocol_writer
     if not isinstance(forwarder, _EventForwarder):
         forwarder = _EventForwarder()
-        tap.speak_by(forwarder)
+        tap.set_protocol_writer(forwarder)
     forwarder.listener = writer.emit
     try:
         return tap.sync_part(part)

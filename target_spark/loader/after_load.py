@@ -25,7 +25,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from target_spark.errors import AfterLoadError
 from target_spark.loader.report import COMPLETE, STOPPED, Report
-from target_spark.spark.engine import LeasedSpark
+from target_spark.spark.engine import SparkProvider
 from target_spark.spark.session import load_libraries
 from target_spark.storage.retry import first_error_line
 from target_spark.storage.uris import to_spark_uri
@@ -89,7 +89,7 @@ class LoadedTables:
         tables: The tables of the run's streams, by the name of the stream.
     """
 
-    engine: LeasedSpark
+    engine: SparkProvider
     format: str
     tables: Mapping[str, Table]
 

@@ -62,7 +62,7 @@ from target_spark.loader.write_modes import (
     make_empty_frame,
     select_write_operation,
 )
-from target_spark.spark.engine import LeasedSpark, collect_garbage
+from target_spark.spark.engine import SparkProvider, collect_garbage
 from target_spark.spark.observation import get_row_count
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.retry import (
@@ -196,7 +196,7 @@ class BatchWriter:
 
     def __init__(
         self,
-        engine: LeasedSpark,
+        engine: SparkProvider,
         options: LoadOptions,
         run: RunInfo,
         folder: SpoolFolder,

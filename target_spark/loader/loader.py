@@ -53,7 +53,7 @@ from target_spark.loader.stream_context import (
 )
 from target_spark.loader.table_versions import VersionTracker
 from target_spark.loader.undeclared_properties import describe_undeclared
-from target_spark.spark.engine import LeasedSpark
+from target_spark.spark.engine import SparkProvider
 from target_spark.storage.spool import LARGE_ROWS_BYTES, Batch, Spool, SpoolFolder
 from target_spark.tables.model import Table
 
@@ -94,7 +94,7 @@ class Loader:
     def __init__(
         self,
         options: LoadOptions,
-        engine: LeasedSpark,
+        engine: SparkProvider,
         folder: SpoolFolder,
         commits: Callable[[], BatchWriter],
         report: Report,

@@ -19,7 +19,7 @@ from target_spark.columns import ORDINAL, TableSchema, diff_with_table
 from target_spark.config.options import LoadOptions, RunInfo, WriteMode
 from target_spark.frames.arrow_conversion import arrow_type
 from target_spark.frames.local_frame import create_local_frame
-from target_spark.spark.engine import LeasedSpark
+from target_spark.spark.engine import SparkProvider
 from target_spark.spark.jars import required_jars
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.retry import retry_transient
@@ -63,7 +63,7 @@ def find_versions(table_format: str) -> dict[str, str]:
 
 
 def append_run(
-    engine: LeasedSpark,
+    engine: SparkProvider,
     options: LoadOptions,
     run: RunInfo,
     rows: Sequence[Mapping[str, Any]],
@@ -135,7 +135,7 @@ def _to_arrow(rows: Sequence[Mapping[str, Any]], columns: TableSchema) -> pa.Tab
 
 def _append(
     writer: Writer,
-    engine: LeasedSpark,
+    engine: SparkProvider,
     table: Table,
     rows: Sequence[Mapping[str, Any]],
     commit: CommitMetadata,
@@ -160,7 +160,7 @@ def _append(
 
 def _append_without_spark(
     writer: Writer,
-    engine: LeasedSpark,
+    engine: SparkProvider,
     table: Table,
     rows: pa.Table,
     columns: TableSchema,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "LeasedSpark",
+    "SparkProvider",
     "collect_garbage",
     "make_lazy_session",
     "start_spark",
@@ -91,7 +91,7 @@ def start_spark(
     return Session.start(settings, pass_fds=pass_fds, on_jvm=on_jvm, phases=phases)
 
 
-class LeasedSpark:
+class SparkProvider:
     """The Spark of a run, together with the lock of the job. Spark starts when it is first needed.
 
     The lock prevents two runs of the same job at the same time.

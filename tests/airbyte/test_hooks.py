@@ -84,7 +84,7 @@ class TapFamily(Tap):
 def sync_family(*, takes_estimates: bool) -> Collector:
     Parent.asked = 0
     collector, tap = Collector(takes_estimates=takes_estimates), TapFamily()
-    tap.speak_by(collector)
+    tap.set_protocol_writer(collector)
     tap.sync_all()
     return collector
 
@@ -138,7 +138,7 @@ class TapGrowing(Tap):
 
 def read_estimates(tap: Tap, *, takes_estimates: bool = True) -> list[tuple[Any, ...]]:
     collector = Collector(takes_estimates=takes_estimates)
-    tap.speak_by(collector)
+    tap.set_protocol_writer(collector)
     tap.sync_all()
     estimates = collector.of(Estimate)
     return [(each.stream.name, each.is_total, each.rows, each.nbytes) for each in estimates]
@@ -198,7 +198,7 @@ def test_estimate_of_a_table_counts_the_rows_of_its_query(
     if bookmark is not None:
         tap.load_state({"bookmarks": {users.name: state}})
     collector = Collector(takes_estimates=True)
-    tap.speak_by(collector)
+    tap.set_protocol_writer(collector)
     tap.sync_all()
     assert [(one.rows, one.nbytes) for one in collector.of(Estimate)] == [(rows, None)]
     assert sum(len(chunk.rows) for chunk in collector.of(Rows)) == rows

@@ -41,7 +41,7 @@ from target_spark.loader.commit_pipeline import CommitPipeline
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.spark import engine
-from target_spark.spark.engine import LeasedSpark
+from target_spark.spark.engine import SparkProvider
 from target_spark.storage import job_lock, retry, spool
 from target_spark.storage.job_lock import JobLock, monotonic_run_start
 from target_spark.storage.spool import SpoolFolder
@@ -249,7 +249,7 @@ class Schedule:
         started = monotonic_run_start(home, (job, *former), self._clock)
         run = RunInfo(job, f"run-{self._runs}", started, former=former)
         options = settings.load_options(config)
-        at_work = LeasedSpark(settings.spark_settings(config, str(self.folder)), home, run)
+        at_work = SparkProvider(settings.spark_settings(config, str(self.folder)), home, run)
         try:
             at_work.begin()
             self.scheduler.settle()  # pending storage operations of a dead run take effect

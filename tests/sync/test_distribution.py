@@ -61,7 +61,7 @@ class Worker:
         self.parts = []
         self._rows = []
         self._tap = make(*kinds, **given)
-        self._tap.speak_by(self)
+        self._tap.set_protocol_writer(self)
 
     def encode(self, record):
         return encode_body(record)
@@ -94,9 +94,9 @@ class Worker:
 class DistributingWriter(SingerWriter):
     """A Singer writer with a work distributor."""
 
-    def __init__(self, write, spreader):
+    def __init__(self, write, distributor):
         super().__init__(write)
-        self.spreader = spreader
+        self.distributor = distributor
 
 
 def sync_distributed(*kinds, bad=(), most=1_000, error=None, **given):

@@ -72,7 +72,7 @@ def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> 
     for name, state in get_previous_states(request.state, tap.streams, in_full).items():
         tap.streams[name].previously_sent_state = state
     writer = AirbyteWriter(write, names, shared=tap.has_shared_state)
-    tap.speak_by(writer)
+    tap.set_protocol_writer(writer)
     try:
         tap.sync_all()
     except BaseException:

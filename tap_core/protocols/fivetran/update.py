@@ -143,7 +143,7 @@ class _UpdateJob:
         self._backlog.check()
         _resume(tap, state)
         writer = UpdateWriter(self._backlog, tables, wanted, self._told)
-        tap.speak_by(writer)
+        tap.set_protocol_writer(writer)
         try:
             tap.sync_all()
         except BaseException:

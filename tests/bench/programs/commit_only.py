@@ -20,7 +20,7 @@ from spool_only import NoCommits, NoEngine
 from target_spark import target
 from target_spark.loader.batch_writer import BatchWriter
 from target_spark.loader.commit_request import CommitRequest, CommitResult
-from target_spark.spark.engine import LeasedSpark
+from target_spark.spark.engine import SparkProvider
 from target_spark.storage.spool import SpoolFolder
 
 
@@ -70,12 +70,12 @@ def main(seconds: Path) -> None:
             recorder.options, recorder.run = options, run
             return recorder
 
-        target.LeasedSpark = record_settings  # type: ignore[assignment,misc]
+        target.SparkProvider = record_settings  # type: ignore[assignment,misc]
         target._commits = record_options  # type: ignore[assignment]
         with contextlib.suppress(SystemExit):
             target.TargetSpark.cli()
         started = time.monotonic()
-        spark = LeasedSpark(*settings, **options)
+        spark = SparkProvider(*settings, **options)
         spark.begin()
         folder = SpoolFolder()
         writer = BatchWriter(spark, recorder.options, recorder.run, folder)

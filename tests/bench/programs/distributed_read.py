@@ -66,7 +66,7 @@ class CountingWriter:
     """
 
     def __init__(self, distributor: SparkDistributor) -> None:
-        self.spreader = distributor  # read by the engine of the tap
+        self.distributor = distributor  # read by the engine of the tap
         self.rows = self.sent = self.result = 0
         self.encode = lambda record: record
         sync = distributor.sync
@@ -92,7 +92,7 @@ def run_step(spark: SparkSession, folder: str, roots: Sequence[int], step: str) 
     engine, staging = RunningSpark(spark), LocalStaging(folder)
     distributor = SparkDistributor(source, tap.streams, engine, staging, lambda _: 0, width=tasks)
     writer = CountingWriter(distributor)
-    tap.speak_by(writer)
+    tap.set_protocol_writer(writer)
     started = time.monotonic()
     with RoleWatcher(lambda: roots) as watcher:
         tap.sync_all()

@@ -54,6 +54,6 @@ class NoCommits:
 
 
 if __name__ == "__main__":
-    target.LeasedSpark = NoEngine  # type: ignore[assignment,misc]
+    target.SparkProvider = NoEngine  # type: ignore[assignment,misc]
     target._commits = lambda *_all: NoCommits()  # type: ignore[assignment,return-value]
     target.TargetSpark.cli()

@@ -37,7 +37,7 @@ from tests.target.warehouse import ID, SharedEngine, Warehouse, record, schema, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.spark.engine import LeasedSpark
+    from target_spark.spark.engine import SparkProvider
     from target_spark.spark.session import Session
 
 HOSTILE = '</pre><script>alert("1")</script><img src=x onerror=alert(1)>'
@@ -355,7 +355,7 @@ def test_page_shows_the_tables_of_every_format(
     warehouse.load(schema("a", ID), record("a", id=1), record("a", id="x"))
     config = {"path": str(warehouse.folder), "format": table_format}
     options, file = settings.load_options(config), tmp_path / "report.html"
-    engine = cast("LeasedSpark", SharedEngine(spark_session))
+    engine = cast("SparkProvider", SharedEngine(spark_session))
     append_run(engine, options, RunInfo("job", "run-0", STARTED), make_run(0, ["a"]))
     write_html_report(config, options, TableReader(table_format, lambda: spark), str(file))
     page = Page(file.read_text())

@@ -32,7 +32,7 @@ from tests.target.warehouse import record as record_message
 from tests.target.warehouse import schema as schema_message
 
 if TYPE_CHECKING:
-    from target_spark.spark.engine import LeasedSpark
+    from target_spark.spark.engine import SparkProvider
 
 LOAD = b"".join([schema("a", "id"), record(1), record(2), state(1)])
 WITHOUT_SPARK: dict[str, Any] = {"format": "delta", "small_batches": "delta-rs"}
@@ -228,7 +228,7 @@ def test_airbyte_configuration_starts_no_program_unless_the_operator_allows_it(
 
 
 def test_unknown_stream_in_a_statement_is_refused() -> None:
-    loaded = LoadedTables(cast("LeasedSpark", None), "delta", {"a": Table("/x/a", "a")})
+    loaded = LoadedTables(cast("SparkProvider", None), "delta", {"a": Table("/x/a", "a")})
     (fault,), _ = act({"sql": "OPTIMIZE {table:b}"}, loaded=loaded)
     assert "b is not a stream of this run; its streams: a" in str(fault)
 
@@ -241,7 +241,7 @@ def test_statement_reads_and_changes_the_table_of_a_stream(warehouse: Warehouse)
         feed(loader, schema_message("odd `a`", ID), record_message("odd `a`", id=7))
         loader.finish(whole=True)
         tables = loader.get_tables()
-    loaded = LoadedTables(cast("LeasedSpark", warehouse.engine), warehouse.format, tables)
+    loaded = LoadedTables(cast("SparkProvider", warehouse.engine), warehouse.format, tables)
     check = "SELECT assert_true(count(*) = {n}) FROM {{table:odd `a`}}"
     faults, _ = act({"sql": check.format(n=1)}, {"sql": "SET spark.x.y=1"}, loaded=loaded)
     assert not faults

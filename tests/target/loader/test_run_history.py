@@ -22,7 +22,7 @@ from target_spark.config.options import RunInfo
 from target_spark.errors import UnsupportedError
 from target_spark.loader.report import COMPLETE, STOPPED, Report
 from target_spark.loader.run_history import append_run, find_versions
-from target_spark.spark.engine import LeasedSpark
+from target_spark.spark.engine import SparkProvider
 from target_spark.tables.model import RUNS
 from target_spark.tables.runs_table import NOT_COMPLETE, SCHEMA, build_rows
 from tests.target.cli.test_target_cli import environment, run, running
@@ -65,7 +65,7 @@ def append(folder: Path, rows: list[dict[str, Any]], **config: Any) -> None:
     """Append rows to the table of runs through an engine that never starts Spark."""
     given = {"path": str(folder), "format": "delta", **config}
     run_info = RunInfo(rows[0]["job"], rows[0]["run"], STARTED)
-    engine = LeasedSpark(settings.spark_settings(given), None, run_info)
+    engine = SparkProvider(settings.spark_settings(given), None, run_info)
     append_run(engine, settings.load_options(given), run_info, rows)
 
 
@@ -257,7 +257,7 @@ def test_spark_appends_to_the_table_of_runs(
 ) -> None:
     warehouse = Warehouse(spark_session, spark, tmp_path / "tables", table_format)
     options = settings.load_options({"path": str(warehouse.folder), "format": table_format})
-    engine = cast("LeasedSpark", SharedEngine(spark_session))
+    engine = cast("SparkProvider", SharedEngine(spark_session))
     for at in range(2):
         rows = make_rows(at=at)
         append_run(engine, options, RunInfo("job", f"job-{at}", STARTED), rows)
