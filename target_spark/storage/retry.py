@@ -348,8 +348,9 @@ def _describe_full_disk(error: BaseException) -> str:
 def _retries_exhausted_error(
     what: str, fault: FailureKind, tries: int, error: BaseException
 ) -> StorageError:
+    tried = "once" if tries == 1 else f"{tries} times"
     return StorageError(
-        f"{what}: {_WORDS[fault]}. Tried {tries} times; last error: {first_error_line(error)}."
+        f"{what}: {_WORDS[fault]}. Tried {tried}; last error: {first_error_line(error)}."
         " Nothing of this batch is committed and no state that covers it is emitted; earlier"
         " commits are safe. Start again when this is repaired."
     )

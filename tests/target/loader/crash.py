@@ -30,9 +30,6 @@ from tests.target.loader.crash_scenario import KILLS, VICTIMS, Scenario
 
 __all__ = ["MODES", "main"]
 
-WITHOUT_SPARK = {"small_batches": "delta-rs"}
-"""Settings of the loads of ``delta-rs``: Delta tables that are written without Spark."""
-
 MODES = {
     "delta": ("append", "upsert", "overwrite", "scd2"),
     "delta-rs": ("append", "upsert", "overwrite"),
@@ -102,10 +99,7 @@ class Campaign:
     def _run_scenario(self, form: str, mode: str, seed: str) -> None:
         with tempfile.TemporaryDirectory(prefix="crash-") as folder:
             victims = KILLS if self.given.only_kills else VICTIMS
-            kind, more = ("delta", WITHOUT_SPARK) if form == "delta-rs" else (form, {})
-            scenario = Scenario(
-                self.session, Path(folder), kind, mode, seed, settings=more, victims=victims
-            )
+            scenario = Scenario(self.session, Path(folder), form, mode, seed, victims=victims)
             started = time.monotonic()
             try:
                 scenario.run(self.given.deaths, self.given.copies)

@@ -83,7 +83,10 @@ class _Engine:
 
 @dataclass
 class Scenario:
-    """A warehouse from its first row to its last."""
+    """A warehouse from its first row to its last.
+
+    ``form`` is a table format, or ``delta-rs`` for Delta tables that are written without Spark.
+    """
 
     session: Session
     folder: Path
@@ -102,6 +105,8 @@ class Scenario:
 
     def __post_init__(self) -> None:
         """Choose the settings of the whole scenario."""
+        if self.form == "delta-rs":
+            self.form, self.settings = "delta", {"small_batches": "delta-rs", **self.settings}
         self.chance = random.Random(self.seed)
         self.streams = self.chance.choice((("a",), ("a", "b")))
         self.resumes = self.chance.choice(("emitted", "tables"))
