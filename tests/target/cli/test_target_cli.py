@@ -120,8 +120,13 @@ class Running:
 
 
 @contextmanager
-def running(tmp_path: Path, *, heard: bool = True, **more: Any) -> Iterator[Running]:
-    """Yield a running target; with ``heard=False`` the reader of its output is closed."""
+def running(
+    tmp_path: Path, *, heard: bool = True, variables: Mapping[str, str] = {}, **more: Any
+) -> Iterator[Running]:
+    """Yield a running target; with ``heard=False`` the reader of its output is closed.
+
+    ``variables`` are added to its environment, and ``more`` to its settings.
+    """
     reader, nobody = os.pipe()
     os.close(reader)
     with subprocess.Popen(
@@ -129,7 +134,7 @@ def running(tmp_path: Path, *, heard: bool = True, **more: Any) -> Iterator[Runn
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE if heard else nobody,
         stderr=subprocess.PIPE,
-        env=environment(),
+        env=environment(**variables),
         cwd=tmp_path,
     ) as process:
         os.close(nobody)

@@ -104,8 +104,9 @@ def test_jvm_death_during_a_commit_is_an_error(tmp_path: Path) -> None:
 
 
 def test_jvm_out_of_memory_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
+    limits = dict.fromkeys(("TAP_CORE_LINE_BYTES", "TARGET_SPARK_RECORD_BYTES"), "300000000")
     small = {"spark.driver.memory": "480m"}
-    with running(tmp_path, spark=small) as target:
+    with running(tmp_path, variables=limits, spark=small) as target:
         target.send(text_schema())
         with contextlib.suppress(BrokenPipeError):
             target.send(b'{"type":"RECORD","stream":"a","record":{"id":1,"text":"')
