@@ -174,7 +174,7 @@ def test_successful_checks_leave_no_files(
     assert (code, set(verdicts.values())) == (0, {"ok"})
     assert list(verdicts) == [
         *("configuration", "java", "pyspark", "jars", "staging", "path", "lease"),
-        *("spark", "storage", "tables"),
+        *("engine", "spark", "storage", "tables"),
     ]
     assert f"a {form} table in {tmp_path}/tables was made, written, read, removed" in output
     assert [file.name for file in tmp_path.iterdir()] == ["config.json"]
