@@ -57,6 +57,11 @@ def validate_combinations(config: _Settings) -> Iterator[str]:
     yield from _check_remote(config)
     yield from _check_exact_values(config)
     yield from _check_small_batches(table_format, config)
+    if config.get("report_html") and config.get("run_history") is False:
+        yield (
+            "report_html: the page shows the runs in the table of runs, which run_history false"
+            " leaves out; remove one of the two settings"
+        )
 
 
 def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:

@@ -47,6 +47,7 @@ def on(stream: str, **asked: Any) -> dict[str, Any]:
         # names
         (on("s", table="a/b"), ["streams.s.table: 'a/b'"]),
         (on("s", table="_hidden"), ["streams.s.table: '_hidden'"]),
+        ({"path": "/t", "report_html": "r.html", "run_history": False}, ["report_html: the page"]),
         ({"path": "/t", "table_prefix": ".x"}, ["table_prefix: '.x'"]),
         ({**IN_HIVE, "table_prefix": "Raw-"}, ["table_prefix: in a catalog"]),
         ({**IN_HIVE, "streams": {"s": {"table": "a-b"}}}, ["streams.s.table: 'a-b'"]),
