@@ -137,7 +137,10 @@ def get_properties(spark: SparkSession, table: Table) -> Mapping[str, str]:
 
 
 def get_table_id(spark: SparkSession, table: Table) -> str | None:
-    """Return the id that Delta gave a table, or None if there is no table."""
+    """Return the id that Delta gave a table, or None if there is no Delta table.
+
+    None is also returned for a view and for an unknown catalog, which `get_types` explains.
+    """
     snapshot = read_table_snapshot(table)
     if snapshot is not None:
         return snapshot.id
@@ -147,7 +150,8 @@ def get_table_id(spark: SparkSession, table: Table) -> str | None:
     try:
         return str(_detail(spark, table)["id"])
     except AnalysisException as error:
-        if error.getCondition() not in NO_TABLE:
+        condition = error.getCondition() or ""
+        if condition not in NO_TABLE | _NO_CATALOG and "VIEW" not in condition:
             raise
         return None
 

@@ -10,6 +10,7 @@ import pytest
 
 from tap_core.protocols.singer.reader import SingerReader
 from target_spark.columns import ColumnOptions, diff_with_table, schema_from_json_schema
+from target_spark.storage.spool import RECORD_BYTES
 from target_spark.tables.model import Table
 from target_spark.writers import get_writer
 from tests.target.warehouse import FORMATS, Warehouse, feed, record, schema, state
@@ -337,7 +338,10 @@ def test_alternating_schemas_add_each_column_once(warehouse: Warehouse) -> None:
     assert values == {n: (None, n) if n % 2 else (True, None) for n in range(4)}
 
 
-def test_text_of_more_than_20_million_characters_is_stored(warehouse: Warehouse) -> None:
+def test_text_of_more_than_20_million_characters_is_stored(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(vars(RECORD_BYTES), "value", 30_000_000)
     long = "x" * 20_000_001
     warehouse.load(schema("t", {"id": INT, "a": {"type": "string"}}), record("t", id=1, a=long))
     assert warehouse.read("t").selectExpr("length(a)").collect() == [(len(long),)]
