@@ -292,6 +292,7 @@ class UnavailableWriter(DeltaWriter):
         super().maintain(spark, table, care)
 
 
+@pytest.mark.parametrize("delta", ["delta"], indirect=True)  # the writer that is replaced
 @pytest.mark.parametrize("away", [2, 99])
 def test_maintenance_is_retried_and_never_fails_the_run(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch, away: int
