@@ -247,7 +247,7 @@ def report(
     config: Config = [],  # noqa: B006  never modified
     limit: _Limit = "20",
 ) -> int:
-    """Write a page with the last runs, the tables and their quarantines.
+    """Write a page of the runs, tables and quarantines.
 
     It is one HTML file, which any browser shows without a network.
     """

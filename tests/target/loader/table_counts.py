@@ -89,8 +89,11 @@ def _count_delta(table: Path) -> int:
     if next(table.glob("_delta_log/*.json"), None) is None:
         return 0
     delta = DeltaTable(table)
-    if "deletionVectors" not in (delta.protocol().reader_features or ()):
+    features = delta.protocol().reader_features or ()
+    if "typeWidening" in features:
         return sum(pq.ParquetFile(uri).metadata.num_rows for uri in delta.file_uris())
+    if "deletionVectors" not in features:
+        return int(delta.to_pyarrow_dataset().count_rows())
     counts = QueryBuilder().register("t", delta).execute("SELECT count(*) AS n FROM t")
     return int(pa.table(counts)["n"][0].as_py())
 
