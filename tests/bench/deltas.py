@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -16,7 +15,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.bench.loads import SINGER, check_delta, dlt_load, remover, singer_load, write_tap_output
+from tests.bench.loads import (
+    SINGER,
+    check_delta,
+    dlt_load,
+    remover,
+    replace_folder,
+    singer_load,
+    write_tap_output,
+)
 from tests.bench.measure import Program, Runs, in_turns, run
 from tests.bench.programs_under_test import PROGRAMS, our_program, write_json
 from tests.bench.table import Row
@@ -118,7 +125,7 @@ def _our_append(
     run(our_program("target.py", "--config", small_commits, feed=first_feed))
     tables.rename(source)
     config = _write_config(folder, layout, {**_APPEND, **settings})
-    before = partial(_replace_folder, source, tables)
+    before = partial(replace_folder, source, tables)
     return our_program("target.py", "--config", config, feed=feed, before=before)
 
 
@@ -130,7 +137,7 @@ def _dlt_append(folder: Path, case: str, feed: Path) -> Program:
     for _ in range(VERSIONS):
         run(dlt_load(folder, first_feed, case, "delta", is_new=False))
     tables.rename(source)
-    before = partial(_replace_folder, source, tables)
+    before = partial(replace_folder, source, tables)
     return replace(dlt_load(folder, feed, case, "delta"), before=before)
 
 
@@ -245,8 +252,3 @@ def _write_config(folder: Path, name: str, settings: dict[str, Any]) -> str:
 def _our_load(folder: Path, feed: Path, **settings: Any) -> Program:
     config = _write_config(folder, OURS, settings)
     return our_program("target.py", "--config", config, feed=feed, before=remover(folder / OURS))
-
-
-def _replace_folder(source: Path, destination: Path) -> None:
-    remover(destination)()
-    shutil.copytree(source, destination)

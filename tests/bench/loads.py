@@ -17,6 +17,7 @@ __all__ = [
     "check_parquet",
     "dlt_load",
     "remover",
+    "replace_folder",
     "singer_load",
     "write_tap_output",
 ]
@@ -80,3 +81,9 @@ def check_parquet(tables: Path, case: str, records: int) -> None:
 def remover(tables: Path) -> Callable[[], None]:
     """Return a function that removes a folder if it exists."""
     return partial(shutil.rmtree, tables, ignore_errors=True)
+
+
+def replace_folder(source: Path, destination: Path) -> None:
+    """Copy a folder to a path, in place of what is there."""
+    remover(destination)()
+    shutil.copytree(source, destination)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -11,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.bench.loads import replace_folder
 from tests.bench.measure import Program, in_turns, run
 from tests.bench.programs_under_test import PROGRAMS, our_program, peer_program, write_json
 from tests.bench.table import Row
@@ -105,7 +105,7 @@ def load_first(program: Program, tables: Path, first: Path, second: Path) -> Pro
     """
     run(replace(program, feed=first))
     source = tables.rename(tables.with_name(f"{tables.name}-before"))
-    return replace(program, feed=second, before=partial(_replace_folder, source, tables))
+    return replace(program, feed=second, before=partial(replace_folder, source, tables))
 
 
 def _make_rows(start: int, records: int) -> Iterator[dict[str, Any]]:
@@ -153,8 +153,3 @@ def check_rows(tables: Path, streams: int, records: int) -> None:
 
 def _values(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in _COMPARED)
-
-
-def _replace_folder(source: Path, destination: Path) -> None:
-    shutil.rmtree(destination, ignore_errors=True)
-    shutil.copytree(source, destination)

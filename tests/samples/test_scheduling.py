@@ -25,6 +25,7 @@ from tests.samples.cut_flights import january, read_table
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "samples" / "scheduling"
 PAGE = (ROOT / "docs" / "scheduling.md").read_text("utf-8")
+CRONTAB = (SAMPLE / "crontab").read_text("utf-8").splitlines()
 FIRST_UNTIL, SECOND_UNTIL = "2013-01-02T12:00:00Z", "2013-01-03T12:00:00Z"
 STREAMS = {"airlines", "airports", "flights", "planes", "weather"}
 NUMBERS = {"received", "inserted", "updated", "quarantined", "seconds"}
@@ -151,6 +152,11 @@ def test_container_of_the_cron_job_is_not_root_and_never_runs_twice_at_once() ->
 # ----------------------------------------------------------------- the schedulers
 
 
+def read_cron_command(pipeline: Pipeline) -> str:
+    """Return the command of the crontab, after the five fields of its time, for a pipeline."""
+    return CRONTAB[-1].split(maxsplit=5)[5].replace("/srv/flights", str(pipeline.folder))
+
+
 @pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.spark
@@ -160,9 +166,8 @@ def test_second_run_of_cron_uses_the_engine_and_resumes(pipeline: Pipeline, tmp_
     cache = tmp_path / ".cache" / "target-spark"
     cache.mkdir(parents=True, mode=0o700)
     (cache / "ivy").symlink_to(cache_folder() / "ivy")
-    *settings, line = (SAMPLE / "crontab").read_text().splitlines()
-    assert "PATH=/usr/bin:/bin" in settings
-    command = line.split(maxsplit=5)[5].replace("/srv/flights", str(pipeline.folder))
+    assert "PATH=/usr/bin:/bin" in CRONTAB
+    command = read_cron_command(pipeline)
     cron = ["env", "-i", f"HOME={tmp_path}", "SHELL=/bin/sh", "PATH=/usr/bin:/bin", "sh", "-c"]
     log = pipeline.folder / "load.log"
     try:
@@ -181,8 +186,7 @@ def test_second_run_of_cron_uses_the_engine_and_resumes(pipeline: Pipeline, tmp_
 
 @pytest.mark.skipif(shutil.which("flock") is None, reason="there is no program flock")
 def test_line_of_cron_skips_a_run_while_another_one_runs(pipeline: Pipeline) -> None:
-    [*_, line] = (SAMPLE / "crontab").read_text().splitlines()
-    command = line.split(maxsplit=5)[5].replace("/srv/flights", str(pipeline.folder))
+    command = read_cron_command(pipeline)
     assert pipeline.run("flock", pipeline.folder / "lock", "sh", "-c", command) == ""
     assert not (pipeline.folder / "report.json").exists()
 
@@ -190,8 +194,7 @@ def test_line_of_cron_skips_a_run_while_another_one_runs(pipeline: Pipeline) -> 
 @pytest.mark.thorough
 def test_line_of_cron_prints_the_end_of_the_log_of_a_failed_run(pipeline: Pipeline) -> None:
     (pipeline.folder / "tap.json").write_text('{"folder": "nowhere"}')
-    [*_, line] = (SAMPLE / "crontab").read_text().splitlines()
-    command = line.split(maxsplit=5)[5].replace("/srv/flights", str(pipeline.folder))
+    command = read_cron_command(pipeline)
     assert "nowhere" in pipeline.run("sh", "-c", command)
     done = subprocess.run([pipeline.folder / "load.sh"], capture_output=True, check=False)
     assert done.returncode == 1
