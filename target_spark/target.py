@@ -460,8 +460,7 @@ class TargetSpark(PluginBase):
         """
         if options.dry_run or not options.run_history or not engine.started:
             return
-        hide = make_redactor(self.config)
-        report.record_outcome(self._describe_outcome(faults, hide))
+        report.record_outcome(self._describe_outcome(faults, make_redactor(self.config)))
         stopping = threading.Event()
         if any(isinstance(fault, StorageError) for fault in faults):
             stopping.set()  # its retries have just failed
@@ -473,20 +472,11 @@ class TargetSpark(PluginBase):
             rows = build_rows(report.as_dict(), loader.get_states(), versions)
             append_run(engine, options, run, rows, stopping)
         except Exception as error:  # noqa: BLE001  the run itself is not affected
-            reason = hide(first_error_line(error)).rstrip(".")
-            text = f"This run is not in the table {RUNS} (setting run_history): {reason}."
-            self.logger.warning("%s", text)
-            report.add_remark(text)
+            self._warn(report, f"This run is not in the table {RUNS} (setting run_history)", error)
         if self.config.get("report_html") and not self._stopping.is_set():
-            self._write_page(engine, options, report, hide)
+            self._write_page(engine, options, report)
 
-    def _write_page(
-        self,
-        engine: SparkProvider,
-        options: LoadOptions,
-        report: Report,
-        hide: Callable[[str], str],
-    ) -> None:
+    def _write_page(self, engine: SparkProvider, options: LoadOptions, report: Report) -> None:
         """Write the HTML report. A failure is only a warning."""
         try:
             load_libraries()
@@ -497,10 +487,15 @@ class TargetSpark(PluginBase):
             with report.phases.run("writing the HTML report"):
                 write_html_report(self.config, options, reader, self.config["report_html"])
         except Exception as error:  # noqa: BLE001  the run itself is not affected
-            reason = hide(first_error_line(error)).rstrip(".")
-            text = f"The HTML report (setting report_html) could not be written: {reason}."
-            self.logger.warning("%s", text)
-            report.add_remark(text)
+            failure = "The HTML report (setting report_html) could not be written"
+            self._warn(report, failure, error)
+
+    def _warn(self, report: Report, failure: str, error: Exception) -> None:
+        """Log a failure that does not affect the run, and add it to the report."""
+        reason = make_redactor(self.config)(first_error_line(error)).rstrip(".")
+        text = f"{failure}: {reason}."
+        self.logger.warning("%s", text)
+        report.add_remark(text)
 
     def _run_actions(
         self,

@@ -23,11 +23,10 @@ from tap_core.exceptions import ConfigurationError
 from tap_core.io.private_files import replace_file
 from tap_core.redaction import clean_document, make_redactor, redact_lines
 from tap_core.redaction.row_values import show_value
-from target_spark.cli.table_overview import find_table, read_runs, read_table
+from target_spark.cli.table_overview import read_runs, read_table
 from target_spark.config.options import LoadOptions
 from target_spark.loader.report import COMPLETE
 from target_spark.storage.retry import first_error_line
-from target_spark.tables.model import QUARANTINE
 
 if TYPE_CHECKING:
     from target_spark.cli.report_plots import Plot
@@ -154,22 +153,12 @@ def _read_table(
 ) -> dict[str, Any]:
     """Return an overview of a stream's table; with the reason alone if it cannot be read."""
     try:
-        found = read_table(reader, options, stream)
-        if found["quarantine"] is not None:
-            found["quarantine"]["samples"] = _read_samples(reader, options, stream, clean)
+        found = read_table(reader, options, stream, samples=_SAMPLES)
+        for row in (found["quarantine"] or {}).get("samples", ()):
+            row["raw"] = _show_document(row["raw"], clean, is_record=True)
     except Exception as error:  # noqa: BLE001  the rest of the page is of use
         return {"stream": stream, "fault": first_error_line(error), "quarantine": None}
     return {**found, "fault": None}
-
-
-def _read_samples(
-    reader: TableReader, options: LoadOptions, stream: str, clean: Callable[[str], str]
-) -> list[dict[str, Any]]:
-    table = find_table(reader, options, stream)[0].with_suffix(QUARANTINE)
-    return [
-        {**row, "raw": _show_document(row["raw"], clean, is_record=True)}
-        for row in reader.read_quarantine(table, _SAMPLES)
-    ]
 
 
 def _add_lateness(

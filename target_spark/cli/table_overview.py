@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = [
     "describe_runs",
     "describe_table",
-    "find_table",
     "list_runs",
     "open_reader",
     "read_runs",
@@ -72,18 +71,25 @@ def show_table(config: Mapping[str, Any], stream: str) -> dict[str, Any]:
     options = settings.load_options(config)
     with open_reader(config, options) as reader:
         found = read_table(reader, options, stream)
-        has_runs = reader.get_column_types(options.runs_table) is not None
-        runs = read_runs(reader, options, _LAST_RUNS, stream) if has_runs else []
+        runs = _find_runs(reader, options, _LAST_RUNS, stream) or []
         return {**found, "runs": runs}
 
 
-def read_table(reader: TableReader, options: LoadOptions, stream: str) -> dict[str, Any]:
+def read_table(
+    reader: TableReader, options: LoadOptions, stream: str, *, samples: int = 0
+) -> dict[str, Any]:
     """Return an overview of a stream's table: columns, rows, times and quarantine.
+
+    Args:
+        reader: The reader of tables.
+        options: The options of the load, which determine the table.
+        stream: The stream of the table.
+        samples: The largest number of quarantined rows to add, newest first, as ``samples``.
 
     Raises:
         TargetSparkError: The stream has no table, or the table cannot be read.
     """
-    table, types = find_table(reader, options, stream)
+    table, types = _find_table(reader, options, stream)
     metadata = reader.get_last_metadata(table)
     received = next((name for name in _RECEIVED if name in types), None)
     return {
@@ -97,7 +103,7 @@ def read_table(reader: TableReader, options: LoadOptions, stream: str) -> dict[s
         "job": metadata and metadata.job,
         "run": metadata and metadata.run,
         "newest_row": None if received is None else reader.find_newest(table, received),
-        "quarantine": _read_quarantine(reader, table.with_suffix(QUARANTINE)),
+        "quarantine": _read_quarantine(reader, table.with_suffix(QUARANTINE), samples),
     }
 
 
@@ -142,12 +148,22 @@ def read_runs(
     Raises:
         TargetSparkError: There is no table of runs, or it cannot be read.
     """
-    table = options.runs_table
-    if reader.get_column_types(table) is None:
+    found = _find_runs(reader, options, limit, stream)
+    if found is None:
         raise TableError(
-            f"There is no table of runs ({table.key}). The first run that"
+            f"There is no table of runs ({options.runs_table.key}). The first run that"
             " receives rows creates it, unless run_history is false."
         )
+    return found
+
+
+def _find_runs(
+    reader: TableReader, options: LoadOptions, limit: int, stream: str | None
+) -> list[dict[str, Any]] | None:
+    """Return the same as `read_runs`, or None if there is no table of runs."""
+    table = options.runs_table
+    if reader.get_column_types(table) is None:
+        return None
     rows = [row for row in reader.read_rows(table) if stream in {None, row["stream"]}]
     rows.sort(key=_get_run)
     by_run = [list(group) for _, group in groupby(rows, _get_run)]
@@ -158,7 +174,7 @@ def _get_run(row: Mapping[str, Any]) -> tuple[datetime, str]:
     return row["started"], row["run"]
 
 
-def find_table(
+def _find_table(
     reader: TableReader, options: LoadOptions, stream: str
 ) -> tuple[Table, Mapping[str, str]]:
     """Return the table of a stream, and its columns.
@@ -182,12 +198,14 @@ def find_table(
     )
 
 
-def _read_quarantine(reader: TableReader, table: Table) -> dict[str, Any] | None:
-    """Return number and most frequent reasons of a quarantine's rows, or None without a table."""
+def _read_quarantine(reader: TableReader, table: Table, samples: int) -> dict[str, Any] | None:
+    """Return number, most frequent reasons and samples of a quarantine; None without a table."""
     if reader.get_column_types(table) is None:
         return None
     reasons = reader.count_items(table, "reasons", _REASONS)
+    found = {"samples": reader.read_quarantine(table, samples)} if samples else {}
     return {
+        **found,
         "table": table.key,
         "rows": reader.count_rows(table),
         "reasons": [{"reason": reason, "rows": rows} for reason, rows in reasons],

@@ -57,11 +57,7 @@ def validate_combinations(config: _Settings) -> Iterator[str]:
     yield from _check_remote(config)
     yield from _check_exact_values(config)
     yield from _check_small_batches(table_format, config)
-    if config.get("report_html") and config.get("run_history") is False:
-        yield (
-            "report_html: the page shows the runs in the table of runs, which run_history false"
-            " leaves out; remove one of the two settings"
-        )
+    yield from _check_report(config)
 
 
 def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
@@ -131,6 +127,14 @@ def _of_layout(table_format: str, prefix: str, merged: _Settings) -> Iterator[st
         )
     if len(clustered) > _MOST_CLUSTERED:
         yield f"{prefix}cluster_by: Delta supports at most {_MOST_CLUSTERED} properties"
+
+
+def _check_report(config: _Settings) -> Iterator[str]:
+    if config.get("report_html") and config.get("run_history") is False:
+        yield (
+            "report_html: the page shows the runs in the table of runs, which run_history false"
+            " leaves out; remove one of the two settings"
+        )
 
 
 def _check_small_batches(table_format: str, config: _Settings) -> Iterator[str]:

@@ -63,7 +63,7 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the target to its end; check its report against the tables if the load is complete."""
     flags = args or ("--config", str(config(tmp_path, **more)))
-    with checked_counts(Path(more.get("path", tmp_path / "tables"))) as ended:
+    with checked_counts(Path(more.get("path") or tmp_path / "tables")) as ended:
         done = subprocess.run(
             [*COMMAND, *flags],
             input=data,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -89,13 +90,11 @@ def _count_delta(table: Path) -> int:
     if next(table.glob("_delta_log/*.json"), None) is None:
         return 0
     delta = DeltaTable(table)
-    features = delta.protocol().reader_features or ()
-    if "typeWidening" in features:
-        return sum(pq.ParquetFile(uri).metadata.num_rows for uri in delta.file_uris())
-    if "deletionVectors" not in features:
-        return int(delta.to_pyarrow_dataset().count_rows())
-    counts = QueryBuilder().register("t", delta).execute("SELECT count(*) AS n FROM t")
-    return int(pa.table(counts)["n"][0].as_py())
+    if "deletionVectors" in (delta.protocol().reader_features or ()):
+        counts = QueryBuilder().register("t", delta).execute("SELECT count(*) AS n FROM t")
+        return int(pa.table(counts)["n"][0].as_py())
+    paths = pa.table(delta.get_add_actions(flatten=True))["path"].to_pylist()
+    return sum(pq.ParquetFile(table / unquote(path)).metadata.num_rows for path in paths)
 
 
 def _parquet_files(table: Path) -> list[Path]:

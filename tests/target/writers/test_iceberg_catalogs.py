@@ -15,7 +15,7 @@ import pytest
 
 from tap_core.events import StreamId
 from target_spark.config import settings
-from target_spark.tables.model import Table
+from target_spark.tables.model import RUNS, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,8 +84,8 @@ def test_tables_in_a_jdbc_catalog_are_created_upserted_and_altered(
             "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables"
         ).fetchall()
     tables = {table: place for database, table, place in found if database == "sales"}
-    orders = next(table for table in tables if not table.endswith("__quarantine"))
-    assert set(tables) == {orders, f"{orders}__quarantine"}
+    orders = next(table for table in tables if table.startswith("orders_"))
+    assert set(tables) == {orders, f"{orders}__quarantine", RUNS}
     rows = spark.read.format("iceberg").load(tables[orders]).collect()
     assert sorted(tuple(row) for row in rows) == [(1, None), (2, "b"), (3, "c")]
     assert (tmp_path / "warehouse" / "sales" / orders / "metadata").is_dir()
