@@ -145,7 +145,7 @@ def _of_delta(folder: Path) -> Iterator[RecoveredTable]:
 
 
 def _of_parquet(folder: Path) -> Iterator[RecoveredTable]:
-    from target_spark.writers.parquet import CommitManifest
+    from target_spark.tables.parquet_manifest import CommitManifest
 
     manifest = CommitManifest.read(folder)
     if manifest is not None:
@@ -155,7 +155,7 @@ def _of_parquet(folder: Path) -> Iterator[RecoveredTable]:
 
 
 def _of_iceberg(folder: Path) -> Iterator[RecoveredTable]:
-    from target_spark.writers.iceberg.snapshots import read_local_snapshots, table_exists
+    from target_spark.tables.iceberg_metadata import read_local_snapshots, table_exists
 
     if not table_exists(folder):
         return

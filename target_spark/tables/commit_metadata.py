@@ -16,7 +16,13 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["CommitMetadata", "find_latest_metadata", "merge_states", "txn_app_id"]
+__all__ = [
+    "CommitMetadata",
+    "find_last_commits",
+    "find_latest_metadata",
+    "merge_states",
+    "txn_app_id",
+]
 
 _decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -128,6 +134,24 @@ def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMeta
         state=reduce(merge_states, states),
         uncovered_since=uncovered if uncovered > newest.run_started else None,
     )
+
+
+def find_last_commits(commits: Iterable[tuple[int, CommitMetadata | None]]) -> dict[str, int]:
+    """Return the version of the last commit of each run, by run id, newest run first.
+
+    A commit without rows, such as a new column, repeats the metadata of the commit before it. Among
+    commits with the same metadata the oldest is therefore the one that wrote the batch.
+
+    Args:
+        commits: Versions with their commit metadata, newest first.
+    """
+    found: dict[str, tuple[int, CommitMetadata]] = {}
+    for version, metadata in commits:
+        if metadata is not None and metadata.same_batch(
+            found.get(metadata.run, (version, metadata))[1]
+        ):
+            found[metadata.run] = version, metadata
+    return {run: version for run, (version, _) in found.items()}
 
 
 def txn_app_id(job: str, stream: str, run: str) -> str:

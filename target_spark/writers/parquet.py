@@ -14,7 +14,6 @@ schemas (``mergeSchema``). The folder must be on a local file system.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -22,9 +21,8 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -38,6 +36,7 @@ from target_spark.storage.uris import to_local_folder, to_spark_uri
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
+from target_spark.tables.parquet_manifest import MANIFEST, UNFINISHED, CommitManifest
 from target_spark.writers.base import (
     MergeKeys,
     VersionDelete,
@@ -49,75 +48,10 @@ from target_spark.writers.base import (
 )
 from target_spark.writers.parquet_footers import row_count
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.dataset
+__all__ = ["ParquetWriter", "get_commit_time"]
 
-__all__ = ["CommitManifest", "ParquetWriter", "get_commit_time", "open_dataset"]
-
-_MANIFEST = "_manifest.json"
-_UNFINISHED = ".new"
 _STAGING = "_staging"
 _OURS = re.compile(r"part-\d{8,}-\d{5}\.parquet")
-
-
-@dataclass(frozen=True, slots=True)
-class CommitManifest:
-    """Manifest file of a Parquet table, which lists the committed files.
-
-    Attributes:
-        commit: The number of the last commit, from 1; 0 for a new table.
-        marker: The metadata of the last commit, or None.
-        parts: The names of the committed files.
-        schema: The type (DDL) of each column.
-        sources: The stream property that fills each column, by column.
-    """
-
-    commit: int = 0
-    marker: CommitMetadata | None = None
-    parts: tuple[str, ...] = ()
-    schema: Mapping[str, str] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, folder: Path) -> CommitManifest | None:
-        """Read the manifest of a folder, or return None if the folder has none.
-
-        Raises:
-            TableError: The manifest file cannot be parsed.
-        """
-        path = folder / _MANIFEST
-        try:
-            document = json.loads(path.read_bytes())
-            marker = document["marker"]
-            return cls(
-                commit=document["commit"],
-                marker=None if marker is None else CommitMetadata(**marker),
-                parts=tuple(document["parts"]),
-                schema=dict(document["schema"]),
-                sources=dict(document.get("sources", {})),
-            )
-        except FileNotFoundError:
-            return None
-        except (ValueError, TypeError, KeyError) as error:
-            raise TableError(f"{path} is not a manifest of target-spark: {error!r}") from error
-
-    def write(self, folder: Path) -> None:
-        """Replace the folder's manifest atomically, and sync it to disk."""
-        temporary = folder / f"{_MANIFEST}.{uuid.uuid4().hex}{_UNFINISHED}"
-        document: dict[str, Any] = {
-            "format": 1,
-            **asdict(self),
-            "marker": None if self.marker is None else self.marker.as_dict(),
-            "schema": dict(self.schema),
-            "sources": dict(self.sources),
-        }
-        with temporary.open("x", encoding="utf-8") as file:  # mode "x" follows no symbolic link
-            json.dump(document, file, ensure_ascii=False, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(folder / _MANIFEST)
-        sync(folder)
 
 
 @dataclass
@@ -450,13 +384,16 @@ class ParquetWriter:
         effect = CommitStats(inserted=written, files=len(names), nbytes=nbytes)
         self._tables[table.key].effect = effect
         self._write_manifest(
-            table, CommitManifest(commit, base.marker, (*base.parts, *names), schema)
+            table,
+            CommitManifest(commit, base.marker, (*base.parts, *names), schema, runs=base.runs),
         )
 
     def _write_manifest(self, table: Table, manifest: CommitManifest) -> None:
         before = self._tables[table.key].manifest or CommitManifest()
         sources = {**before.sources, **self._tables[table.key].sources}
-        manifest = replace(manifest, sources=sources)
+        marker = manifest.marker
+        runs = {**manifest.runs, **({marker.run: manifest.commit} if marker else {})}
+        manifest = replace(manifest, sources=sources, runs=runs)
         if self._read(table) != self._tables[table.key].manifest:  # this run holds the lock
             raise table_replaced_error(table)
         manifest.write(_folder(table))
@@ -506,23 +443,7 @@ def _with_all_columns(df: DataFrame, schema: Mapping[str, str]) -> DataFrame:
 
 def get_commit_time(table: Table) -> int:
     """Return the time of a Parquet table's last commit, in milliseconds since 1970."""
-    return (_folder(table) / _MANIFEST).stat().st_mtime_ns // 1_000_000
-
-
-def open_dataset(folder: Path) -> pa.dataset.Dataset | None:
-    """Return the committed rows of a Parquet table as an Arrow dataset, or None without files.
-
-    Columns that a file does not have are null in its rows.
-    """
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
-    manifest = CommitManifest.read(folder) or CommitManifest()
-    parts = [str(folder / name) for name in manifest.parts]
-    if not parts:
-        return None
-    schemas = [ds.dataset(part).schema for part in parts]
-    return ds.dataset(parts, schema=pa.unify_schemas(schemas))
+    return (_folder(table) / MANIFEST).stat().st_mtime_ns // 1_000_000
 
 
 def _folder(table: Table) -> Path:
@@ -549,7 +470,7 @@ def _refuse_other_files(folder: Path) -> None:
 
 def _remove_unfinished(folder: Path) -> None:
     """Remove the temporary manifest files of a folder that interrupted commits have left."""
-    for manifest in folder.glob(f"{_MANIFEST}*{_UNFINISHED}"):
+    for manifest in folder.glob(f"{MANIFEST}*{UNFINISHED}"):
         manifest.unlink()
 
 

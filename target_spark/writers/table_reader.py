@@ -21,6 +21,7 @@ from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table
+from target_spark.tables.parquet_manifest import open_dataset as open_parquet_dataset
 from target_spark.tables.quarantine_table import LONGEST_RECORD
 from target_spark.writers import parquet
 from target_spark.writers.delta import deltalake_commit, log_reader
@@ -156,6 +157,6 @@ class TableReader:
         if folder is None:
             return None
         if self._format == "parquet":
-            return parquet.open_dataset(folder)
+            return open_parquet_dataset(folder)
         is_local_delta = self._format == "delta" and not table.identifier
         return deltalake_commit.open_dataset(folder) if is_local_delta else None

@@ -154,6 +154,9 @@ LAYERS: dict[str, int] = {
     "target_spark.cli.replay": 6,  # reloading of quarantined rows
     "target_spark.cli.commands": 7,  # sub-commands
     "target_spark.cli.doctor": 6,  # checks of an installation
+    "target_spark.tables.iceberg_metadata": 2,  # snapshots in an Iceberg table's metadata file
+    "target_spark.tables.parquet_manifest": 3,  # committed files of a Parquet table
+    "target_spark.readers": 4,  # tables read in Python without Spark
     "target_spark.tables.layout_resolution": 3,  # layout of a stream's table
     "target_spark.loader.refused_schemas": 3,  # errors for schemas that a policy refuses
     "target_spark.loader.record_validation": 4,
@@ -388,10 +391,16 @@ HEAVY: dict[str, LibraryUse] = {
         why="needed only for remote files",
     ),
     "deltalake": LibraryUse(
-        ("target_spark.writers.delta.deltalake_commit",),
+        ("target_spark.readers.delta", "target_spark.writers.delta.deltalake_commit"),
         lazily=True,
-        why="commits to Delta tables in local folders; never needed by a tap",
+        why="Delta tables without Spark; never needed by a tap",
     ),
+    "pyiceberg": LibraryUse(
+        ("target_spark.readers.iceberg",), lazily=True, why="an extra: Iceberg tables without Spark"
+    ),
+    "duckdb": LibraryUse(("target_spark.readers.warehouse",), lazily=True, why="if a user has it"),
+    "pandas": LibraryUse(("target_spark.readers.warehouse",), lazily=True, why="if a user has it"),
+    "polars": LibraryUse(("target_spark.readers.warehouse",), lazily=True, why="if a user has it"),
     "pyarrow": LibraryUse(
         (
             "tap_core.batch",
@@ -405,7 +414,8 @@ HEAVY: dict[str, LibraryUse] = {
             "target_spark.writers.delta.data_files",
             "target_spark.writers.delta.deltalake_commit",
             "target_spark.writers.delta.small_batches",
-            "target_spark.writers.parquet",
+            "target_spark.readers",
+            "target_spark.tables.parquet_manifest",
             "target_spark.writers.parquet_footers",
             "target_spark.writers.table_reader",
         ),

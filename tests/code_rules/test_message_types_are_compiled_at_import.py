@@ -17,14 +17,14 @@ BUILTIN = {"str", "bytes", "int", "float", "bool", "dict", "list"}
 FIRST_USE = """
 import sys, threading
 from pathlib import Path
-from target_spark.writers.iceberg import snapshots
+from target_spark.tables.iceberg_metadata import read_metadata
 
 folder = Path(sys.argv[1])
 barrier = threading.Barrier(4)
 
 def read():
     barrier.wait()
-    assert snapshots._read_metadata(folder).current_snapshot_id == 7
+    assert read_metadata(folder).current_snapshot_id == 7
 
 sys.setswitchinterval(1e-6)
 threads = [threading.Thread(target=read) for _ in range(4)]

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from target_spark.tables.parquet_manifest import CommitManifest
 from target_spark.writers import parquet
-from target_spark.writers.parquet import CommitManifest
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.spark import (
     Disk,

@@ -20,12 +20,12 @@ import pytest
 
 from target_spark.config import settings
 from target_spark.storage import job_lock
+from target_spark.tables.parquet_manifest import CommitManifest
 from target_spark.writers import parquet
 from target_spark.writers.delta import data_files
 from target_spark.writers.delta import writer as delta
 from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.iceberg.writer import IcebergWriter
-from target_spark.writers.parquet import CommitManifest
 from tests.simulation import loads
 from tests.simulation.delta_tables import SimulatedSnapshot
 from tests.simulation.loads import failure_of, simulated

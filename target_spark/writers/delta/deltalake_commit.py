@@ -56,6 +56,8 @@ _WRITABLE_FEATURES: Final = frozenset(
 _REWRITABLE_FEATURES: Final = frozenset({"appendOnly", "invariants", "timestampNtz"})
 """Table features that have no requirement for a commit that replaces files."""
 
+_COLUMN_MAPPING: Final = "delta.columnMapping.mode"
+
 _REWRITE_PROPERTIES: Final = (
     "delta.appendOnly",
     "delta.enableChangeDataFeed",
@@ -191,7 +193,7 @@ def open_dataset(folder: Path) -> pa.dataset.Dataset | None:
     """Return the rows of a Delta table in a local folder as an Arrow dataset.
 
     Return None if there is no table, or if the library deltalake cannot read its rows, for example
-    because of deletion vectors.
+    because of deletion vectors or mapped columns.
     """
     from deltalake.exceptions import DeltaError
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
@@ -200,8 +202,10 @@ def open_dataset(folder: Path) -> pa.dataset.Dataset | None:
     # ahead when the process ends would abort it.
     files = SubTreeFileSystem(str(folder.absolute()), LocalFileSystem())
     snapshot = read_snapshot(folder)
+    if snapshot is None or _COLUMN_MAPPING in snapshot.properties:
+        return None  # deltalake reads mapped columns by wrong names if the reader version is 2
     try:
-        return None if snapshot is None else snapshot.table.to_pyarrow_dataset(filesystem=files)
+        return snapshot.table.to_pyarrow_dataset(filesystem=files)
     except DeltaError:
         return None
 

@@ -14,9 +14,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from target_spark.storage.hadoop_fs import is_remote_session
+from target_spark.tables.iceberg_metadata import IcebergSnapshot
 from target_spark.tables.model import Table
 from target_spark.writers.iceberg.catalog import load, resolve_table
-from target_spark.writers.iceberg.snapshots import IcebergSnapshot
 
 __all__ = ["find_missing_file", "roll_back_snapshot"]
 

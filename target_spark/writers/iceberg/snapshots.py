@@ -1,148 +1,57 @@
-"""Reader of an Iceberg table's snapshots, newest first, and of the commit metadata in them.
+"""Reader of an Iceberg table's snapshots through Spark, and checks before and after a commit.
 
-The table is not changed; files of a snapshot are read and synced. Only the current snapshot and its
-ancestors count, not one that was rolled back. Older ones may be expired, and snapshots of other
-writers may have any summary. A table in a local folder is read from its metadata file (Iceberg
-table specification, "Table Metadata"), without a Spark job; others through their metadata tables.
+The table is not changed; files of a snapshot are read and synced. The snapshots of a table in a
+local folder come from `target_spark.tables.iceberg_metadata`, without a Spark job; those of other
+tables from Spark's metadata tables.
 """
 
 from __future__ import annotations
 
-import base64
-import gzip
 import itertools
 import re
-import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
-import msgspec
 from pyspark.sql import SparkSession
 
 from target_spark.errors import CommitLostError, TableError
 from target_spark.storage.hadoop_fs import is_remote_session, sync_table
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata
-from target_spark.tables.model import CommitStats, Table
+from target_spark.tables.iceberg_metadata import (
+    IcebergSnapshot,
+    find_metadata_file,
+    read_local_snapshots,
+    read_metadata,
+    trace_ancestors,
+)
+from target_spark.tables.model import Table
 from target_spark.writers.iceberg.catalog import catalog_table_exists, load, resolve_table
 from target_spark.writers.parquet_footers import describe_file_fault
 from target_spark.writers.sql import check_folder_is_empty
 from target_spark.writers.table_properties import get_table_properties
 
 __all__ = [
-    "PROPERTY",
-    "IcebergSnapshot",
     "check_files",
     "check_is_iceberg",
     "check_isolation",
     "find_latest_metadata",
     "get_commit_time",
     "get_table_uuid",
-    "parse_summary",
-    "read_local_snapshots",
-    "snapshot_properties",
     "snapshots",
-    "table_exists",
     "table_folder",
 ]
 
-PROPERTY = "target-spark"
-"""Summary property of a snapshot that holds the commit metadata."""
-
-_LONG = 4096
-_PACKED = "zlib:"
-
-_METADATA = re.compile(r"v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _OF_CATALOGS = re.compile(r"\d{5}-.*metadata\.json")
 """Names of metadata files that only a catalog points to: they have no `v<number>`."""
 
 _ISOLATION = "write.merge.isolation-level"
 _SERIALIZABLE = "serializable"
 
-_MERGED = "spark.merge-into.num-target-rows-"
-
-
-@dataclass(frozen=True, slots=True)
-class IcebergSnapshot:
-    """A snapshot (commit) of an Iceberg table, with its id, its parent's id and its summary."""
-
-    id: int
-    parent: int | None
-    summary: Mapping[str, str]
-
-    @property
-    def marker(self) -> CommitMetadata | None:
-        """The commit metadata of target-spark in this snapshot; None if another program made it."""
-        text = self.summary.get(PROPERTY)
-        if text is None or not text.startswith(_PACKED):
-            return CommitMetadata.from_json(text)
-        try:
-            packed = base64.b64decode(text.removeprefix(_PACKED), validate=True)
-            return CommitMetadata.from_json(zlib.decompress(packed).decode())
-        except (ValueError, zlib.error):
-            return None
-
-    @property
-    def changes_rows(self) -> bool:
-        """True if the commit added or removed rows; False for a compaction, for example."""
-        names = ("added-data-files", "deleted-data-files", "added-delete-files")
-        has_changes = any(int(self.summary.get(name, "0")) for name in names)
-        return has_changes and self.summary.get("operation") != "replace"
-
-    @property
-    def counts_merged(self) -> bool:
-        """True if the summary has the numbers of rows that a MERGE inserted and updated.
-
-        Spark writes these numbers from version 4.1 on.
-        """
-        return f"{_MERGED}inserted" in self.summary
-
-
-def snapshot_properties(marker: CommitMetadata) -> str:
-    """Return commit metadata as the text to store in a snapshot's summary.
-
-    Text over 4 KiB is compressed, because each commit writes the summaries of all snapshots again.
-    """
-    text = marker.to_json()
-    if len(text) < _LONG:
-        return text
-    return _PACKED + base64.b64encode(zlib.compress(text.encode())).decode()
-
-
-class _MetadataSnapshot(msgspec.Struct, rename="kebab"):
-    """A snapshot as stored in an Iceberg table's metadata file."""
-
-    snapshot_id: int
-    parent_snapshot_id: int | None = None
-    timestamp_ms: int | None = None
-    summary: dict[str, str] = {}
-
-
-class _TableMetadata(msgspec.Struct, rename="kebab"):
-    """The fields of an Iceberg table's metadata file that this module reads.
-
-    In files of old Iceberg versions, ``current-snapshot-id`` is -1 if there is no snapshot.
-    """
-
-    table_uuid: str | None = None
-    current_snapshot_id: int | None = None
-    snapshots: list[_MetadataSnapshot] = []
-
-
-# Compiled at import: msgspec crashes if two writer threads use a type for the first time at once.
-_decode_metadata: Final = msgspec.json.Decoder(_TableMetadata).decode
-
 
 def table_folder(table: Table) -> Path | None:
     """Return the local folder of a table, or None for a table in a catalog or at a remote URL."""
     return None if table.identifier else to_local_folder(table.path)
-
-
-def table_exists(folder: Path) -> bool:
-    """Return True if a local folder contains the metadata of an Iceberg table."""
-    return _newest_metadata(folder) is not None
 
 
 def check_is_iceberg(folder: Path) -> None:
@@ -167,19 +76,10 @@ def snapshots(spark: SparkSession, table: Table) -> Iterator[IcebergSnapshot]:
     """Yield the current snapshot of an Iceberg table and its ancestors, newest first."""
     folder = table_folder(table)
     yield from (
-        read_local_snapshots(folder) if folder is not None else _line(*_by_query(spark, table))
+        read_local_snapshots(folder)
+        if folder is not None
+        else trace_ancestors(*_by_query(spark, table))
     )
-
-
-def read_local_snapshots(folder: Path) -> Iterator[IcebergSnapshot]:
-    """Yield the snapshots of an Iceberg table in a local folder, newest first, without Spark."""
-    yield from _line(*_in_files(folder))
-
-
-def _line(current: int | None, by_id: Mapping[int, IcebergSnapshot]) -> Iterator[IcebergSnapshot]:
-    while current is not None and (snapshot := by_id.get(current)) is not None:
-        yield snapshot
-        current = snapshot.parent
 
 
 def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
@@ -190,7 +90,7 @@ def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
     """
     folder = table_folder(table)
     if folder is not None:
-        metadata = _read_metadata(folder)
+        metadata = read_metadata(folder)
         return None if metadata is None else metadata.table_uuid or ""
     table_ref = resolve_table(spark, table)
     if not catalog_table_exists(spark, table_ref):
@@ -232,7 +132,7 @@ def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) ->
                 " again from a state before this commit."
             )
         paths.append(file.location())
-    files = (_newest_metadata(folder), *map(to_local_folder, paths))
+    files = (find_metadata_file(folder), *map(to_local_folder, paths))
     sync_table(folder, filter(None, files), [folder / "metadata" / "version-hint.text"])
 
 
@@ -264,80 +164,12 @@ def get_commit_time(spark: SparkSession, table: Table) -> int | None:
     """
     folder = table_folder(table)
     if folder is not None:
-        metadata = _read_metadata(folder)
+        metadata = read_metadata(folder)
         stored = () if metadata is None else metadata.snapshots
         return max((each.timestamp_ms or 0 for each in stored), default=None)
     ref = resolve_table(spark, table).ref
     row = spark.table(f"{ref}.snapshots").selectExpr("unix_millis(max(committed_at)) AS at").first()
     return None if row is None else row["at"]
-
-
-def parse_summary(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
-    """Return the statistics of a commit, read from the summary of its snapshot.
-
-    Args:
-        snapshot: The snapshot of the commit.
-        merged: True for a MERGE, which also rewrites unchanged rows of the files that it changes.
-            Before Spark 4.1 the summary counts these rows as added. For such a summary the growth
-            of the table is returned as the number of inserted rows. False for an append or
-            overwrite.
-    """
-    added, removed = _number(snapshot, "added-records"), _number(snapshot, "deleted-records")
-    updated = 0
-    if merged and snapshot.counts_merged:
-        added = _number(snapshot, f"{_MERGED}inserted")
-        updated = _number(snapshot, f"{_MERGED}updated")
-        removed = _number(snapshot, f"{_MERGED}deleted")
-    elif merged:
-        added, removed = max(0, added - removed), max(0, removed - added)
-    return CommitStats(
-        inserted=added,
-        updated=updated,
-        deleted=removed,
-        files=_number(snapshot, "added-data-files"),
-        nbytes=_number(snapshot, "added-files-size"),
-    )
-
-
-def _number(snapshot: IcebergSnapshot, name: str) -> int:
-    return max(0, int(snapshot.summary.get(name, "0")))
-
-
-def _newest_metadata(folder: Path) -> Path | None:
-    """Return the metadata file with the highest version, or None if there is no table.
-
-    The file `version-hint.text` is not used, because it may be outdated.
-    """
-    versions: dict[int, Path] = {}
-    try:
-        for file in (folder / "metadata").iterdir():
-            if match := _METADATA.fullmatch(file.name):
-                versions[int(match[1])] = file
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return versions[max(versions)] if versions else None
-
-
-def _in_files(folder: Path) -> tuple[int | None, dict[int, IcebergSnapshot]]:
-    metadata = _read_metadata(folder)
-    if metadata is None:
-        return None, {}
-    return metadata.current_snapshot_id, {
-        stored.snapshot_id: IcebergSnapshot(
-            stored.snapshot_id, stored.parent_snapshot_id, stored.summary
-        )
-        for stored in metadata.snapshots
-    }
-
-
-def _read_metadata(folder: Path) -> _TableMetadata | None:
-    file = _newest_metadata(folder)
-    if file is None:
-        return None
-    content = file.read_bytes()
-    if ".gz" in file.suffixes:
-        content = gzip.decompress(content)
-    return _decode_metadata(content)
 
 
 def _by_query(spark: SparkSession, table: Table) -> tuple[int | None, dict[int, IcebergSnapshot]]:

@@ -38,6 +38,13 @@ from target_spark.spark.observation import Count, counted
 from target_spark.storage.hadoop_fs import remove_folder
 from target_spark.storage.retry import FailureKind, classify_failure, first_error_line
 from target_spark.tables.commit_metadata import CommitMetadata
+from target_spark.tables.iceberg_metadata import (
+    PROPERTY,
+    IcebergSnapshot,
+    parse_summary,
+    snapshot_properties,
+    table_exists,
+)
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
 from target_spark.writers.base import (
@@ -59,17 +66,12 @@ from target_spark.writers.iceberg.layout import (
 )
 from target_spark.writers.iceberg.maintenance import compact, expire_snapshots, remove_orphan_files
 from target_spark.writers.iceberg.snapshots import (
-    PROPERTY,
-    IcebergSnapshot,
     check_files,
     check_is_iceberg,
     check_isolation,
     find_latest_metadata,
     get_table_uuid,
-    parse_summary,
-    snapshot_properties,
     snapshots,
-    table_exists,
     table_folder,
 )
 from target_spark.writers.merge_statement import Matched, Merge, build_upsert

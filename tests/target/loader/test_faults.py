@@ -16,9 +16,9 @@ from target_spark.storage import retry
 from target_spark.storage.retry import FailureKind
 from target_spark.tables.commit_metadata import find_latest_metadata
 from target_spark.tables.model import Table
+from target_spark.tables.parquet_manifest import CommitManifest
 from target_spark.writers import get_writer
 from target_spark.writers.delta import writer as delta_writer
-from target_spark.writers.parquet import CommitManifest
 from tests.target.loader.crash import MODES
 from tests.target.warehouse import ID, Warehouse, feed, make_warehouse, record, schema, state
 

@@ -25,17 +25,17 @@ from target_spark.columns import (
 )
 from target_spark.errors import CommitLostError, TableError
 from target_spark.storage.retry import FailureKind, classify_failure
+from target_spark.tables.iceberg_metadata import (
+    PROPERTY,
+    IcebergSnapshot,
+    parse_summary,
+    snapshot_properties,
+)
 from target_spark.tables.model import CommitStats, Table, TableLayout
 from target_spark.writers import MergeKeys
 from target_spark.writers.base import VersionDelete
 from target_spark.writers.iceberg.catalog import resolve_table
-from target_spark.writers.iceberg.snapshots import (
-    PROPERTY,
-    IcebergSnapshot,
-    find_latest_metadata,
-    parse_summary,
-    snapshot_properties,
-)
+from target_spark.writers.iceberg.snapshots import find_latest_metadata
 from target_spark.writers.iceberg.writer import IcebergWriter
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from target_spark.columns import Boolean, Column, SchemaChange, TableSchema, Timestamp
 from target_spark.errors import CommitLostError, RowCountError, TableError
 from target_spark.storage.retry import FailureKind, classify_failure
+from target_spark.tables.iceberg_metadata import IcebergSnapshot
 from target_spark.tables.model import (
     CommitStats,
     MaintenanceOptions,
@@ -27,7 +28,6 @@ from target_spark.tables.model import (
 from target_spark.writers import MergeKeys
 from target_spark.writers.iceberg import writer as iceberg
 from target_spark.writers.iceberg.catalog import resolve_table
-from target_spark.writers.iceberg.snapshots import IcebergSnapshot
 from target_spark.writers.iceberg.writer import IcebergWriter
 from tests.target.writers.iceberg_rows import KEYS, LAYOUT, batch, content, line, marker, rows
 

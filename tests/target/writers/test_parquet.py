@@ -16,8 +16,9 @@ from target_spark.columns import Column, Integer, SchemaChange, Struct, TableSch
 from target_spark.errors import CommitLostError, ConflictError, TableError, UnsupportedError
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import Table, TableLayout
+from target_spark.tables.parquet_manifest import CommitManifest
 from target_spark.writers import MergeKeys, parquet
-from target_spark.writers.parquet import CommitManifest, ParquetWriter
+from target_spark.writers.parquet import ParquetWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

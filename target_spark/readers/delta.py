@@ -1,0 +1,117 @@
+"""Rows and commits of a Delta table in a local folder, read by the library deltalake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from target_spark.errors import TableError
+from target_spark.tables.commit_metadata import CommitMetadata, find_last_commits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+__all__ = ["is_table", "read_rows", "read_runs", "read_schema"]
+
+_WIDENED: Final = "typeWidening"
+_MAPPED: Final = ("deletionVectors", "columnMapping")
+
+
+def is_table(folder: Path, /) -> bool:
+    """Return True if a folder has the log of a Delta table, with at least one commit."""
+    return any((folder / "_delta_log").glob("*.json"))
+
+
+def read_runs(folder: Path, /) -> Mapping[str, int]:
+    """Return the version after the last commit of each run, by run id, newest run first."""
+    return find_last_commits(
+        (commit["version"], CommitMetadata.from_json(commit.get("userMetadata")))
+        for commit in _open(folder, None).history()
+    )
+
+
+def read_schema(folder: Path, version: int | None, /) -> pa.Schema:
+    """Return the columns of a table at a version; None stands for the newest version."""
+    return _get_schema(_open(folder, version))
+
+
+def read_rows(folder: Path, version: int | None, columns: Sequence[str], /) -> pa.Table:
+    """Return columns of the rows of a table at a version.
+
+    Raises:
+        TableError: The table has features that deltalake does not read.
+    """
+    import pyarrow as pa
+    from deltalake.exceptions import DeltaError
+
+    table = _open(folder, version)
+    schema = _get_schema(table)
+    schema = pa.schema([schema.field(name) for name in columns])
+    features = table.protocol().reader_features or []
+    if _WIDENED in features and not set(_MAPPED).intersection(features):
+        return _read_files(table, schema)
+    try:
+        reader = pa.RecordBatchReader.from_stream(table.scan(columns=list(columns)))
+        return reader.read_all().cast(schema)
+    except (DeltaError, pa.ArrowException) as error:
+        raise TableError(
+            f"{folder} cannot be read without Spark: {error}. Read it with"
+            " spark.read.format('delta')."
+        ) from error
+
+
+def _open(folder: Path, version: int | None) -> DeltaTable:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return DeltaTable(folder, version)
+    except DeltaError as error:
+        at = "" if version is None else f" at version {version}"
+        raise TableError(f"{folder} cannot be read{at} without Spark: {error}") from error
+
+
+def _get_schema(table: DeltaTable) -> pa.Schema:
+    import pyarrow as pa
+
+    schema = pa.schema(table.schema().to_arrow())
+    return pa.schema([field.remove_metadata() for field in schema])
+
+
+def _read_files(table: DeltaTable, schema: pa.Schema) -> pa.Table:
+    """Return the rows of a table whose files may have narrower types than the table.
+
+    deltalake 1.6 does not read such tables itself (table feature ``typeWidening``).
+    """
+    import pyarrow as pa
+
+    folder = Path(unquote(urlsplit(table.table_uri).path))
+    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    rows = [_read_file(folder, file, schema) for file in files]
+    return pa.concat_tables([schema.empty_table(), *rows])
+
+
+def _read_file(folder: Path, file: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    """Return the rows of a file with the columns of the table.
+
+    Args:
+        folder: The folder of the table.
+        file: The file's path, number of rows and partition values, as `get_add_actions` has them.
+        schema: The columns to return. A column that the file does not have is null.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    stored = pq.read_table(
+        folder / unquote(file["path"]), partitioning=None, coerce_int96_timestamp_unit="us"
+    )
+    columns = [
+        stored[field.name].cast(field.type)
+        if field.name in stored.column_names
+        else pa.repeat(pa.scalar(file.get(f"partition.{field.name}"), field.type), len(stored))
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)

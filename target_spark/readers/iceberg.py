@@ -1,0 +1,76 @@
+"""Rows and commits of an Iceberg table in a local folder, read by the library pyiceberg."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from target_spark.errors import TableError, UnsupportedError
+from target_spark.tables.commit_metadata import find_last_commits
+from target_spark.tables.iceberg_metadata import (
+    find_metadata_file,
+    read_local_snapshots,
+    table_exists,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.table import DataScan
+
+__all__ = ["is_table", "read_rows", "read_runs", "read_schema"]
+
+
+def is_table(folder: Path, /) -> bool:
+    """Return True if a folder has the metadata of an Iceberg table that needs no catalog."""
+    return table_exists(folder)
+
+
+def read_runs(folder: Path, /) -> Mapping[str, int]:
+    """Return the snapshot id after the last commit of each run, by run id, newest run first."""
+    return find_last_commits(
+        (snapshot.id, snapshot.marker) for snapshot in read_local_snapshots(folder)
+    )
+
+
+def read_schema(folder: Path, version: int | None, /) -> pa.Schema:
+    """Return the columns of a table at a snapshot; None stands for the newest snapshot."""
+    return _get_schema(_scan(folder, version, ("*",)))
+
+
+def read_rows(folder: Path, version: int | None, columns: Sequence[str], /) -> pa.Table:
+    """Return columns of the rows of a table at a snapshot.
+
+    Raises:
+        TableError: The table has a feature that pyiceberg does not read.
+    """
+    scan = _scan(folder, version, tuple(columns))
+    try:
+        # pyiceberg returns the string and list types of the files, which may differ between scans.
+        return scan.to_arrow().cast(_get_schema(scan)).select(list(columns))
+    except (NotImplementedError, ValueError) as error:
+        raise TableError(
+            f"{folder} cannot be read without Spark: {error}. Read it with"
+            " spark.read.format('iceberg')."
+        ) from error
+
+
+def _get_schema(scan: DataScan) -> pa.Schema:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    return schema_to_pyarrow(scan.projection(), include_field_ids=False)
+
+
+def _scan(folder: Path, version: int | None, columns: tuple[str, ...]) -> DataScan:
+    try:
+        from pyiceberg.table import StaticTable
+    except ImportError as error:
+        raise UnsupportedError(
+            "Iceberg tables are read by pyiceberg, which is not installed:"
+            " pip install 'tap-core-sdk[read]'."
+        ) from error
+    metadata = find_metadata_file(folder)
+    if metadata is None:
+        raise TableError(f"{folder} is no longer an Iceberg table: its metadata file is missing.")
+    table = StaticTable.from_metadata(str(metadata))
+    return table.scan(selected_fields=columns, snapshot_id=version)

@@ -1,0 +1,56 @@
+"""Rows and commits of a Parquet table, from the files that its manifest lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from target_spark.tables.parquet_manifest import (
+    MANIFEST,
+    CommitManifest,
+    get_commit_number,
+    open_dataset,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset
+
+__all__ = ["is_table", "read_rows", "read_runs", "read_schema"]
+
+
+def is_table(folder: Path, /) -> bool:
+    """Return True if a folder has the manifest of a Parquet table."""
+    return (folder / MANIFEST).is_file()
+
+
+def read_runs(folder: Path, /) -> Mapping[str, int]:
+    """Return the number of the last commit of each run, by run id, newest run first."""
+    manifest = CommitManifest.read(folder) or CommitManifest()
+    return dict(sorted(manifest.runs.items(), key=lambda run: -run[1]))
+
+
+def read_schema(folder: Path, version: int | None, /) -> pa.Schema:
+    """Return the columns of a table after a commit; None stands for the newest commit."""
+    import pyarrow as pa
+
+    dataset = _open(folder, version)
+    return pa.schema([]) if dataset is None else dataset.schema
+
+
+def read_rows(folder: Path, version: int | None, columns: Sequence[str], /) -> pa.Table:
+    """Return columns of the rows of a table after a commit."""
+    dataset = _open(folder, version)
+    if dataset is None:
+        return read_schema(folder, version).empty_table()
+    return dataset.to_table(columns=list(columns))
+
+
+def _open(folder: Path, version: int | None) -> pyarrow.dataset.Dataset | None:
+    manifest = CommitManifest.read(folder) or CommitManifest()
+    if version is not None:
+        kept = tuple(name for name in manifest.parts if get_commit_number(name) <= version)
+        manifest = replace(manifest, parts=kept)
+    return open_dataset(folder, manifest)

@@ -1,0 +1,212 @@
+"""Warehouse: a mapping of table names to tables that are read as Arrow, pandas, Polars or DuckDB.
+
+Each format has a module with the functions `is_table`, `read_runs`, `read_schema` and `read_rows`.
+A table is read at one version: a Delta version, an Iceberg snapshot id, or the commit number of a
+Parquet manifest; None stands for the newest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from target_spark.errors import TableError, UnsupportedError
+from target_spark.readers import delta, iceberg, parquet
+from target_spark.storage.uris import to_local_folder
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+__all__ = ["Warehouse", "WarehouseTable", "open_warehouse"]
+
+
+_READERS: Final[Mapping[str, ModuleType]] = {
+    "delta": delta,
+    "iceberg": iceberg,
+    "parquet": parquet,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WarehouseTable:
+    """A table of a warehouse, at its newest version or at that of a run.
+
+    Attributes:
+        name: The name of the table, which is that of its folder.
+        format: ``delta``, ``iceberg`` or ``parquet``.
+        folder: The folder of the table.
+        version: The version that is read; None for the newest at the time of each read.
+    """
+
+    name: str
+    format: str
+    folder: Path
+    version: int | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the table, with their Arrow types."""
+        schema: pa.Schema = self._reader.read_schema(self.folder, self.version)
+        return schema
+
+    @property
+    def runs(self) -> Mapping[str, int]:
+        """The runs that have written to the table: run id to version, newest run first.
+
+        The version is that of the run's last commit. Runs whose commits are no longer in the
+        table's history are missing.
+        """
+        versions: Mapping[str, int] = self._reader.read_runs(self.folder)
+        return versions
+
+    def at_run(self, run: str) -> WarehouseTable:
+        """Return the table as it was after the last commit of a run.
+
+        Args:
+            run: Id of the run, as `runs`, the report and the table of runs have it.
+
+        Raises:
+            TableError: The run has not written to the table, or its commits are no longer in the
+                table's history.
+        """
+        version = self.runs.get(run)
+        if version is None:
+            raise TableError(
+                f"Table {self.name} has no commit of run {run}. `runs` has the runs whose commits"
+                " are still in the table's history."
+            )
+        return replace(self, version=version)
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows as an Arrow table.
+
+        Args:
+            columns: Names of the columns to read; None for all.
+
+        Raises:
+            TableError: A column does not exist, or the table has a feature that can only be read
+                by Spark.
+        """
+        names = self.schema.names
+        missing = [name for name in columns or () if name not in names]
+        if missing:
+            raise TableError(
+                f"Table {self.name} has no column {', '.join(missing)}. Its columns are:"
+                f" {', '.join(names)}."
+            )
+        rows: pa.Table = self._reader.read_rows(self.folder, self.version, columns or names)
+        return rows
+
+    def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return the rows as a pandas DataFrame with Arrow types, which keep nulls and integers."""
+        pandas = _import("pandas")
+        frame: pd.DataFrame = self.to_arrow(columns).to_pandas(types_mapper=pandas.ArrowDtype)
+        return frame
+
+    def to_polars(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return the rows as a Polars DataFrame."""
+        frame: pl.DataFrame = _import("polars").from_arrow(self.to_arrow(columns))
+        return frame
+
+    def to_duckdb(
+        self, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyRelation:
+        """Register the rows in DuckDB under the name of the table, and return them as a relation.
+
+        Args:
+            connection: The DuckDB connection; None for DuckDB's default connection.
+        """
+        used = _import("duckdb") if connection is None else connection
+        used.register(self.name, self.to_arrow())
+        relation: duckdb.DuckDBPyRelation = used.table(self.name)
+        return relation
+
+    @property
+    def _reader(self) -> ModuleType:
+        return _READERS[self.format]
+
+
+class Warehouse(Mapping[str, WarehouseTable]):
+    """The tables in a folder, by name: those of streams, their quarantines, and the runs.
+
+    Each access looks at the folder again, so tables that a later run creates appear.
+
+    Args:
+        folder: The folder of the tables, which is the setting ``path`` of target-spark.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __getitem__(self, name: str) -> WarehouseTable:
+        """Return the table with a name.
+
+        Raises:
+            KeyError: There is no such table.
+        """
+        folder = self._folder / name
+        if Path(name).name == name:
+            for format_, reader in _READERS.items():
+                if reader.is_table(folder):
+                    return WarehouseTable(name, format_, folder)
+        raise KeyError(f"There is no table {name!r} in {self._folder}. Tables: {', '.join(self)}.")
+
+    def __iter__(self) -> Iterator[str]:
+        for folder in sorted(self._folder.iterdir()):
+            if any(reader.is_table(folder) for reader in _READERS.values()):
+                yield folder.name
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"Warehouse({str(self._folder)!r}: {', '.join(self) or 'no tables'})"
+
+
+def open_warehouse(path: str | os.PathLike[str]) -> Warehouse:
+    """Open the folder of a load, to read its tables without Spark.
+
+    ```python
+    warehouse = target_spark.open_warehouse("out/tables")
+    warehouse["orders"].to_pandas()
+    warehouse["orders"].at_run("1764159000000-3f2a").to_arrow(["id", "price"])
+    ```
+
+    Args:
+        path: A local folder, or its ``file:`` URI: the setting ``path`` of target-spark.
+
+    Raises:
+        UnsupportedError: The path is not on a local file system.
+        TableError: There is no such folder.
+    """
+    folder = to_local_folder(os.fspath(path))
+    if folder is None:
+        raise UnsupportedError(
+            f"open_warehouse reads local folders, and {path} is not one. Read one table of a remote"
+            " storage with deltalake.DeltaTable, or with a catalog of pyiceberg."
+        )
+    if not folder.is_dir():
+        raise TableError(f"There is no folder {folder}. Check the path of the tables.")
+    return Warehouse(folder)
+
+
+def _import(library: str) -> Any:
+    """Import a library that target-spark does not install.
+
+    Raises:
+        UnsupportedError: The library is not installed.
+    """
+    try:
+        return import_module(library)
+    except ImportError as error:
+        raise UnsupportedError(
+            f"{library} is not installed: pip install {library}, or use to_arrow()."
+        ) from error

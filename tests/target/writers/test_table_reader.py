@@ -1,0 +1,22 @@
+"""Reads of tables for the commands of a user, of tables that other writers have changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from target_spark.tables.model import Table
+from target_spark.writers.table_reader import TableReader
+from tests.target.warehouse import ID, Warehouse, record, schema, state
+
+pytestmark = pytest.mark.spark
+
+
+def test_mapped_columns_are_read_by_their_current_names(delta: Warehouse) -> None:
+    """The file still has the values of the dropped column, under the name of the new one."""
+    delta.load(schema("a", {**ID, "n": {"type": "integer"}}), record("a", id=1, n=5), state(1))
+    table = f"delta.`{delta.folder}/a`"
+    mapping = "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2'"
+    for change in (f"SET TBLPROPERTIES ({mapping})", "DROP COLUMN n", "ADD COLUMN n BIGINT"):
+        delta.spark.sql(f"ALTER TABLE {table} {change}")
+    reader = TableReader("delta", lambda: delta.spark)
+    assert reader.read_rows(Table(f"{delta.folder}/a", "a")) == [{"id": 1, "n": None}]
