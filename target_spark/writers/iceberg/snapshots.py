@@ -1,9 +1,9 @@
 """Reader of an Iceberg table's snapshots, newest first, and of the commit metadata in them.
 
-The table is not changed; files of a snapshot are read and synced. Only the current snapshot and its
-ancestors count, not one that was rolled back. Older ones may be expired, and snapshots of other
-writers may have any summary. A table in a local folder is read from its metadata file (Iceberg
-table specification, "Table Metadata"), without a Spark job; others through their metadata tables.
+Only the current snapshot and its ancestors are returned, not snapshots that were rolled back. Older
+snapshots may be expired, and snapshots of other writers may have any summary. For a table in a
+local folder, the metadata file is read without Spark (Iceberg table specification, "Table
+Metadata"). Other tables are read through their metadata tables.
 """
 
 from __future__ import annotations
@@ -66,7 +66,13 @@ _MERGED = "spark.merge-into.num-target-rows-"
 
 @dataclass(frozen=True, slots=True)
 class IcebergSnapshot:
-    """A snapshot (commit) of an Iceberg table, with its id, its parent's id and its summary."""
+    """A snapshot (commit) of an Iceberg table.
+
+    Attributes:
+        id: The snapshot id.
+        parent: The id of the parent snapshot, or None for the first snapshot.
+        summary: The summary properties, such as ``{"added-records": "10"}``.
+    """
 
     id: int
     parent: int | None
@@ -74,7 +80,7 @@ class IcebergSnapshot:
 
     @property
     def marker(self) -> CommitMetadata | None:
-        """The commit metadata of target-spark in this snapshot; None if another program made it."""
+        """The commit metadata in the summary, or None if another program made the snapshot."""
         text = self.summary.get(PROPERTY)
         if text is None or not text.startswith(_PACKED):
             return CommitMetadata.from_json(text)
@@ -103,7 +109,8 @@ class IcebergSnapshot:
 def snapshot_properties(marker: CommitMetadata) -> str:
     """Return commit metadata as the text to store in a snapshot's summary.
 
-    Text over 4 KiB is compressed, because each commit writes the summaries of all snapshots again.
+    The text is JSON. From 4 KiB on, it is compressed, because each commit writes the summaries of
+    all snapshots again.
     """
     text = marker.to_json()
     if len(text) < _LONG:
@@ -148,8 +155,8 @@ def table_exists(folder: Path) -> bool:
 def check_is_iceberg(folder: Path) -> None:
     """Check that an Iceberg table can be created in a local folder.
 
-    The subfolders of an Iceberg table are accepted even without a metadata file. A run that was
-    killed while it created the table may have made them.
+    The subfolders ``metadata`` and ``data`` are accepted even without a metadata file, because a
+    run may have been killed while it created the table.
 
     Raises:
         TableError: The folder has other files, or a table of another catalog.
@@ -185,8 +192,7 @@ def _line(current: int | None, by_id: Mapping[int, IcebergSnapshot]) -> Iterator
 def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
     """Return the uuid of an Iceberg table, or None if there is no table.
 
-    The result is "" for a catalog table that is accessed through Spark Connect, which cannot read
-    the uuid.
+    Return "" for a catalog table with Spark Connect, which cannot read the uuid.
     """
     folder = table_folder(table)
     if folder is not None:
@@ -199,9 +205,9 @@ def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
 
 
 def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> None:
-    """Check the files that a snapshot adds to a local table, and flush them to the disk.
+    """Check the files that a snapshot adds to a table in a local folder, and flush them to disk.
 
-    A remote table is not checked.
+    Tables in a catalog or at a remote URL are not checked.
 
     Raises:
         CommitLostError: A file is missing, or its size or row count differs from the snapshot.
@@ -240,7 +246,8 @@ def check_isolation(spark: SparkSession, ref: str) -> None:
     """Check that a table's isolation level makes a MERGE fail if another writer adds rows.
 
     Raises:
-        TableError: The isolation level lets the MERGE succeed, so that a key could occur twice.
+        TableError: The isolation level is not ``serializable``, so that the MERGE would succeed and
+            a key could be in the table twice.
     """
     level = get_table_properties(spark, ref).get(_ISOLATION, _SERIALIZABLE)
     if level.lower() != _SERIALIZABLE:
@@ -258,9 +265,9 @@ def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | 
 
 
 def get_commit_time(spark: SparkSession, table: Table) -> int | None:
-    """Return the time of an Iceberg table's last snapshot, by any program, or None without any.
+    """Return the time of an Iceberg table's last snapshot, in milliseconds since 1970.
 
-    The time is in milliseconds since 1970. The table must exist.
+    Snapshots of all programs count. Return None if there is no snapshot. The table must exist.
     """
     folder = table_folder(table)
     if folder is not None:
@@ -277,10 +284,9 @@ def parse_summary(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
 
     Args:
         snapshot: The snapshot of the commit.
-        merged: True for a MERGE, which also rewrites unchanged rows of the files that it changes.
-            Before Spark 4.1 the summary counts these rows as added. For such a summary the growth
-            of the table is returned as the number of inserted rows. False for an append or
-            overwrite.
+        merged: True for a MERGE; False for an append or overwrite. A MERGE also rewrites unchanged
+            rows, which the summary counts as added before Spark 4.1. For such a summary, the growth
+            of the table is returned as the number of inserted rows.
     """
     added, removed = _number(snapshot, "added-records"), _number(snapshot, "deleted-records")
     updated = 0
@@ -304,7 +310,7 @@ def _number(snapshot: IcebergSnapshot, name: str) -> int:
 
 
 def _newest_metadata(folder: Path) -> Path | None:
-    """Return the metadata file with the highest version, or None if there is no table.
+    """Return the metadata file with the highest version, or None if there is no Iceberg table.
 
     The file `version-hint.text` is not used, because it may be outdated.
     """
