@@ -58,14 +58,14 @@ class Action:
     """One action of the setting ``after_load``: a SQL statement or a program.
 
     Attributes:
-        place: The path of the action in the settings, such as ``after_load.0``.
+        setting: The path of the action in the settings, such as ``after_load.0``.
         on: ``complete``, ``failed`` or ``always``: the outcomes after which the action runs.
         sql: The statement; None for a program.
         command: The program and its arguments; empty for a statement.
         timeout_seconds: The longest duration of a program; None for no limit.
     """
 
-    place: str
+    setting: str
     on: str = COMPLETE
     sql: str | None = None
     command: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Action:
         """Short text for messages, such as ``after_load.0 (OPTIMIZE sales)``."""
         text = shlex.join(self.command) if self.sql is None else " ".join(self.sql.split())
         shown = text if len(text) <= _LONGEST_LABEL else f"{text[:_LONGEST_LABEL]}…"
-        return f"{self.place} ({shown})"
+        return f"{self.setting} ({shown})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ def _run_command(
         )
     last_errors: deque[str] = deque(maxlen=_KEPT_LINES)
     readers = [
-        threading.Thread(target=_log_output, args=(pipe, action.place, hide, kept), daemon=True)
+        threading.Thread(target=_log_output, args=(pipe, action.setting, hide, kept), daemon=True)
         for pipe, kept in ((process.stdout, None), (process.stderr, last_errors))
     ]
     for reader in readers:
@@ -247,9 +247,9 @@ def _run_command(
 def _wait(
     process: subprocess.Popen[bytes], seconds: float | None, interrupted: threading.Event
 ) -> str | None:
-    """Wait until a program ends, and return None.
+    """Wait until a program ends. Return None, or the reason as text if it was ended early.
 
-    End the program at its time limit or after a signal, and return the reason as text.
+    The program is ended after ``seconds``, or when ``interrupted`` is set.
     """
     end = None if seconds is None else time.monotonic() + seconds
     while process.poll() is None:
@@ -279,13 +279,16 @@ def _end_processes(process: subprocess.Popen[bytes]) -> None:
 
 
 def _log_output(
-    pipe: IO[bytes], place: str, hide: Callable[[str], str], kept: deque[str] | None
+    pipe: IO[bytes], setting: str, hide: Callable[[str], str], kept: deque[str] | None
 ) -> None:
-    """Log each line of a program's output, without secrets, and append it to ``kept`` if given."""
+    """Log each line of a program's output, and append it to ``kept``, if that is not None.
+
+    Secrets are removed by ``hide``. ``setting`` is the action's path in the settings, for the log.
+    """
     with pipe:
         for line in _read_lines(pipe):
             text = hide(line)
-            logger.info("%s: %s", place, text)
+            logger.info("%s: %s", setting, text)
             if kept is not None:
                 kept.append(text)
 

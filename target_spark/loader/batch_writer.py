@@ -699,10 +699,9 @@ class BatchWriter:
         table_schema: TableSchema,
         frame: SpoolFrame,
     ) -> Verified:
-        """Write the good rows to temporary files, quarantine the bad rows, then commit the good.
+        """Quarantine the bad rows of a batch, then commit its good rows from temporary files.
 
-        A row is good if each of its values can be stored in its column. Every other row is bad, and
-        a difference to the number of rows received raises an error.
+        A row is good if each of its values can be stored in its column. Every other row is bad.
 
         If states after these rows must be held back (`QuarantineGuard.find_withhold_reason`), the
         good rows are committed with a state from before them. An overwrite is not committed then,

@@ -124,7 +124,7 @@ class CommitPipeline:
 
     @property
     def state_before(self) -> str | None:
-        """The last state that earlier runs stored in the tables of this run, or None."""
+        """The newest state (JSON) that earlier runs stored in this run's tables, or None."""
         return None if self._made_writer is None else self._made_writer.state_before
 
     @property
@@ -402,7 +402,7 @@ class CommitPipeline:
         ):
             result = self.writer.write(request)
             trace.describe(_describe_batch(request, result))
-        if not (result.withheld and request.mode is WriteMode.OVERWRITE):  # may not exist
+        if not (result.withheld and request.mode is WriteMode.OVERWRITE):  # else it may not exist
             self._last_table = request.table
         self._count_commit(request, result, time.monotonic() - started)
         self._report_changes(request.stream, result)

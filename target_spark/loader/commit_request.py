@@ -1,4 +1,4 @@
-"""Requests that the loader sends to the commit writer, and the results it gets back.
+"""Commit requests that the loader passes to the `BatchWriter`, and their results.
 
 This module does not import Spark, so an input without rows never loads Spark's libraries.
 """

@@ -1,8 +1,8 @@
 """The stages of one commit: prepared, written, verified.
 
-A `CommitAttempt` stores the progress of its request over all retries. A retry therefore counts rows
-against the user's quarantine limit only once, quarantines them only once, and uses the same commit
-number and state again.
+A `CommitAttempt` stores the progress of its request over all retries. A retry therefore uses the
+same commit number and state. It does not quarantine bad rows again, nor count them again against
+the user's limit.
 """
 
 from __future__ import annotations

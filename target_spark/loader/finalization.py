@@ -1,4 +1,4 @@
-"""Final steps of a table: the swap of an overwrite and the deletion of old versions.
+"""Final steps of a load for each table: overwriting it, or deleting rows of old table versions.
 
 Both steps run only when the stream is known to be complete: by a final state at the end of the
 input, by an ACTIVATE_VERSION message after its rows, or by a status message of the source. Until
@@ -208,6 +208,6 @@ class TableFinalizer:
         return False
 
     def _release_without_deletion(self, stream: LoadedStream) -> None:
-        """Emit the states that a deletion of old versions held back; the deletion is not run."""
+        """Cancel the deletion of old table versions, and emit the states that it held back."""
         self._ledger.discard_open_batch(stream.deletion_key)
         self._ledger.release()

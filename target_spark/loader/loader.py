@@ -326,8 +326,8 @@ class Loader:
     def _make_covered_state(self, event: Checkpoint) -> CoveredState:
         """Return a received state with its position in the input and the number of rows before it.
 
-        If the protocol is Airbyte's, the state is held back until those of its streams that
-        overwrite their table have done so.
+        In Airbyte's protocol, streams of the state that overwrite their table hold back the state
+        until the overwrite is committed.
         """
         if event.scope is None:
             self._finalizer.add_state(self._streams.values(), self._ordinal)
@@ -352,7 +352,7 @@ class Loader:
             self._finalizer.add_version(stream, self._ordinal)
 
     def _add_version_column(self, stream: LoadedStream) -> None:
-        """Add the table version column to a stream's schema if a message has named a version."""
+        """Add the table version column to a stream's schema once its rows have versions."""
         if stream.versions.is_versioned and not stream.versioned:
             stream.versioned = True
             self._merge_schema(stream, stream.schema_message, stream.schema)

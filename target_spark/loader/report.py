@@ -238,7 +238,7 @@ class Report:
         column: str,
         type: str,
         kind: str,
-        beside: str | None = None,
+        instead_of: str | None = None,
         old: str | None = None,
     ) -> None:
         """Store a column change, or a change that the setting ``on_schema_change`` prevented.
@@ -248,11 +248,11 @@ class Report:
             column: The column's path, joined by dots.
             type: The new type, as DDL. For a change that is not made, the type in the schema.
             kind: ``add`` or ``widen``; ``omit``, ``keep`` or ``refuse`` if the change is not made.
-            beside: The existing column that could not be widened, if the new column was added for
-                that reason; else None.
+            instead_of: The existing column that could not be widened, if the new column was added
+                for that reason; else None.
             old: The type of the existing column, as DDL; None for a new property.
         """
-        change = {"column": column, "type": type, "kind": kind, "beside": beside, "old": old}
+        change = {"column": column, "type": type, "kind": kind, "beside": instead_of, "old": old}
         with self._lock:
             self._get_counts(stream).changes.append(change)
 

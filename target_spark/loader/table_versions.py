@@ -1,10 +1,10 @@
 """Table versions of one stream's rows, and the decision to delete rows of other versions.
 
 Versions are only compared for equality; None is the version of rows without a version. Rows of
-other versions are deleted when the stream is known to be complete: by an ACTIVATE_VERSION message
-after rows of its version, or by an end of the input that shows it. Rows of this run must not be
-deleted. Nothing is therefore deleted if rows with another version came after the ACTIVATE_VERSION
-message, or if rows were received but none of them with the activated version.
+other versions are deleted when the stream is known to be complete: after an ACTIVATE_VERSION
+message that follows rows of its version, or at the end of a complete input. Rows of this run must
+not be deleted. Nothing is therefore deleted if rows with another version came after the
+ACTIVATE_VERSION message, or if rows were received but none of them with the activated version.
 """
 
 from __future__ import annotations

@@ -197,17 +197,17 @@ class Writer(Protocol):
         ...
 
     def sources(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property that fills each column, by quoted column path.
+        """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
 
-        The table stores it only if the names differ. Return None if another program created the
-        table.
+        The table stores the property of each column or field whose name differs from it. Return
+        None if another program created the table.
         """
         ...
 
     def annotate(self, spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Set the column comments, and store in the table which stream property fills each column.
+        """Store the comments and the `TableSchema.sources` of a table schema in its table.
 
-        Comments and properties are those of ``table_schema``.
+        The sources are the stream properties of renamed columns.
         """
         ...
 

@@ -70,7 +70,7 @@ class CommitManifest:
         marker: The metadata of the last commit, or None.
         parts: The names of the committed files.
         schema: The type (DDL) of each column by name.
-        sources: The stream property that fills each column, by quoted column path.
+        sources: The stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
     """
 
     commit: int = 0
@@ -127,7 +127,7 @@ class _TableState:
     Attributes:
         manifest: The manifest that this run last read or wrote; None if the table had no manifest.
         was_read: True once this run has looked for the manifest or has written it.
-        sources: The stream property that fills each column, to be stored in the next manifest.
+        sources: The stream properties of renamed columns, to be stored in the next manifest.
         acknowledged: The commit metadata of the run's last successful commit.
         effect: The statistics of the last successful commit.
     """
@@ -221,7 +221,7 @@ class ParquetWriter:
                 )
 
     def sources(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str]:
-        """Return the stream property that fills each column, by quoted column path.
+        """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
 
         Properties that the next manifest will store are included.
         """
@@ -229,7 +229,7 @@ class ParquetWriter:
         return {**manifest.sources, **self._tables[table.key].sources}
 
     def annotate(self, _spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Keep the stream property that fills each column, to store it in the next manifest.
+        """Keep the stream properties of renamed columns, to store them in the next manifest.
 
         Column comments are ignored, because Parquet files have none.
         """

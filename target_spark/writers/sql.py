@@ -171,11 +171,11 @@ def spark_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[Non
 
 
 def check_folder_is_empty(
-    folder: Path, table_format: str, *, but: Collection[str] = frozenset()
+    folder: Path, table_format: str, *, allowed: Collection[str] = frozenset()
 ) -> None:
     """Check that a local folder has no files, so that a table can be created in the folder.
 
-    Hidden files, names that begin with ``_``, and the names in ``but`` are ignored.
+    Hidden files, names that begin with ``_``, and the names in ``allowed`` are ignored.
 
     Raises:
         TableError: The folder has other files.
@@ -183,7 +183,7 @@ def check_folder_is_empty(
     if not folder.is_dir():
         return
     names = (file.name for file in folder.iterdir())
-    foreign = next((name for name in names if name[0] not in "._" and name not in but), None)
+    foreign = next((name for name in names if name[0] not in "._" and name not in allowed), None)
     if foreign is not None:
         raise TableError(
             f"{folder} has files ({foreign}) but is not a {table_format} table. Set path to"

@@ -33,9 +33,10 @@ _KEEPS = f"{_SOURCE}kept"
 
 
 def build_properties(table_schema: TableSchema) -> dict[str, str]:
-    """Return the properties of a new table, by which `read_sources` finds its column sources.
+    """Return the table properties to store in a new table, which `read_sources` reads again.
 
-    The source of a column is the stream property that fills it.
+    They mark the table as created by target-spark, and store the stream properties of renamed
+    columns.
     """
     return {_KEEPS: "true", **_properties(table_schema.sources)}
 
@@ -50,10 +51,10 @@ def get_table_properties(spark: SparkSession, ref: str) -> dict[str, str]:
 
 
 def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the stream property that fills each column, by quoted column path.
+    """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
 
-    It is read from the table's properties, and stored there only if the names differ. Return None
-    if target-spark did not create the table.
+    They are stored in the table properties ``target_spark.source.…``. Return None if target-spark
+    did not create the table.
     """
     stored = {key: value for key, value in properties.items() if key.startswith(_SOURCE)}
     if not stored.pop(_KEEPS, None):
@@ -64,11 +65,11 @@ def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
 def build_annotations(
     properties: Mapping[str, str], schema: T.StructType, table_schema: TableSchema
 ) -> Iterator[str]:
-    """Yield the ALTER TABLE clauses that store a schema's column sources and comments.
+    """Yield the ALTER TABLE clauses that store a schema's comments and sources in a table.
 
-    The source of a column is the stream property that fills it; sources are stored as table
-    properties. Values that the table already has are not set again. If the schema has no comment
-    for a column, the table's comment is kept.
+    The sources are the stream properties of renamed columns, stored as table properties. Values
+    that the table already has are not set again. If the schema has no comment for a column, the
+    table's comment is kept.
 
     Args:
         properties: The table's current properties.
@@ -83,10 +84,9 @@ def build_annotations(
 
 
 def find_new_sources(properties: Mapping[str, str], table_schema: TableSchema) -> dict[str, str]:
-    """Return the table properties to set so that a table stores its columns' sources.
+    """Return the table properties to set, to store the stream properties of renamed columns.
 
-    The source of a column is the stream property that fills it. The result is empty if the table
-    stores all sources already.
+    The result is empty if the table stores all of them already.
 
     Args:
         properties: The table's current properties.

@@ -142,7 +142,7 @@ class DeltaSnapshot:
         return sum(sizes.to_pylist())
 
     def has_batch(self, app_id: str, batch: int) -> bool:
-        """Return True if the newest transaction of the application ``app_id`` is ``batch``."""
+        """Return True if the newest Delta transaction of ``app_id`` has the number ``batch``."""
         return self.table.transaction_version(app_id) == batch
 
 

@@ -6,8 +6,8 @@
   table as before, and list files that exist and have the rows that were written.
 - In a local folder, appends are committed through deltalake
   (`target_spark.writers.delta.deltalake_commit`), with ``avoids_spark`` also other changes of small
-  tables. Everything else is committed through Spark's Delta. Session
-  settings pass transaction id and metadata to MERGE and ALTER, so each writer thread has a session.
+  tables. Everything else is committed through Spark's Delta. Session settings pass transaction id
+  and metadata to MERGE and ALTER, so each writer thread has a session.
 - Tables are created with the oldest possible reader version; type widening is enabled with the
   first column that is widened. `target_spark.tables.identifiers` produces only names that need no
   column mapping, so that all readers can read every table.
@@ -229,14 +229,14 @@ class DeltaWriter:
         self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property that fills each column, by quoted column path.
+        """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
 
         Return None for a table that another program created.
         """
         return read_sources(get_properties(spark, table))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Set the column comments, and store in the table which property fills each column."""
+        """Store the column comments and the stream properties of renamed columns in a table."""
         properties, schema = get_properties(spark, table), get_schema(spark, table)
         sources = find_new_sources(properties, table_schema)
         comments = find_new_comments(schema, table_schema)
@@ -891,7 +891,7 @@ def _not_empty_error(table: Table) -> ConflictError:
 
 
 def _choose_source_conf(keys: MergeKeys) -> Mapping[str, str]:
-    """Return the Spark setting by which a MERGE stores its batch on disk, or not.
+    """Return the Spark setting that decides if a MERGE stores its batch on disk.
 
     A batch that is part of Spark's plan need not be stored, because each read gives the same rows.
     """
@@ -930,12 +930,12 @@ def _folder(table: Table) -> Path | None:
     return None if table.identifier else to_local_folder(table.path)
 
 
-def _check_counts(table: Table, made: Commit, rows: Count | None, source: Count | None) -> None:
+def _check_counts(table: Table, commit: Commit, rows: Count | None, source: Count | None) -> None:
     """Check the row counts that Delta reports for a commit against the rows of the batch.
 
     Args:
         table: The table, for the error message.
-        made: The commit.
+        commit: The commit.
         rows: Function that returns the number of rows to be added; None to skip the check.
         source: Function that returns the number of rows that the MERGE had to read; None to skip
             the check.
@@ -943,13 +943,13 @@ def _check_counts(table: Table, made: Commit, rows: Count | None, source: Count 
     Raises:
         RowCountError: The counts differ.
     """
-    inserted, read = made.effect.inserted, made.source_rows
+    inserted, read = commit.effect.inserted, commit.source_rows
     for count, actual, verb in ((rows, inserted, "has"), (source, read, "was made from")):
-        if count is not None and made.metrics and count(actual) != actual:
+        if count is not None and commit.metrics and count(actual) != actual:
             raise RowCountError(
                 f"Table {table.name}: {count(actual)} rows were to be written, but commit"
-                f" {made.version} {verb} {actual}. No state that covers these rows is emitted;"
-                f" restore the table to version {made.version - 1} and start again."
+                f" {commit.version} {verb} {actual}. No state that covers these rows is emitted;"
+                f" restore the table to version {commit.version - 1} and start again."
             )
 
 

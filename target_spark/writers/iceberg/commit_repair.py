@@ -26,8 +26,7 @@ _MAIN = "main"
 def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> str | None:
     """Return the path of a file that a snapshot added and that no longer exists, or None.
 
-    Spark Connect cannot find the path: the result is None, or an error if a metadata file is
-    missing.
+    With Spark Connect, None is returned, but a missing metadata file raises an error of Spark.
     """
     table_ref = resolve_table(spark, table)
     if is_remote_session(spark):

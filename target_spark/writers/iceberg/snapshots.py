@@ -167,7 +167,7 @@ def check_is_iceberg(folder: Path) -> None:
             f"{folder} is an Iceberg table of a catalog, and only the catalog may change it. Set"
             " catalog and database to that catalog, or set path to another folder."
         )
-    check_folder_is_empty(folder, "Iceberg", but={"metadata", "data"})
+    check_folder_is_empty(folder, "Iceberg", allowed={"metadata", "data"})
 
 
 def snapshots(spark: SparkSession, table: Table) -> Iterator[IcebergSnapshot]:

@@ -203,14 +203,14 @@ class IcebergWriter:
             self._alter(spark, table, build_alter_statements(changes))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the stream property that fills each column, by quoted column path.
+        """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
 
         Return None for a table that another program created.
         """
         return read_sources(get_table_properties(spark, resolve_table(spark, table).ref))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Set the column comments, and store in the table which property fills each column."""
+        """Store the column comments and the stream properties of renamed columns in a table."""
         ref = resolve_table(spark, table).ref
         clauses = build_annotations(
             get_table_properties(spark, ref), spark.table(ref).schema, table_schema
