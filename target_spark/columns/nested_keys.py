@@ -86,7 +86,7 @@ def _resolve_leaf_type(
     type_ = type_of(properties[path[-1]])
     if isinstance(type_, Struct | Array):
         raise _unusable_key_error(path, "it is not a single value")
-    return Text() if isinstance(type_, Boolean) else type_  # it is read as text
+    return Text() if isinstance(type_, Boolean) else type_  # nested booleans are read as text
 
 
 def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:

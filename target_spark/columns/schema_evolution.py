@@ -320,7 +320,7 @@ class _Merge:
         return self._by_feed.get(_feed(column))
 
     def _find_by_source(self, column: Column) -> int | None:
-        # Columns of other types come after the one that a property had first.
+        # Of several columns of a property, the first one is returned.
         return self._by_source.get(column.source) if column.feed is ColumnSource.PROPERTY else None
 
     def _find_by_name(self, column: Column) -> int | None:

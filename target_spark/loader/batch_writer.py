@@ -313,7 +313,7 @@ class BatchWriter:
                 request.table, step, f"Stream {request.stream}: its batch files"
             )
             yield ingested.request, ingested.rows
-        # Not earlier: if the block fails, nothing is committed.
+        # Only now, because nothing is committed if the block fails.
         state.ordinal_shift = ingested.ordinal_shift
         withheld = self._guard.find_withhold_reason(state.written, state.quarantined) is not None
         if self._delete_files and not withheld:  # withheld rows may be read again
@@ -540,7 +540,7 @@ class BatchWriter:
         marker = self._writer.get_last_metadata(spark, table)
         if marker is None:
             return
-        if marker.run != self._run.id:  # even if the clock was set back
+        if marker.run != self._run.id:  # not by time: the clock may have been set back
             self._tables[table.key].before = marker
             with self._starting:
                 self._started = max(self._started, marker.run_started + 1)

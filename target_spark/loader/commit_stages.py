@@ -113,8 +113,8 @@ class CommitAttempt:
     Attributes:
         request: The rows to commit.
         bad: The rows that do not fit; None until they are known.
-        prepared: The prepared commit. None before the commit is tried, and after a try that
-            certainly committed nothing.
+        prepared: The prepared commit. None before the first try, and after a try that is known to
+            have committed nothing.
     """
 
     request: CommitRequest

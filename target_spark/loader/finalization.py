@@ -120,8 +120,8 @@ class TableFinalizer:
         Args:
             streams: The streams of the run.
             ordinal: The position of the end of the input.
-            final: True if the end of the input shows that every stream is complete. False if only
-                the streams that were reported complete before are.
+            final: True if the end of the input shows that every stream is complete. If it is False,
+                only streams with an earlier status message or ACTIVATE_VERSION may be complete.
         """
         for stream in streams:
             complete = final or stream.complete

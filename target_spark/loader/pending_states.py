@@ -38,7 +38,7 @@ class CoveredState:
 
 
 class StateFormat(Protocol):
-    """Encoder of states in an input protocol (Singer or Airbyte).
+    """Encoder of states in the format of an input protocol (Singer or Airbyte).
 
     States are encoded for standard output, and for the metadata of commits.
     """

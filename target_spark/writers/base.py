@@ -445,7 +445,7 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
     if keys.unique_rows is not None:
         return _mark_deletions(df, keys).drop(keys.order)
     order = _ordering_columns(keys)
-    newest_first = [each.desc() for each in order]  # null is lower than anything
+    newest_first = [each.desc() for each in order]  # null is the lowest value
     window = Window.partitionBy(*(F.col(quote(key)) for key in keys.columns))
     if keys.deleted is None:
         ranked = df.withColumn(_RANK, F.row_number().over(window.orderBy(*newest_first)))
