@@ -1,8 +1,8 @@
-"""Parser of Spark's type DDL.
+"""Parser of column types in Spark's DDL, such as ``array<int>``.
 
-Both spellings of a struct are parsed: with backticks, as target-spark writes it, and without, as
-Spark's ``simpleString`` prints it. A type that target-spark does not write becomes an
-`UnmanagedType` with its text. No type is refused, because a table may have other columns.
+The field names of a struct may have backticks, as target-spark writes them, or none, as Spark's
+``simpleString`` prints them. A type that target-spark never writes becomes an `UnmanagedType` with
+its text. No type raises an error, because an existing table may have columns of any type.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ _SUFFIX = re.compile(r"\s+(?:not\s+null\b|comment\s+'(?:[^'\\]|\\.)*')", re.IGNO
 
 
 def parse_ddl(ddl: str) -> ColumnType:
-    """Parse the type of a column from DDL such as ``struct<a:int>``.
+    """Parse the type of a column from Spark's DDL, such as ``struct<a:int>``.
 
-    Any text is accepted. A type that target-spark never writes is returned as an `UnmanagedType`.
+    Any text is accepted. A type that target-spark never writes, such as ``map<string,int>``, is
+    returned as an `UnmanagedType`.
     """
     text = ddl.strip()
     plain = _PLAIN.get(text.lower())
@@ -77,7 +78,11 @@ def parse_ddl(ddl: str) -> ColumnType:
 
 
 def _split_fields(text: str) -> list[str]:
-    """Split the text inside ``struct<...>`` into its fields, but not at commas of nested types."""
+    """Split the text inside ``struct<...>`` into its fields.
+
+    Commas of nested types do not split: ``"a:int,b:decimal(5,2)"`` -> ``["a:int",
+    "b:decimal(5,2)"]``.
+    """
     parts, depth, current = [], 0, ""
     for piece in _PIECE.findall(text):
         depth += (piece in {"<", "("}) - (piece in {">", ")"})

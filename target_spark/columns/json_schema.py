@@ -1,7 +1,7 @@
 """Mapping of JSON Schema to table columns.
 
-Everything that a schema leaves open becomes text, which holds the JSON of any value; nothing is
-guessed from names. Every column is nullable, independently of ``required``.
+A property without a definite type becomes a text column, which can hold any value as JSON. Types
+are never guessed from property names. Every column is nullable, independently of ``required``.
 
 - ``integer``: 64 bits, or an exact decimal if the declared bounds need more;
 - ``number``: double; with ``multipleOf`` a decimal of that many decimal places;
@@ -13,8 +13,8 @@ guessed from names. Every column is nullable, independently of ``required``.
 - several types (a list, ``anyOf``, ``oneOf``): their common type, or text;
 - no type, but values (``const``, ``enum``): the type of the values.
 
-References are resolved before a schema is mapped; a property with a remaining reference is text.
-Unknown keywords are ignored, as JSON Schema requires.
+References (``$ref``) are resolved before a schema is mapped. A property with an unresolved
+reference becomes text. Unknown keywords are ignored, as JSON Schema requires.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ a few more levels."""
 _ANYTHING: Mapping[str, Any] = MappingProxyType({})
 
 _TIME: Mapping[str, Any] = MappingProxyType({"type": "string", "format": "date-time"})
-"""Schema of the deletion time, which overrides the stream's: else any text would delete a row."""
+"""Schema of `_sdc_deleted_at`, whatever the stream declares: else any text would delete a row."""
 
 _Schema = Mapping[str, Any]
 
@@ -87,17 +87,17 @@ def schema_from_json_schema(
 ) -> TableSchema:
     """Convert the JSON Schema of a stream to the columns of its table.
 
-    A key that is not a declared property becomes a text column. If no property is declared, one
-    column holds the whole record, in addition to the key columns. The property ``_sdc_deleted_at``
-    becomes a timestamp column. If the options add Airbyte's columns, properties with the same names
-    are dropped.
+    A key that is not a declared property becomes a text column. If the schema declares no
+    properties, one column holds the whole record as JSON, in addition to the key columns. The
+    property ``_sdc_deleted_at`` becomes a timestamp column. If the options add Airbyte's columns,
+    properties with the same names are dropped.
 
     Args:
         schema: JSON Schema of the stream.
         keys: Names of the key properties.
         options: The options for column types and additional columns.
-        nested: Paths of the keys and replication keys inside a property, such as ``user.id``, by
-            name. Each gets a separate column.
+        nested: The keys and replication keys that are nested in a property: their paths by name,
+            such as ``{"user.id": ["user", "id"]}``. Each gets a separate column.
 
     Raises:
         UnsupportedError: A nested key is not declared, or is not a single value.
@@ -142,8 +142,11 @@ def undeclared_keys(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the keys that a JSON Schema does not declare, and the properties that it declares.
 
-    If the schema declares no properties, any key is allowed. Keys in ``nested``, which are paths
-    inside a property by name, are not checked.
+    Args:
+        schema: JSON Schema of the stream. If it declares no properties, no key is returned.
+        keys: Names of the key properties.
+        nested: The keys that are nested in a property: their paths by name, such as
+            ``{"user.id": ["user", "id"]}``. They are not checked.
     """
     declared = tuple(object_schema(schema).get("properties") or ())
     nested_names = {name for name, path in nested.items() if tuple(path) != (name,)}
@@ -219,7 +222,11 @@ def _string(schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 
 def _find_common_type(types: Sequence[ColumnType]) -> ColumnType:
-    """Return the narrowest type that holds the values of all given types; text if no other does."""
+    """Return a column type that can store the values of all given types.
+
+    Equal types give that type, integer and double a double, integers and decimals a decimal. The
+    type of all other mixtures, and of decimals over 38 digits, is text.
+    """
     distinct = set(types)
     if len(distinct) == 1:
         return distinct.pop()

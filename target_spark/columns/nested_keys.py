@@ -1,9 +1,9 @@
 """Separate columns for keys and cursors that are nested in a property.
 
-Pure functions. The property is unchanged, and the additional column has the type that the schema
-declares at the end of the path. Its name has `_` between the parts, since Iceberg reads a name with
-a dot as the nested field. A path leads only through objects, each of which declares the next part:
-a list has no single value, and an undeclared value has no type by which it could be compared.
+Pure functions. For a key ``user.id`` the table gets a column ``user_id`` in addition to the column
+of the property ``user``. The name has no dot, because Iceberg would read it as a nested field. The
+column has the type that the schema declares for the nested value. All parents of the value must be
+objects with declared properties: a list has no single value, and an undeclared value has no type.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _Paths: TypeAlias = Mapping[str, Sequence[str]]
 
 
 def nested_sources(nested: _Paths, declared: Collection[str]) -> dict[str, str]:
-    """Return a unique source name for each nested key or cursor.
+    """Return a unique source name for each key or cursor (replication key) inside a property.
 
-    A nested key or cursor (replication key) is a value inside a property, such as ``user.id``.
+    The source name of ``user.id`` is ``user.id``, or ``user.id_2`` if a property has that name.
 
     Args:
-        nested: The path of each key or cursor, by name. A path with one part is a plain property,
-            which is left out of the result.
-        declared: The names of the declared properties, which the result must not contain.
+        nested: The path of each key or cursor by name, such as ``{"user.id": ["user", "id"]}``. A
+            name whose path is only the name itself is a plain property and not in the result.
+        declared: The names of the declared properties, none of which is used as a source name.
     """
     sources: dict[str, str] = {}
     for name, path in nested.items():
@@ -50,18 +50,18 @@ def nested_columns(
     type_of: Callable[[Any], ColumnType],
     reserved: Collection[str],
 ) -> tuple[Column, ...]:
-    """Return a separate column for each nested key or cursor.
+    """Return a separate column for each key or cursor (replication key) inside a property.
 
-    A nested key or cursor (replication key) is a value inside a property, such as ``user.id``.
+    The column of ``user.id`` is named ``user_id``.
 
     Args:
-        nested: The path of each key and cursor, by name.
+        nested: The path of each key or cursor by name, such as ``{"user.id": ["user", "id"]}``.
         declared: The JSON Schemas of the properties, by name.
         type_of: Function that returns the column type for a JSON Schema.
         reserved: The names of the other columns, which the new columns must not have.
 
     Raises:
-        UnsupportedError: A path is not declared, or does not lead to a single value.
+        UnsupportedError: The schemas do not declare a path, or its value is an object or a list.
     """
     sources = nested_sources(nested, declared)
     names: dict[str, str] = {}
@@ -86,16 +86,16 @@ def _resolve_leaf_type(
     type_ = type_of(properties[path[-1]])
     if isinstance(type_, Struct | Array):
         raise _unusable_key_error(path, "it is not a single value")
-    return Text() if isinstance(type_, Boolean) else type_  # it is read as text
+    return Text() if isinstance(type_, Boolean) else type_  # nested booleans are read as text
 
 
 def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
-    """Return the properties that the schema of an object inside a nested path declares.
+    """Return the declared properties of an object on the path of a nested key.
 
     Args:
         schema: The JSON Schema of the object.
-        path: The path of the nested key, for error messages.
-        at: The number of leading parts of the path that lead to the object.
+        path: The path of the nested key, such as ``("user", "id")``, for error messages.
+        at: The length of the object's own path; 1 for ``user``.
 
     Raises:
         UnsupportedError: The schema is not an object or declares no properties.

@@ -39,9 +39,10 @@ requires one more than their longest value has."""
 
 
 def to_integer_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
-    """Return the column type of a JSON ``integer``: a 64-bit integer, or a wider type.
+    """Return the column type of a JSON ``integer``, by default a 64-bit integer.
 
-    A wider type is used if the schema's bounds exceed 64 bits.
+    If ``minimum`` or ``maximum`` in the schema exceed 64 bits, the type is ``decimal(38,0)``, or
+    the type that the options configure for larger numbers.
     """
     low, high = get_bounds(schema)
     exceeds_int64 = (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64)
@@ -53,8 +54,8 @@ def to_integer_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
 def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
     """Return the column type of a JSON ``number``.
 
-    The type is a decimal if the schema has ``multipleOf`` or a decimal format. Otherwise it is the
-    type that the options configure, by default a double.
+    The type is a decimal if the schema has ``multipleOf`` or a decimal ``format`` such as
+    ``x-singer.decimal``. Otherwise it is the type that the options configure, by default a double.
     """
     if schema.get("format") in DECIMAL_FORMATS:
         return to_decimal_type(schema, options)
@@ -73,7 +74,7 @@ def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
 def to_decimal_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
     """Return the decimal type that a schema declares by ``precision`` and ``scale``.
 
-    If the schema has no ``precision``, the type that the options configure is returned.
+    Without ``precision``, or with one over 38 digits, the options determine the type.
     """
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
@@ -85,9 +86,10 @@ def to_decimal_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 
 def common_decimal(types: Iterable[Integer | Decimal]) -> Decimal | None:
-    """Return the decimal type that holds the values of all types exactly.
+    """Return the smallest decimal type that can store the values of all given types exactly.
 
-    Return None if that type would need more than 38 digits.
+    For ``decimal(5,2)`` and ``decimal(8,0)`` it is ``decimal(10,2)``. Return None if the type would
+    need more than 38 digits.
     """
     operands = list(types)
     scale = max(type_.scale if isinstance(type_, Decimal) else 0 for type_ in operands)
@@ -96,17 +98,20 @@ def common_decimal(types: Iterable[Integer | Decimal]) -> Decimal | None:
 
 
 def count_integer_digits(type_: Integer | Decimal) -> int:
-    """Return the number of digits before the decimal point that the values of a type need."""
+    """Return the largest number of digits before the decimal point that a type's values need.
+
+    For ``decimal(10,2)`` it is 8, for a 32-bit integer 10.
+    """
     if isinstance(type_, Integer):
         return _DIGITS_OF_BITS[type_.bits]
     return type_.precision - type_.scale
 
 
 def _widest_decimal(integer_digits: int | None, scale: int, options: ColumnOptions) -> ColumnType:
-    """Return the widest decimal type: 38 digits, of which ``scale`` are after the point.
+    """Return a decimal type of 38 digits, of which ``scale`` are after the decimal point.
 
     If the digits before the point do not fit, return the type that the options configure for
-    numbers of more than 38 digits.
+    numbers of more than 38 digits: text, or a decimal.
 
     Args:
         integer_digits: The number of digits needed before the point; None if unknown.

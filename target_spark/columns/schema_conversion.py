@@ -1,8 +1,8 @@
 """Conversion of existing tables to `TableSchema` and to JSON Schema.
 
-For every type that the target writes, the JSON Schema maps to the same column again (with default
-options). Other types of a table get a schema for their values: a small integer becomes 64 bits, a
-map an object, and a type without a JSON equivalent an empty schema.
+The JSON Schema of a column that target-spark wrote converts back to the same column type (with
+default options). Other column types get the closest schema: ``smallint`` becomes ``integer``, a
+map becomes ``object``, and a type without a JSON equivalent becomes an empty schema.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _LIMITED: Final = re.compile(r"(?:var)?char\((\d+)\)", re.IGNORECASE)
 def to_json_schema(table_schema: TableSchema) -> dict[str, Any]:
     """Return a JSON Schema for the records that can be loaded into a table.
 
-    Columns that target-spark fills, such as metadata columns, are not included.
+    Columns that target-spark fills itself, such as ``_sdc_extracted_at``, are left out.
     """
     generated = {ColumnSource.METADATA, ColumnSource.WHOLE}
     columns = [c for c in table_schema.columns if c.feed not in generated and not c.path]
@@ -63,15 +63,14 @@ def to_json_schema(table_schema: TableSchema) -> dict[str, Any]:
 
 
 def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = None) -> TableSchema:
-    """Return the `TableSchema` of an existing table, whose columns are not linked to a stream yet.
+    """Return the `TableSchema` of an existing table, in which no column is filled by a stream yet.
 
-    The links to the properties of a stream are made when the schema is merged with the schema of
-    the stream.
+    `diff_with_table` later assigns the properties of a stream to the columns.
 
     Args:
-        types: The type (DDL) of each column, in table order.
-        sources: The property names stored in the table, as `TableSchema.sources` returns them; None
-            if the table has none.
+        types: The type (DDL) of each column by name, in table order.
+        sources: The property names that were stored in the table, as `TableSchema.sources` returns
+            them; None if the table has none.
     """
     columns = (
         Column(name, name, parse_ddl(ddl), feed=ColumnSource.NOTHING) for name, ddl in types.items()

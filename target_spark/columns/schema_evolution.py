@@ -1,17 +1,17 @@
-"""Schema evolution: changes of columns within a run, and to fit an existing table.
+"""Schema evolution: changes of a stream's schema within a run, and changes of an existing table.
 
-Columns are added, never removed. The table's types take precedence: a column takes values of a
-narrower type (text takes any value, as JSON); it is widened if the format can do so without loss;
-all other values go to a new column ``<name>__<type>``. The result depends only on the types, never
-on whether a batch was written in between.
+Columns are added, never removed. An existing column keeps its type if it can store the new values
+(text stores any value, as JSON). Otherwise it is widened, if the table format can do so without
+loss. If not, the values go to a new column ``<name>__<type>``. The result depends only on the
+types, not on the batches written in between.
 
-A column belongs to the property with its name, unless the table stores another one
-(`TableSchema.sources`). No other property uses the column, except a property that differs only in
-case, if the first one no longer exists. In a table that another writer created, which stores no
-sources, columns match by name only.
+A column belongs to the property of the same name, unless the table stores another property name
+for it (`TableSchema.sources`). If that property no longer exists, a property whose name differs
+only in case may use the column. Tables of other programs store no property names, so their columns
+match by name only.
 
-A policy (`OnSchemaChange`) decides what an existing table may get. It is applied only here, when a
-schema is compared with a table; schemas of one run are merged as if every change were allowed.
+The policy `OnSchemaChange` limits the changes of an existing table. It is applied when a schema is
+compared with a table. Schemas of one run are merged as if every change were allowed.
 """
 
 from __future__ import annotations
@@ -64,17 +64,16 @@ _LIMITED = re.compile(r"(var)?char\(\d+\)")
 
 
 def any_widening(_old: str, _new: str) -> bool:
-    """Return True, for a table format that can widen a column to any wider type (Delta Lake)."""
+    """Return True for any two types, because Delta Lake can widen a column to any wider type."""
     return True
 
 
 def merge_table_schemas(
     old: TableSchema, new: TableSchema, can_widen: CanWiden = any_widening
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
-    """Merge the table schema of a new SCHEMA message into that of its stream.
+    """Merge the table schema of a new SCHEMA message into the table schema of its stream.
 
-    All columns of ``old`` are kept. The keys are the keys of ``new``, by the names that their
-    columns have in the merged schema.
+    All columns of ``old`` are kept. The keys of the merged schema are the keys of ``new``.
 
     Args:
         old: The table schema so far.
@@ -106,12 +105,12 @@ def diff_with_table(
             for a table of another program.
 
     Returns:
-        The merged schema, and the changes that the table needs. They are followed by those that the
-        policy `OnSchemaChange.IGNORE` prevents, which are only reported.
+        The merged schema, and the changes that the table needs. They are followed by the changes
+        that the policy `OnSchemaChange.IGNORE` prevents, which are only reported.
 
     Raises:
-        SchemaChangeError: The policy forbids a change. The message lists the columns, as a part of
-            a sentence.
+        SchemaChangeError: The policy forbids a change. The message lists the columns; the caller
+            adds the stream and the table.
     """
     known = from_table(table, sources or {}).columns
     rules = _Rules(
@@ -121,9 +120,9 @@ def diff_with_table(
 
 
 def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
-    """Return True if rows received with the schema ``old`` may be written with ``new``.
+    """Return True if rows received under the schema ``old`` can be written with the schema ``new``.
 
-    The result is False if the keys changed, or if a property is now written to another column.
+    Return False if the keys changed, or if a property is now written to another column.
     """
     targets = _map_paths(new.columns)
     moved = any(targets.get(path) != target for path, target in _map_paths(old.columns).items())
@@ -132,7 +131,11 @@ def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _map_paths(columns: Iterable[Column]) -> dict[_Path, _Path]:
-    """Return the path in the table for each path of a value in the record."""
+    """Return the table path for the record path of each value, including struct fields.
+
+    Each name in a record path follows its kind of source: ``("property", "user", "property",
+    "id")`` -> ``("user", "id")``.
+    """
     targets: dict[_Path, _Path] = {}
     for column in columns:
         if not column.is_fed:
@@ -167,7 +170,10 @@ def _merged(
 
 
 def _check_policy(merge: _Merge, policy: OnSchemaChange) -> None:
-    """Raise a SchemaChangeError if a merge has changes that the policy forbids."""
+    """Raise a SchemaChangeError that lists the columns if a merge has changes that are forbidden.
+
+    Changes are forbidden by the policy, or because a required property has no column.
+    """
     ours = {column.name for column in merge.columns if _is_ours(column)}
     forbidden = [change.refuse() for change in merge.changes if _is_forbidden(change, policy, ours)]
     if forbidden:
@@ -189,9 +195,9 @@ def _is_forbidden(change: SchemaChange, policy: OnSchemaChange, ours: Collection
 
 
 def _is_ours(column: Column) -> bool:
-    """Return True if a column of a table is added under every policy.
+    """Return True for a metadata column, or the column of a tap's property `_sdc_deleted_at`.
 
-    Such a column has metadata of target-spark, or the deletion time that a tap sends.
+    Both may be added to an existing table under every `OnSchemaChange` policy.
     """
     return column.feed is ColumnSource.METADATA or column.source == DELETED_AT
 
@@ -199,10 +205,10 @@ def _is_ours(column: Column) -> bool:
 def _drop_whole_record_source(
     columns: Iterable[Column], keys: Collection[str]
 ) -> tuple[Column, ...]:
-    """Return the columns; the whole-record column gets no more values if others are declared.
+    """Return the columns, and stop filling the whole-record column once properties are declared.
 
     The column with the whole record as JSON is filled as long as the schema declares only keys.
-    Once it declares other properties, the column's ``feed`` becomes NOTHING.
+    Once the schema declares other properties, the column's ``feed`` becomes NOTHING.
     """
     all_columns = tuple(columns)
     if not any(
@@ -216,11 +222,11 @@ def _drop_whole_record_source(
 
 
 def _mark_unfed_columns(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns, with an updated ``feed`` for those that no property or metadata fills.
+    """Return the columns, with ``feed`` updated in each column that has no source of values.
 
-    It becomes EMPTIED, so that null is written, for target-spark's metadata columns and if the
-    property of the column now fills another column. Otherwise it becomes NOTHING, so that the
-    column is not written.
+    The ``feed`` becomes EMPTIED, so that null is written, in metadata columns and in columns whose
+    property now fills another column. Otherwise it becomes NOTHING, so that the column is not
+    written.
     """
     all_columns = tuple(columns)
     filled = {column.source for column in all_columns if column.feed is ColumnSource.PROPERTY}
@@ -248,16 +254,16 @@ def _get_name(table_schema: TableSchema, source: str) -> str:
 
 
 class _Rules(NamedTuple):
-    """Rules of a merge of schemas.
+    """Rules for merging a new schema into the columns of a table.
 
     Attributes:
         can_widen: Function that returns True if the table format can change an old type (DDL) to a
             new one.
-        has_sources: True if the table says which property fills each column. False for a table of
-            another program, where columns are matched by name.
-        policy: The policy for changes. During the merge it makes a difference only if it is IGNORE,
-            or if columns that no property fills must not be added.
-        required: The names of properties that cannot be left out.
+        has_sources: True if the table stores which property fills each column. False for a table of
+            another program, whose columns are matched by name.
+        policy: The policy for changes of the table. IGNORE prevents changes during the merge; other
+            policies are checked after it.
+        required: The names of properties that must have a column, such as keys.
     """
 
     can_widen: CanWiden
@@ -267,7 +273,12 @@ class _Rules(NamedTuple):
 
 
 class _Merge:
-    """Merges the columns of a new schema into those of a table or struct."""
+    """Merges the columns of a new schema into the columns of a table or struct.
+
+    Attributes:
+        columns: The merged columns.
+        changes: The changes that the merge requires.
+    """
 
     def __init__(self, columns: Iterable[Column], rules: _Rules, path: _Path = ()) -> None:
         self.columns = list(columns)
@@ -285,10 +296,9 @@ class _Merge:
         }
 
     def match_all(self, new_columns: Iterable[Column]) -> None:
-        """Link each column of the new schema to a column of the table, adding missing columns.
+        """Assign each column of the new schema to an existing column, or add it to the table.
 
-        Columns with the same source are matched first, then columns with the same name. A new
-        column without a match is added to the table.
+        Columns with the same source are matched first, then columns with the same name.
         """
         all_columns = list(new_columns)
         unmatched = [column for column in all_columns if column.is_fed]
@@ -310,7 +320,7 @@ class _Merge:
         return self._by_feed.get(_feed(column))
 
     def _find_by_source(self, column: Column) -> int | None:
-        # Columns of other types come after the one that a property had first.
+        # Of several columns of a property, the first one is returned.
         return self._by_source.get(column.source) if column.feed is ColumnSource.PROPERTY else None
 
     def _find_by_name(self, column: Column) -> int | None:
@@ -318,10 +328,10 @@ class _Merge:
         return at if at is not None and self.columns[at].name == column.name else None
 
     def _match_or_add(self, new: Column) -> None:
-        """Link a new column to the first table column of its name that fits, or add a column.
+        """Assign a new column to a table column of its name and type, or add it to the table.
 
-        If a column with that name exists but has another type, columns named ``<name>__<type>`` are
-        tried next.
+        If the table column with that name has a type that does not fit, the name
+        ``<name>__<type>`` is tried next. Under the policy IGNORE no column is added.
         """
         first = self._find_by_source(new)
         name = new.name if first is None else self.columns[first].name
@@ -344,11 +354,10 @@ class _Merge:
             number += 1
 
     def _keep_unfilled(self, new: Column) -> None:
-        """Keep a column of the new schema that no property or metadata fills.
+        """Merge a column of the new schema that no property or metadata fills.
 
-        If a type can hold the values of both the table column and ``new``, the column gets this
-        type. Otherwise it keeps the type that it has in the table. A policy that forbids changes
-        prevents both.
+        The column is added if it is missing. An existing column is widened if one type can store
+        the values of both columns. Under any policy but EVOLVE nothing is changed.
         """
         if self._rules.policy is not OnSchemaChange.EVOLVE:
             return
@@ -381,18 +390,23 @@ class _Merge:
         return not self._rules.has_sources or fold_case(column.source) == fold_case(new.source)
 
     def _get_rules(self, new: Column) -> _Rules:
-        """Return the rules for a column; every change is allowed for a column of target-spark."""
+        """Return the rules for merging a column.
+
+        For a metadata column every change is allowed, so its policy is EVOLVE.
+        """
         if self._path or not _is_ours(new):
             return self._rules
         return self._rules._replace(policy=OnSchemaChange.EVOLVE)
 
     def _keep_table(self, new: Column, unfit: int | None) -> None:
-        """Fill an existing column that does not have the type of ``new``, or leave ``new`` out.
+        """Merge a new column without changing the table, under the policy IGNORE.
+
+        If the table has a column of another type for the property, ``new`` is written to it with
+        that type. Otherwise ``new`` is left out, or refused if it is required.
 
         Args:
             new: The column of the new schema.
-            unfit: The index of the table column that belongs to ``new``, but has another type; None
-                if the table has no column for it.
+            unfit: The index of the table column with another type; None if there is no such column.
         """
         if unfit is None:
             path = (*self._path, new.source or new.name)
@@ -414,9 +428,12 @@ class _Merge:
         self._claim(unfit)
 
     def _add(self, column: Column, unfit: int | None) -> None:
-        """Add a column; ``unfit`` is the index of a column of another type that it is added beside.
+        """Add a column to the table and record the change.
 
-        For a column of a new property ``unfit`` must be None.
+        Args:
+            column: The new column.
+            unfit: The index of the existing column of the same property, whose type does not fit;
+                None for a new property.
         """
         if column.is_fed:
             self._release_property(column)
@@ -431,11 +448,11 @@ class _Merge:
         self.changes.append(change)
 
     def _try_match(self, at: int | None, new: Column) -> bool:
-        """Link a new column to the table column at index ``at``, if that column is free and fits.
+        """Assign a new column to the table column at index ``at``, and widen that if necessary.
 
         Returns:
-            True if the column was linked. False if ``at`` is None, or the table column is not free
-            or has a type that does not fit.
+            True if the new column was assigned. False if ``at`` is None, the table column belongs
+            to another property, or no type can store the values of both columns.
         """
         if at is None or not self._is_free(at, new):
             return False
@@ -473,9 +490,9 @@ _JoinedType: TypeAlias = tuple[ColumnType, list[SchemaChange]]
 
 
 def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _JoinedType | None:
-    """Return a type that holds the values of both types, and the schema changes that it needs.
+    """Return a type that can store the values of both types, and the schema changes that it needs.
 
-    Return None if there is no such type, or if the table format cannot widen the column to it.
+    Return None if there is no such type, or if the column must not or cannot be widened to it.
 
     Args:
         old: The type of the existing column.
@@ -508,9 +525,10 @@ def _join_structs(old: Struct, new: Struct, rules: _Rules, path: _Path) -> _Join
 
 
 def _fill_fields(type_: ColumnType, *, only_scalars: bool = False) -> ColumnType | None:
-    """Return the type of a table column, whose fields are then filled by the properties they name.
+    """Return the type of a table column, with its struct fields marked as filled by properties.
 
-    Return None if target-spark cannot write values of the type.
+    A type without struct fields is returned unchanged. Return None if target-spark cannot write
+    values of the type.
 
     Args:
         type_: The type of the column.
@@ -537,7 +555,10 @@ def _fill_fields(type_: ColumnType, *, only_scalars: bool = False) -> ColumnType
 
 
 def _wider_scalar(old: ColumnType, new: ColumnType) -> ColumnType | None:
-    """Return the scalar type that holds the values of both types without loss, or None."""
+    """Return a scalar type that can store the values of both types, or None if there is none.
+
+    ``int`` and ``bigint`` give ``bigint``; ``varchar(10)`` and any type give ``string``.
+    """
     if isinstance(old, UnmanagedType) and _LIMITED.fullmatch(old.written):
         return Text()
     if isinstance(old, LocalTimestamp) and isinstance(new, Timestamp):

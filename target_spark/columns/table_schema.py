@@ -1,7 +1,8 @@
-"""The schema of a table: its columns, its keys, and the changes it needs.
+"""The schema of a table: its columns, its keys, and the changes that an existing table needs.
 
-Pure and immutable. A `TableSchema` lists every column of its table in the table's order, also
-columns without a source, so that a DataFrame with these columns can be written directly.
+All classes are immutable and independent of Spark. A `TableSchema` lists every column of its table
+in table order, so that a DataFrame with these columns can be written directly. It includes columns
+that the stream does not fill.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class OnSchemaChange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """Options that determine the columns of a table.
+    """Options for the columns of a table: types of numbers, metadata columns, conversion errors.
 
     Attributes:
         plain_numbers: Type of a JSON ``number`` without ``multipleOf``; None to use double.
@@ -121,12 +122,12 @@ class ColumnOptions:
         metadata: True to add the columns of `METADATA_COLUMNS`.
         table_version: True to add the column of `METADATA_COLUMNS` with the table version.
         history: True to add the columns of `HISTORY_COLUMNS`.
-        reserved: Names that must not be used for columns of a record.
+        reserved: Column names that no property of a record may get.
         airbyte: True to add the columns of `AIRBYTE_COLUMNS`. The generation id is then the table
             version. Rows with conversion errors are loaded: the value becomes null, and the column
             `_airbyte_meta` records the error. False to quarantine such rows.
         quarantines_misfits: True to quarantine rows with conversion errors even if ``airbyte`` is
-            True. False to let ``airbyte`` decide.
+            True. Quarantined rows go to a separate table.
     """
 
     plain_numbers: Decimal | None = None
@@ -142,16 +143,25 @@ class ColumnOptions:
 
     @property
     def nulls_misfits(self) -> bool:
-        """True if rows with conversion errors are loaded, with null in place of the value."""
+        """True if rows with conversion errors are loaded with null instead of the bad value.
+
+        False if such rows are quarantined.
+        """
         return self.airbyte and not self.quarantines_misfits
 
     @property
     def version_column(self) -> str:
-        """Name of the column that holds the table version of a row."""
+        """Name of the column with the table version of a row.
+
+        It is `_airbyte_generation_id` for Airbyte, else `_sdc_table_version`.
+        """
         return GENERATION if self.airbyte else TABLE_VERSION
 
     def metadata_columns(self) -> tuple[Column, ...]:
-        """Return the metadata columns that these options add to every table."""
+        """Return the metadata columns that these options add to every table, in table order.
+
+        Examples are `_sdc_extracted_at` and `_airbyte_raw_id`.
+        """
         return tuple(
             Column(name, name, type_, feed=ColumnSource.METADATA)
             for name, type_ in {**METADATA_COLUMNS, **HISTORY_COLUMNS, **AIRBYTE_COLUMNS}.items()
@@ -179,9 +189,9 @@ class TableSchema:
         truncate_timestamps: True to truncate date-times to microseconds. False to quarantine rows
             with more digits.
         filled: Names of the properties whose text must not be empty.
-        nulls_misfits: True to keep a row and replace its values that do not fit by null, unless a
-            key or the deletion time is invalid. False to quarantine the row.
-        on_change: The policy for an existing table with other columns.
+        nulls_misfits: True to load a row with conversion errors and write null instead of the bad
+            values, unless a key or the deletion time is bad. False to quarantine the row.
+        on_change: The policy for an existing table whose columns differ.
     """
 
     columns: tuple[Column, ...]
@@ -194,38 +204,45 @@ class TableSchema:
 
     @property
     def types(self) -> dict[str, str]:
-        """The type (DDL) of each column by name, in table order."""
+        """The type (DDL, such as ``bigint``) of each column by name, in table order."""
         return {column.name: column.type.ddl for column in self.columns}
 
     @property
     def sources(self) -> dict[str, str]:
         """Names of the stream properties that are stored under another name in the table.
 
-        The dictionary maps the quoted path of a column or field to the name of its property. The
-        items of an array have the path ``element``. Names that differ only in case are left out.
+        The dictionary maps the quoted path of a column or field to the name of its property, such
+        as ``{"`user_id`": "user-id"}``. The items of an array have the path ``element``. Names that
+        differ only in case are left out.
         """
         return dict(_renamed(self.columns))
 
     @property
     def keeps_whole(self) -> bool:
-        """True if a column holds the whole record as JSON. The records are then read as text."""
+        """True if a column stores the whole record as JSON text.
+
+        A stream whose schema declares no properties has such a column.
+        """
         return any(column.feed is ColumnSource.WHOLE for column in self.columns)
 
     @property
     def has_meta(self) -> bool:
-        """True if the table has the column `_airbyte_meta`."""
+        """True if the table has the column `_airbyte_meta`, which records conversion errors."""
         return self.column_fed_by(META, ColumnSource.METADATA) is not None
 
     @property
     def must_fit(self) -> frozenset[str]:
-        """Names of the properties in which a conversion error always causes the row's quarantine.
+        """Names of the properties whose conversion errors always quarantine the row.
 
-        They are the keys and the deletion time.
+        They are the keys, `_sdc_deleted_at` and `_ab_cdc_deleted_at`.
         """
         return frozenset((*self.key_sources, DELETED_AT, CDC_DELETED_AT))
 
     def with_metadata(self, name: str) -> TableSchema:
-        """Return a copy with the metadata column ``name`` added, if no column has that name."""
+        """Return a copy with a metadata column such as `_sdc_deleted_at` added at the end.
+
+        If a column named ``name`` exists, the schema is returned unchanged.
+        """
         if name in self.types:
             return self
         column = Column(name, name, METADATA_COLUMNS[name], feed=ColumnSource.METADATA)
@@ -248,7 +265,7 @@ class TableSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One change of a table: a new column or field, or a wider type; or a change that is not made.
+    """One change of a table's columns, or a change that the schema needs but a policy prevents.
 
     Attributes:
         kind: ``add`` or ``widen`` for a change of the table. ``omit`` for a property without a
@@ -296,7 +313,10 @@ class SchemaChange:
         return f"new column {name} ({self.ddl}){beside}"
 
     def refuse(self) -> SchemaChange:
-        """Return the change as one that is refused, with the path of the existing column."""
+        """Return this change with the kind ``refuse``, for an error message.
+
+        If the change adds a second column to a property, the path is that of its first column.
+        """
         path = (*self.path[:-1], self.instead_of) if self.instead_of else self.path
         return SchemaChange("refuse", path, self.requested or self.ddl, old=self.old)
 

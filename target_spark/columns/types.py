@@ -1,7 +1,8 @@
 """Column types of the tables that the target writes.
 
-Pure and immutable, without Spark. A type defines its DDL; `target_spark.frames` converts the
-values. A field of a struct is a `Column`, like a column of a table.
+All classes are immutable and independent of Spark. Each has its type in Spark's DDL;
+`target_spark.frames` converts the values. A field of a struct is a `Column`, like a column of a
+table.
 
   ColumnType
   ├── Boolean
@@ -72,7 +73,7 @@ class Integer:
 
     @property
     def word(self) -> str:
-        """The type as the suffix of a column name, such as ``bigint``."""
+        """Suffix for a column of this type, such as ``bigint`` in ``amount__bigint``."""
         return self.ddl
 
 
@@ -90,13 +91,13 @@ class Decimal:
 
     @property
     def word(self) -> str:
-        """The type as the suffix of a column name, such as ``decimal_10_2``."""
+        """Suffix for a column of this type: ``decimal_10_2`` in ``amount__decimal_10_2``."""
         return f"decimal_{self.precision}_{self.scale}"
 
 
 @dataclass(frozen=True, slots=True)
 class Double:
-    """Column type of a 64-bit floating-point number. It is the only type that rounds values."""
+    """Column type of a 64-bit floating-point number. Values may be rounded, unlike in `Decimal`."""
 
     ddl: ClassVar[str] = "double"
     word: ClassVar[str] = "double"
@@ -120,7 +121,10 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class LocalTimestamp:
-    """Column type of a date and time without a time zone. No new column gets this type."""
+    """Column type of a date and time without a time zone.
+
+    Only existing tables have such columns; target-spark creates none and writes UTC to them.
+    """
 
     ddl: ClassVar[str] = "timestamp_ntz"
     word: ClassVar[str] = "timestamp_ntz"
@@ -144,7 +148,11 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class UnmanagedType:
-    """Any column type of an existing table that target-spark never writes, kept as its DDL text."""
+    """Column type of an existing table that target-spark never writes, such as a map.
+
+    Attributes:
+        written: The type's DDL text, as read from the table.
+    """
 
     written: str
 
@@ -155,7 +163,7 @@ class UnmanagedType:
 
     @property
     def word(self) -> str:
-        """The type as the suffix of a column name: its DDL with ``_`` for special characters."""
+        """Suffix for the name of a column: the DDL with ``_`` for each special character."""
         return "".join(c if c.isalnum() else "_" for c in self.written)
 
 
@@ -169,7 +177,7 @@ class Struct:
 
     @property
     def ddl(self) -> str:
-        """The type in Spark's DDL, with the names of the fields quoted."""
+        """The type in Spark's DDL with quoted field names, such as ``struct<`a`: bigint>``."""
         return f"struct<{', '.join(f'{quote(f.name)}: {f.type.ddl}' for f in self.fields)}>"
 
 
@@ -204,18 +212,18 @@ ColumnType: TypeAlias = (
 
 
 class ColumnSource(Enum):
-    """Kinds of sources of a column's values, such as a property of the record."""
+    """Source of a table column's values: a property, metadata, the whole record, or none."""
 
     PROPERTY = "property"
     """The record's property ``source``."""
     METADATA = "metadata"
-    """The message of the record, or the run; ``source`` is the name of a metadata column."""
+    """Metadata of the record's message or of the run; ``source`` is the metadata column's name."""
     WHOLE = "whole"
-    """The whole record as JSON, of a stream that declares no properties."""
+    """The whole record as JSON, for a stream that declares no properties."""
     NOTHING = "nothing"
-    """No source: the table has the column, the stream does not. It is not written."""
+    """No source: only the table has the column, not the stream. The column is not written."""
     EMPTIED = "emptied"
-    """No source any more: its property feeds another column. Null is written."""
+    """No source any more, as the property now fills another column. Null is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +233,12 @@ class Column:
     Attributes:
         source: The name of the property that fills the column. For a value nested in a property, a
             unique name.
-        name: The name in the table.
+        name: The name of the column in the table.
         type: The type of the values.
-        comment: The comment in the table, or None if it has none. Comparisons of columns ignore it.
-        feed: The kind of source.
-        path: The path of a value nested in a property; empty otherwise.
+        comment: The comment of the column in the table, or None. It is ignored when columns are
+            compared.
+        feed: The kind of source, such as a property or metadata.
+        path: The path of a value nested in a property, such as ``("user", "id")``; else empty.
     """
 
     source: str

@@ -1,1 +1,1 @@
-"""Load events into tables: spool rows, commit them in batches, then emit the states they cover."""
+"""Load events into tables: buffer rows on disk, commit them in batches, and emit states."""

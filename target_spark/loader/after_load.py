@@ -1,8 +1,8 @@
-"""Actions after a load: SQL statements in the run's Spark, and programs.
+"""Actions after a load: SQL statements in the run's Spark session, and programs.
 
 All states are emitted before the first action, so a failed action never affects the load. A program
-is a list of words, never a command line for a shell. It gets the run's report, without secrets, and
-no environment variable of target-spark.
+is started from a list of arguments, without a shell. It gets the run's report, without secrets, on
+its standard input. It does not get the environment variables ``TARGET_SPARK_*``.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class Action:
     """One action of the setting ``after_load``: a SQL statement or a program.
 
     Attributes:
-        place: The position in the settings, such as ``after_load.0``.
+        setting: The path of the action in the settings, such as ``after_load.0``.
         on: ``complete``, ``failed`` or ``always``: the outcomes after which the action runs.
         sql: The statement; None for a program.
         command: The program and its arguments; empty for a statement.
         timeout_seconds: The longest duration of a program; None for no limit.
     """
 
-    place: str
+    setting: str
     on: str = COMPLETE
     sql: str | None = None
     command: tuple[str, ...] = ()
@@ -73,20 +73,20 @@ class Action:
 
     @property
     def label(self) -> str:
-        """The place and the beginning of the statement or command, for messages."""
+        """Short text for messages, such as ``after_load.0 (OPTIMIZE sales)``."""
         text = shlex.join(self.command) if self.sql is None else " ".join(self.sql.split())
         shown = text if len(text) <= _LONGEST_LABEL else f"{text[:_LONGEST_LABEL]}…"
-        return f"{self.place} ({shown})"
+        return f"{self.setting} ({shown})"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedTables:
-    """The tables of a run and the Spark in which statements read them.
+    """The tables that a run loaded, and the Spark in which SQL statements can read them.
 
     Attributes:
-        engine: The Spark of the run, which starts if a statement needs it.
-        format: The table format.
-        tables: The tables of the run's streams, by the name of the stream.
+        engine: The Spark process of the run, which is started if a statement needs it.
+        format: The table format, such as ``delta``.
+        tables: The tables of the run's streams, by stream name.
     """
 
     engine: SparkProvider
@@ -95,8 +95,8 @@ class LoadedTables:
 
 
 def parse_actions(config: Mapping[str, Any]) -> tuple[Action, ...]:
-    """Return the actions of the setting ``after_load``; none for a dry run."""
-    given = () if config.get("dry_run") else config.get("after_load") or ()
+    """Return the actions of the setting ``after_load``, in order. A dry run has no actions."""
+    entries = () if config.get("dry_run") else config.get("after_load") or ()
     return tuple(
         Action(
             f"after_load.{number}",
@@ -105,7 +105,7 @@ def parse_actions(config: Mapping[str, Any]) -> tuple[Action, ...]:
             tuple(each.get("command", ())),
             each.get("timeout_seconds"),
         )
-        for number, each in enumerate(given)
+        for number, each in enumerate(entries)
     )
 
 
@@ -116,17 +116,17 @@ def run_actions(
     hide: Callable[[str], str],
     interrupted: threading.Event,
 ) -> list[AfterLoadError]:
-    """Run the actions for the outcome of a load, one after the other. Return their errors.
+    """Run the actions for the outcome of a load, one after the other, and return their errors.
 
-    After a failed action only actions with ``"on": "always"`` run. The report gets each action with
-    its seconds and error, and a remark for each failure.
+    After a failed action, only actions with ``"on": "always"`` run. Each action is added to the
+    report with its duration and error; a failure is also added as a remark.
 
     Args:
         actions: The actions.
         report: The report of the run, which has the outcome of the load.
         loaded: The tables and Spark of the run; None if the run could not begin.
         hide: A function that removes secrets from a text.
-        interrupted: Event that ends the running program and skips all further actions.
+        interrupted: Event that is set by a signal. It ends the running program and skips the rest.
     """
     outcome = report.as_dict()["outcome"]
     kind = outcome if outcome in {COMPLETE, STOPPED} else "failed"
@@ -160,7 +160,7 @@ def _run_action(
     hide: Callable[[str], str],
     interrupted: threading.Event,
 ) -> str | None:
-    """Run an action. Return the end of a sentence that says why it failed; None if it did not."""
+    """Run an action. Return None on success, else the failure as text, such as ``failed: …``."""
     try:
         if action.sql is None:
             return _run_command(action, report, hide, interrupted)
@@ -174,7 +174,7 @@ def _run_action(
 
 
 def _run_statement(sql: str, loaded: LoadedTables | None) -> None:
-    """Run a SQL statement to its end; the rows of a query are computed and dropped.
+    """Run a SQL statement. The rows of a query are computed and discarded.
 
     Raises:
         AfterLoadError: The run has no Spark, or the statement names a stream that it did not load.
@@ -196,7 +196,7 @@ def _run_statement(sql: str, loaded: LoadedTables | None) -> None:
 
 
 def _refer_to(spark: SparkSession, table: Table, table_format: str) -> str:
-    """Return the quoted SQL name of a table."""
+    """Return the SQL name of a table, such as ``delta.`file:/data/users```."""
     if table_format == "iceberg":
         from target_spark.writers.iceberg.catalog import resolve_table
 
@@ -212,9 +212,9 @@ def _refer_to(spark: SparkSession, table: Table, table_format: str) -> str:
 def _run_command(
     action: Action, report: Report, hide: Callable[[str], str], interrupted: threading.Event
 ) -> str | None:
-    """Run a program with the report on its standard input, and log its output.
+    """Run a program with the report as JSON on its standard input, and log its output.
 
-    Return the end of a sentence that says why it failed; None if it did not.
+    Return None on success, else the failure as text, such as ``failed: exit code 1``.
     """
     with tempfile.TemporaryFile() as document:
         document.write(json.dumps(report.as_dict()).encode() + b"\n")
@@ -229,7 +229,7 @@ def _run_command(
         )
     last_errors: deque[str] = deque(maxlen=_KEPT_LINES)
     readers = [
-        threading.Thread(target=_log_output, args=(pipe, action.place, hide, kept), daemon=True)
+        threading.Thread(target=_log_output, args=(pipe, action.setting, hide, kept), daemon=True)
         for pipe, kept in ((process.stdout, None), (process.stderr, last_errors))
     ]
     for reader in readers:
@@ -247,7 +247,10 @@ def _run_command(
 def _wait(
     process: subprocess.Popen[bytes], seconds: float | None, interrupted: threading.Event
 ) -> str | None:
-    """Wait for a program. End it at its time limit or after a signal, and return that reason."""
+    """Wait until a program ends. Return None, or the reason as text if it was ended early.
+
+    The program is ended after ``seconds``, or when ``interrupted`` is set.
+    """
     end = None if seconds is None else time.monotonic() + seconds
     while process.poll() is None:
         if interrupted.is_set():
@@ -262,7 +265,10 @@ def _wait(
 
 
 def _end_processes(process: subprocess.Popen[bytes]) -> None:
-    """End a program and the processes that it started: by SIGTERM, and after a while by SIGKILL."""
+    """End a program and the processes that it started with SIGTERM, then with SIGKILL.
+
+    SIGKILL follows when the program has ended, or after 5 seconds.
+    """
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
@@ -273,24 +279,27 @@ def _end_processes(process: subprocess.Popen[bytes]) -> None:
 
 
 def _log_output(
-    pipe: IO[bytes], place: str, hide: Callable[[str], str], kept: deque[str] | None
+    pipe: IO[bytes], setting: str, hide: Callable[[str], str], kept: deque[str] | None
 ) -> None:
-    """Log each line of a program's output, without secrets, and append it to ``kept``."""
+    """Log each line of a program's output, and append it to ``kept``, if that is not None.
+
+    Secrets are removed by ``hide``. ``setting`` is the action's path in the settings, for the log.
+    """
     with pipe:
         for line in _read_lines(pipe):
             text = hide(line)
-            logger.info("%s: %s", place, text)
+            logger.info("%s: %s", setting, text)
             if kept is not None:
                 kept.append(text)
 
 
 def _read_lines(pipe: IO[bytes]) -> Iterator[str]:
-    """Yield the lines that are not blank; a line of more than 8,192 bytes comes in pieces."""
+    """Yield the non-blank lines of a pipe. A line over 8,192 bytes is yielded in several pieces."""
     while line := pipe.readline(_LONGEST_LINE):
         if text := line.decode("utf-8", "replace").rstrip():
             yield text
 
 
 def _describe_end(code: int) -> str:
-    """Return the exit code of a program, or the signal that ended it, in words."""
+    """Return the end of a program as text: ``exit code 1``, or ``ended by signal 9`` for -9."""
     return f"exit code {code}" if code > 0 else f"ended by signal {-code}"

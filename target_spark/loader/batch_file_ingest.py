@@ -1,10 +1,10 @@
-"""Conversion of the files of BATCH messages into spool lines before their batch is committed.
+"""Conversion of the files of BATCH messages into spool files (JSON lines) before their commit.
 
-An ordinal is the position of a row or message in the input. A BATCH message has one ordinal when it
-arrives, but its files hold many rows, so the ordinals of all later rows of the same table are
-shifted by the number of lines. Commits of a table are made in order, so the shift is known when it
-is needed. The caller chooses the output location, uses a new location for each attempt, and removes
-all of them when the commit succeeds or fails.
+An ordinal is the position of a row or message in the input. A BATCH message has one ordinal, but
+its files contain many rows. The ordinals of all later rows of the same table are therefore
+increased by the number of these rows. Commits of a table are made in order, so the number is known
+when it is needed. The caller chooses a new output location for each attempt, and removes all
+locations when the commit succeeds or fails.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IngestedFiles:
-    """Result of `ingest_files`: a commit request that names only spool files, and row counts.
+    """Result of `ingest_files`: a commit request without batch files, and row counts.
 
     Attributes:
-        request: The commit request. The rows of its batch files were converted to spool files
-            (files that keep rows on disk until their commit).
+        request: The commit request, with the rows of its batch files in spool files (JSON lines on
+            disk).
         rows: The number of rows read from batch files.
         ordinal_shift: The number to add to the ordinals (input positions) of all later rows of the
             table.
@@ -58,10 +58,10 @@ def ingest_files(
     folder: SpoolFolder,
     limits: FileLimits,
 ) -> IngestedFiles:
-    """Convert the batch files of a commit request into spool files (rows on disk until the commit).
+    """Convert the batch files of a commit request into spool files (JSON lines on disk).
 
-    A BATCH message has one ordinal (position in the input), but its files hold many rows. The
-    ordinals of all later rows are therefore increased by the number of rows in files.
+    A BATCH message has one ordinal (position in the input), but its files contain many rows. The
+    ordinals of all later rows are therefore increased by the number of rows in the files.
 
     Args:
         spark: The Spark session that reads the files.

@@ -1,9 +1,9 @@
-"""The files that a BATCH message names: validation, and the addresses from which Spark reads them.
+"""The files that a BATCH message lists: validation, and the URLs from which Spark reads them.
 
-Only local files are inspected here, so an unreadable manifest is rejected before any of its rows
-are committed. An address from a tap is a path, a ``file:`` URL with or without percent escapes, or
-an object URL (``s3://`` becomes Spark's ``s3a://``). The loader never changes a tap's files and
-deletes them only if the user configured it.
+A message with an invalid file is rejected before any of its rows are committed. This module
+inspects only local files. A tap names a file by a path, a ``file:`` URL with or without percent
+escapes, or an object URL (``s3://`` becomes Spark's ``s3a://``). The loader never changes a tap's
+files, and deletes them only if the user configured it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class BatchFile:
 
     @property
     def encoding(self) -> BaseBatchFileEncoding:
-        """File format and compression, in the form that BATCH messages use."""
+        """File format and compression as the ``encoding`` object of a BATCH message."""
         return BaseBatchFileEncoding(self.format, "gzip" if self.compression_suffix else None)
 
     @property
@@ -169,7 +169,9 @@ def check_size(file: BatchFile, limits: FileLimits) -> None:
 
 
 def get_file_key(address: str, *, escaped: bool = False) -> str:
-    """Return a normalized form of a file's URL. Two spellings of one URL get the same key.
+    """Return a normalized form of a file's URL, by which two spellings of one URL are equal.
+
+    ``file:///a//b`` and ``file:/a/b`` both give ``file:/a/b``.
 
     Args:
         address: A URL.
@@ -205,7 +207,7 @@ def _unsupported_error(stream: StreamId, reason: str) -> UnsupportedError:
 
 
 def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> str:
-    """Return the URL by which Spark reads a file that a BATCH message names.
+    """Return the URL from which Spark reads a file of a BATCH message.
 
     Raises:
         FilesError: The file does not exist, or Spark would skip or misread it because of its name.

@@ -1,10 +1,10 @@
 """Commit of one batch to its table, with quarantine of the rows that do not match their schema.
 
 - Nearly every batch is valid, so the writer first tries to commit it directly. The Spark job fails
-on the first bad row and then nothing is committed. From that failure on, every batch of that
-table is staged: good rows are staged, bad rows are committed to the quarantine table, and only
-then are the good rows committed together with the state.
-- The rows written plus the rows quarantined must equal the rows spooled; a difference raises an
+on the first bad row, and then nothing is committed. From that failure on, the good rows of every
+batch of that table are written to temporary files and the bad rows are committed to the quarantine
+table. Only then are the good rows committed together with the state.
+- The rows written plus the rows quarantined must equal the rows received; a difference raises an
 error.
 - Commits of a table are numbered from 1 within a run. No other writer may use the table during the
 run.
@@ -116,7 +116,7 @@ _SPARK_IS_NEEDED: Final = "Stream %s: its rows are committed by Spark from now o
 _NO_ROWS: Final = Counts(0, {})
 
 _ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
-"""Else Spark writes the rows that are part of its plan to one file per processor."""
+"""Without this setting, Spark writes the rows of a small batch to one file per processor."""
 
 _FILE_SIZE_SETTINGS: Final = (
     "spark.sql.files.maxPartitionBytes",
@@ -130,8 +130,8 @@ class _PreparedColumns:
 
     Attributes:
         wanted: The table schema that the stream requires, for which the table was prepared.
-        table_schema: The schema with which rows are written: the columns of ``wanted``, with the
-            types that they have in the existing table.
+        table_schema: The table schema for writing rows: the columns of ``wanted``, with the types
+            that they have in the existing table.
     """
 
     wanted: TableSchema
@@ -157,7 +157,8 @@ class _TableState:
         written: Number of rows committed by this run.
         quarantined: Number of rows of this run committed to the quarantine table.
         changes: Column changes that no `CommitResult` has reported yet.
-        known_changes: All column changes so far. One that is not made is found again later.
+        known_changes: All column changes so far, so that none is reported twice. A change that is
+            only reported is found again by each comparison with the table.
         remarks: Further notes for the user about the table.
     """
 
@@ -176,12 +177,12 @@ class _TableState:
     remarks: tuple[str, ...] = ()
 
     def add_changes(self, changes: Sequence[SchemaChange]) -> None:
-        """Add column changes to those that are not reported yet, unless they were added before."""
+        """Store column changes for the next report, except those that were stored before."""
         self.changes += (change for change in changes if change not in self.known_changes)
         self.known_changes.update(changes)
 
     def take_changes(self) -> tuple[SchemaChange, ...]:
-        """Return the column changes that were not reported yet, and mark them as reported."""
+        """Return the stored column changes that were not reported yet, and clear them."""
         changes = tuple(self.changes)
         self.changes.clear()
         return changes
@@ -234,7 +235,7 @@ class BatchWriter:
 
     @property
     def state_before(self) -> str | None:
-        """The last state that earlier runs stored in the tables of this run, or None."""
+        """The newest state (JSON) that earlier runs stored in this run's tables, or None."""
         markers = [each.before for each in self._tables.values() if each.before is not None]
         last = find_latest_metadata(each for each in markers if each.job in self._run.jobs)
         return None if last is None else last.state
@@ -285,13 +286,13 @@ class BatchWriter:
 
     @contextmanager
     def _with_spool_lines(self, request: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
-        """Context manager: convert a commit request's batch files into spool files (JSON lines).
+        """Context manager: convert a request's batch files (of BATCH messages) to JSON lines.
 
         The converted files are removed when the block ends.
 
         Yields:
             The commit request without batch files, and the number of rows that were read from batch
-            files. A request without batch files yields 0 rows.
+            files: 0 if the request had none.
         """
         files = [file for batch in request.batches for file in batch.files]
         state = self._tables[request.table.key]
@@ -312,17 +313,17 @@ class BatchWriter:
                 request.table, step, f"Stream {request.stream}: its batch files"
             )
             yield ingested.request, ingested.rows
-        # Not earlier: if the block fails, nothing is committed.
+        # Only now, because nothing is committed if the block fails.
         state.ordinal_shift = ingested.ordinal_shift
         withheld = self._guard.find_withhold_reason(state.written, state.quarantined) is not None
         if self._delete_files and not withheld:  # withheld rows may be read again
             remove_files(self._engine.spark(), files)
 
     def _write(self, attempt: CommitAttempt) -> Verified:
-        """Prepare the columns of a table, and make the commit of a request once.
+        """Prepare the columns of a table, and make the commit of a request, without retries.
 
-        The commit writes rows (see `_write_rows`), or deletes other table versions, or is an
-        overwrite without rows.
+        The commit writes rows (see `_write_rows`), deletes the rows of other table versions, or
+        removes all rows (an overwrite without rows).
         """
         spark, request = self._engine.spark_on_demand(), attempt.request
         has_rows = request.kept_version is None
@@ -381,7 +382,7 @@ class BatchWriter:
         return None
 
     def commit_state(self, table: Table, covered: CoveredState) -> None:
-        """Store a state in a table by making a commit without rows. Retry transient errors."""
+        """Store a state in the metadata of a commit without rows. Retry transient errors."""
         marker = self._marker(table, covered)
         self._run_with_retries(
             table, lambda: self._writer.commit_empty(self._engine.spark_on_demand(), table, marker)
@@ -389,7 +390,7 @@ class BatchWriter:
         self._tables[table.key].commits += 1
 
     def _run_with_retries(
-        self, table: Table, step: Callable[[], _T], what: str | None = None
+        self, table: Table, step: Callable[[], _T], description: str | None = None
     ) -> _T:
         """Call ``step``, and repeat the call after transient errors.
 
@@ -399,7 +400,7 @@ class BatchWriter:
         Args:
             table: The table that the step works on.
             step: The function to call.
-            what: Description of the work for log messages; None to use the table's name.
+            description: Description of the work for log messages; None to use the table's name.
 
         Raises:
             StorageError: The error persisted until the retries were exhausted.
@@ -426,7 +427,7 @@ class BatchWriter:
 
         with disk_full_context(f"table {table.name} ({table.key})", "Free space there"):
             return retry_transient(
-                attempt, what or f"Table {table.name}", before_retry, self._stopping
+                attempt, description or f"Table {table.name}", before_retry, self._stopping
             )
 
     def _raise_engine_failure(self, error: BaseException) -> None:
@@ -539,7 +540,7 @@ class BatchWriter:
         marker = self._writer.get_last_metadata(spark, table)
         if marker is None:
             return
-        if marker.run != self._run.id:  # even if the clock was set back
+        if marker.run != self._run.id:  # not by time: the clock may have been set back
             self._tables[table.key].before = marker
             with self._starting:
                 self._started = max(self._started, marker.run_started + 1)
@@ -551,18 +552,17 @@ class BatchWriter:
     def _write_rows(
         self, spark: SparkSession, attempt: CommitAttempt, table_schema: TableSchema
     ) -> Verified:
-        """Write the rows of a batch: to the table if they fit its columns, else to the quarantine.
+        """Write the rows of a batch to the table, or to the quarantine table if they do not fit.
 
-        A row is bad if one of its values does not fit its column. The rows of a batch are committed
-        in one of these ways, of which each is tried if the ways before it wrote nothing:
+        A row is bad if one of its values does not fit its column. Two strategies are tried:
 
-        1. All rows in one commit, as if none were bad: without Spark, from rows read in Python, or
-           by a Spark job that fails at the first bad row.
+        1. All rows in one commit. Small batches are read in Python, or even committed without
+           Spark; a Spark job writes all others. If a row is bad, nothing is written.
         2. `_split_and_write`: the bad rows in a commit to the quarantine table, then the good rows
-           in a commit to the table. The state is stored in this second commit only.
+           in a commit to the table. Only the second commit stores the state.
 
-        After the first batch with bad rows, Spark writes all later batches of the table in the
-        second way in this run. So does a retry, since its first attempt may have committed rows.
+        After the first batch with bad rows, Spark uses only strategy 2 for the table in this run.
+        A retry uses it too, because its first attempt may have committed rows.
         """
         request = attempt.request
         small = self._read_small_batch(spark, request, table_schema)
@@ -578,10 +578,10 @@ class BatchWriter:
     def _read_small_batch(
         self, spark: SparkSession, request: CommitRequest, table_schema: TableSchema
     ) -> ArrowBatch | None:
-        """Return the rows of a small batch that is committed without Spark.
+        """Return the rows of a small batch, to be committed without Spark.
 
-        Return None if Spark must commit the batch. Then it also commits all later batches of the
-        table in this run.
+        Return None if Spark must commit the batch. Spark then also commits all later batches of
+        the table in this run.
         """
         state = self._tables[request.table.key]
         if self._delta_writer is None or state.needs_spark:
@@ -607,7 +607,7 @@ class BatchWriter:
         table_schema: TableSchema,
         batch: ArrowBatch,
     ) -> Verified:
-        """Commit a small batch, all of whose rows fit their columns, without Spark."""
+        """Commit a small batch without Spark. All its rows must fit their columns."""
         request, writer = attempt.request, cast("DeltaWriter", self._delta_writer)
         keys = get_merge_keys(table_schema, request, self._stream_options(request.stream))
         small = SmallBatch.of(batch.table, table_schema)
@@ -699,10 +699,9 @@ class BatchWriter:
         table_schema: TableSchema,
         frame: SpoolFrame,
     ) -> Verified:
-        """Write the good rows to temporary files, quarantine the bad rows, then commit the good.
+        """Quarantine the bad rows of a batch, then commit its good rows from temporary files.
 
-        A row is good if each of its values can be stored in its column. Every other row is bad, and
-        a difference to the number of rows received raises an error.
+        A row is good if each of its values can be stored in its column. Every other row is bad.
 
         If states after these rows must be held back (`QuarantineGuard.find_withhold_reason`), the
         good rows are committed with a state from before them. An overwrite is not committed then,
@@ -806,8 +805,9 @@ class BatchWriter:
     ) -> Verified:
         """Delete the rows of all table versions other than ``version``, or mark them as deleted.
 
-        The rows are removed with hard delete, and marked without it. For a table that this run of
-        an Airbyte destination has created, no commit is made, because it has no other versions.
+        With hard delete the rows are removed, otherwise only marked as deleted. A run of an Airbyte
+        destination commits nothing to a table that it has created itself, because such a table has
+        no other versions.
         """
         request = attempt.request
         if self._has_single_generation and self._tables[request.table.key].is_new:
@@ -822,7 +822,7 @@ class BatchWriter:
         return written.verify(request, _NO_ROWS)
 
     def has_other_versions(self, table: Table, version: int) -> bool:
-        """Return True if a table has current rows of a table version other than ``version``."""
+        """Return True if a table has rows, not marked as deleted, of another table version."""
         column = self._versions_in
 
         def step() -> bool:
@@ -833,7 +833,7 @@ class BatchWriter:
     def _commit_empty(
         self, spark: SparkSession, attempt: CommitAttempt, table_schema: TableSchema
     ) -> Verified:
-        """Commit an overwrite without rows, which removes all rows of the table."""
+        """Commit an overwrite with no rows, which removes all rows of the table."""
         written = self._commit_rows(
             spark, attempt, table_schema, make_empty_frame(spark, table_schema), rows=0
         )
@@ -913,10 +913,10 @@ def _with_reachable_spool(
     request: CommitRequest,
     with_retries: Callable[[Callable[[], Sequence[str]], str], Sequence[str]],
 ) -> Iterator[CommitRequest]:
-    """Context manager: copy spool files (rows on disk until the commit) to where Spark reads them.
+    """Context manager: copy a request's spool files to the staging area, where Spark can read them.
 
-    The yielded request names the copies, which are deleted when the block ends. If Spark runs on
-    this machine, nothing is copied.
+    Spool files contain the rows on the local disk. The yielded request has the paths of the copies,
+    which are deleted when the block ends. If Spark runs on this machine, nothing is copied.
 
     Args:
         spark: Function that returns the Spark session.
@@ -946,7 +946,7 @@ def _with_reachable_spool(
 def _read_if_small(
     request: CommitRequest, table_schema: TableSchema, metadata: BatchMetadata
 ) -> ArrowBatch:
-    """Read the rows of a small batch into memory.
+    """Read the rows of a small batch (up to 50,000 rows and 16 MiB) into memory.
 
     Raises:
         UnsupportedBatchError: The batch is not small, or only Spark can read it.

@@ -1,13 +1,12 @@
 """Queues of closed batches, one per table, and the writer threads that commit them.
 
-- The input thread closes batches; their requests wait in the queue of their table. A writer thread
-takes one, asks the commit writer for its result, and then records it and emits states. Tasks of
-one table run one after the other in order of submission; two threads never write one table.
-- A commit counts, in the report and for waiting states, only after the writer has returned from it.
+- The input thread closes batches, and their commit requests are queued per table. A writer thread
+takes a request, commits it, adds the result to the report, and emits states. Tasks of one table run
+one after the other in order of submission, so two threads never write to the same table.
+- A commit is added to the report, and states are emitted, only after the batch writer has returned.
 - After the first failure, and after `CommitPipeline.stop`, no further task starts; running tasks
-finish. A refused schema stops only the tasks of its table: nothing more is written to it, and the
-other tables get the rows that were received. Waits are short and repeated, so that a signal can
-interrupt the waiting thread.
+finish. A schema that the user's policy forbids stops only the tasks of its table. Waits are short
+and repeated, so that a signal can interrupt the waiting thread.
 """
 
 from __future__ import annotations
@@ -125,17 +124,17 @@ class CommitPipeline:
 
     @property
     def state_before(self) -> str | None:
-        """The last state that earlier runs stored in the tables of this run, or None."""
+        """The newest state (JSON) that earlier runs stored in this run's tables, or None."""
         return None if self._made_writer is None else self._made_writer.state_before
 
     @property
     def open_bytes(self) -> int:
-        """Bytes of the rows in open batches. Streams that overwrite their table are not counted."""
+        """Bytes of rows in open batches, not counting streams that overwrite their table."""
         return self._open_bytes
 
     @property
     def uncommitted_bytes(self) -> int:
-        """Bytes of the rows in open batches and in closed batches that wait for their commit."""
+        """Bytes of rows in open batches, and in closed batches whose commit is not finished."""
         return self._open_bytes + self._queued_bytes
 
     @property
@@ -154,11 +153,14 @@ class CommitPipeline:
             self._open_bytes += nbytes
 
     def queue_batch(self, stream: LoadedStream) -> None:
-        """Close a stream's open batch and queue its commit, as `close_batch` does."""
+        """Close a stream's open batch and queue its commit.
+
+        If the stream overwrites its table, the batch is only kept until the stream is complete.
+        """
         self.close_batch(stream, stream.spool.cut())
 
     def close_batch(self, stream: LoadedStream, batch: Batch) -> None:
-        """Queue the commit of a batch that gets no further rows.
+        """Queue the commit of a batch to which no more rows will be added.
 
         If the stream overwrites its table, the batch is only kept. All kept batches are committed
         together when the stream is complete.
@@ -197,7 +199,10 @@ class CommitPipeline:
         self._enqueue(self._make_request(stream, (), upto, kept_version=stream.versions.activated))
 
     def create_table(self, stream: LoadedStream) -> None:
-        """Queue a task that creates the table of a stream without rows, or adapts its columns."""
+        """Queue the creation of a table for a stream without rows.
+
+        If the table exists, its columns are added or widened to match the stream's schema.
+        """
         self._enqueue(_Creation(stream.id, stream.table, stream.table_schema, stream.layout))
 
     def maintain_table(self, stream: LoadedStream, options: MaintenanceOptions) -> None:
@@ -207,23 +212,23 @@ class CommitPipeline:
     def commit_leftover_state(self) -> None:
         """Store the last emitted state by making a commit without rows, if no commit has it yet.
 
-        The next run can then resume from this state. The next run can then resume from this state.
-        Call it after all tasks have finished. Nothing happens if this run wrote no table.
+        The next run can then resume from this state. Call this method after all tasks have
+        finished. Nothing happens if this run wrote no table.
         """
         leftover = self.ledger.get_uncarried_state()
         if leftover is not None and self._last_table is not None:
             self.writer.commit_state(self._last_table, leftover)
 
     def add_remark(self, stream: StreamId, text: str) -> None:
-        """Log a remark about a stream and add it to the run report, unless the report has it."""
+        """Log a remark about a stream and add it to the run report, unless it was added before."""
         if self._report.add_stream_remark(str(stream), text):
             logger.info("Stream %s %s", stream, text)
 
     def wait(self) -> None:
         """Block until all tasks have finished, a task has failed, or a signal has arrived.
 
-        After `stop` it waits only for the running tasks. After a refused schema it waits for the
-        tasks of the other tables.
+        After `stop`, wait only for running tasks. After a task failed because of a forbidden schema
+        change, wait for the tasks of the other tables.
         """
         with self._changed:
             while not (
@@ -397,7 +402,7 @@ class CommitPipeline:
         ):
             result = self.writer.write(request)
             trace.describe(_describe_batch(request, result))
-        if not (result.withheld and request.mode is WriteMode.OVERWRITE):  # may not exist
+        if not (result.withheld and request.mode is WriteMode.OVERWRITE):  # else it may not exist
             self._last_table = request.table
         self._count_commit(request, result, time.monotonic() - started)
         self._report_changes(request.stream, result)
@@ -430,7 +435,7 @@ class CommitPipeline:
         self.ledger.count_rejected(request.stream, result.quarantined)
 
     def _report_changes(self, stream: StreamId, result: CommitResult) -> None:
-        """Add the column changes that a commit made, and its remarks, to the run report."""
+        """Add the column changes and the remarks of a commit result to the run report."""
         for change in result.changes:
             column = ".".join(change.path)
             self._report.record_column_change(
@@ -446,7 +451,7 @@ class CommitPipeline:
 
 
 def _describe_batch(request: CommitRequest, result: CommitResult) -> dict[str, Any]:
-    """Return a commit as attributes of its span."""
+    """Return the OpenTelemetry span attributes of a commit: operation, row counts and bytes."""
     return {
         "db.operation.name": request.mode.value,
         "tap_core.records": result.written,
@@ -456,7 +461,7 @@ def _describe_batch(request: CommitRequest, result: CommitResult) -> dict[str, A
 
 
 def _describe_omitted(omitted: Sequence[SchemaChange]) -> str:
-    """Return a remark that names the properties that are left out."""
+    """Return a remark that lists properties without a column, left out by ``on_schema_change``."""
     names = [".".join(change.path) for change in omitted]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     properties = "1 property" if len(names) == 1 else f"{len(names)} properties"

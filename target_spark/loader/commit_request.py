@@ -1,4 +1,4 @@
-"""Requests that the loader sends to the commit writer, and the results it gets back.
+"""Commit requests that the loader passes to the `BatchWriter`, and their results.
 
 This module does not import Spark, so an input without rows never loads Spark's libraries.
 """
@@ -34,7 +34,7 @@ class CommitRequest:
             removes all rows of the table.
         ledger: The record of uncommitted batches, which holds back states until this commit is
             made.
-        waiting: The key under which the ledger has recorded the batches.
+        waiting: The key of the batches in the ledger: the stream, or a key for a deletion.
         upto: A position in the input, at or after the first row of each batch.
         layout: Partitioning, clustering and file size of a new table.
         hard_delete: True if a delete record removes the row; False if it sets the row's deletion
@@ -58,9 +58,10 @@ class CommitRequest:
     cursor: str | None = None
 
     def covered(self, *, withheld: bool = False) -> CoveredState | None:
-        """Return the newest state that may be stored in the commit, or None if no state may be.
+        """Return the newest state that the commit may store, or None if there is no such state.
 
-        Call it right before the commit, because later commits and states change the result.
+        Call this method right before the commit, because later commits and states change the
+        result.
 
         Args:
             withheld: True to return a state from before the rows of this commit. False to return a
@@ -72,12 +73,15 @@ class CommitRequest:
 
     @property
     def count(self) -> int:
-        """Number of rows in the spool files (rows on disk until their commit) of all batches."""
+        """Number of rows of all batches, not counting rows in the files of BATCH messages."""
         return sum(batch.count for batch in self.batches)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of spooled rows that the commit frees; 0 for an overwrite, which is not counted."""
+        """Bytes of rows on disk that the commit frees, counted against the limit for such rows.
+
+        It is 0 for an overwrite, whose rows do not count against the limit.
+        """
         if self.mode is WriteMode.OVERWRITE:
             return 0
         return sum(batch.nbytes for batch in self.batches)

@@ -1,8 +1,8 @@
 """The stages of one commit: prepared, written, verified.
 
-A `CommitAttempt` lives as long as its request, over all retries. What it has reached is kept in
-immutable values, so that a retry repeats exactly what may have happened already: rows are counted
-against the user's limit and quarantined once, and the commit keeps its number and its state.
+A `CommitAttempt` stores the progress of its request over all retries. A retry therefore uses the
+same commit number and state. It does not quarantine bad rows again, nor count them again against
+the user's limit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BadRows:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """First stage of a commit: its metadata is fixed. It is not known yet if the commit was made.
+    """First stage of a commit: its metadata is fixed, but the commit may not have been made yet.
 
     Attributes:
         marker: The metadata that the commit writes into the table.
@@ -55,7 +55,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Second stage of a commit: the table contains the commit.
+    """Second stage of a commit: the table contains the commit, but its counts are not checked yet.
 
     Attributes:
         commit: The prepared commit.
@@ -76,7 +76,7 @@ class Written:
             bad: The quarantined rows, or None if all rows fit.
 
         Returns:
-            The last stage of the commit.
+            The verified commit.
 
         Raises:
             RowCountError: The numbers differ.
@@ -108,13 +108,13 @@ class Verified:
 
 @dataclass(slots=True)
 class CommitAttempt:
-    """Progress of one commit request, kept so that a retry continues from the stage reached before.
+    """Progress of one commit request, from which a retry continues.
 
     Attributes:
         request: The rows to commit.
         bad: The rows that do not fit; None until they are known.
-        prepared: The prepared commit. None before the commit is tried, and after a try that
-            certainly committed nothing.
+        prepared: The prepared commit. None before the first try, and after a try that is known to
+            have committed nothing.
     """
 
     request: CommitRequest

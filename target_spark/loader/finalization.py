@@ -1,11 +1,11 @@
-"""Final steps of a table: the swap of an overwrite and the deletion of old versions.
+"""Final steps of a load for each table: overwriting it, or deleting rows of old table versions.
 
-Both happen only when the stream is known to be complete: by a final state at the end of the input,
-by an ACTIVATE_VERSION after its rows, or by an explicit status of the source. Until then the states
-that cover the stream wait: from the first SCHEMA of an overwritten stream, or from the
-ACTIVATE_VERSION message. If the protocol has per-stream states, an overwritten stream holds back
-its own states and those that cover its rows. A table without rows of other versions needs no
-deletion.
+Both steps run only when the stream is known to be complete: by a final state at the end of the
+input, by an ACTIVATE_VERSION message after its rows, or by a status message of the source. Until
+then, states are held back: from the first SCHEMA message of a stream that overwrites its table, or
+from the ACTIVATE_VERSION message. In Airbyte's protocol, a stream that overwrites its table holds
+back only its own states and the states after its rows. No deletion is needed if all rows have the
+activated version.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class TableFinalizer:
     def hold_states(self, stream: LoadedStream, ordinal: int) -> None:
         """Hold back the states after an input position until the stream's final step is committed.
 
-        ``ordinal`` is the position. Nothing happens for a stream that has no final step.
+        The final step is an overwrite or a deletion of old versions. Nothing happens for a stream
+        without one. ``ordinal`` is the position.
         """
         if stream.overwrites:
             if not self._by_status:
@@ -90,8 +91,8 @@ class TableFinalizer:
     def add_state(self, streams: Iterable[LoadedStream], ordinal: int) -> None:
         """Hold back a state until the tables of its streams are overwritten.
 
-        Only streams that overwrite their table can hold it back, and only in the Airbyte protocol,
-        whose status messages say that a stream is complete.
+        Nothing happens unless a stream overwrites its table and the protocol is Airbyte's, whose
+        status messages say that a stream is complete.
 
         Args:
             streams: The streams whose progress the state records.
@@ -119,8 +120,8 @@ class TableFinalizer:
         Args:
             streams: The streams of the run.
             ordinal: The position of the end of the input.
-            final: True if the end of the input shows that every stream is complete. False if only
-                the streams that were reported complete before are.
+            final: True if the end of the input shows that every stream is complete. If it is False,
+                only streams with an earlier status message or ACTIVATE_VERSION may be complete.
         """
         for stream in streams:
             complete = final or stream.complete
@@ -130,9 +131,9 @@ class TableFinalizer:
                 self._finish_versions(stream, ordinal, final=complete)
 
     def fault(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:
-        """Return an error that names the incomplete streams, or None if all streams are complete.
+        """Return an error that lists the incomplete streams, or None if all streams are complete.
 
-        Call it after the last commit of the run.
+        Call this method after the last commit of the run.
         """
         withheld = self._ledger.withheld()
         unfit = [
@@ -146,10 +147,10 @@ class TableFinalizer:
         return QuarantineError(" ".join([*unfit, *map(str, filter(None, [incomplete]))]))
 
     def _incomplete_error(self) -> IncompleteError | None:
-        """Return an error that names the tables without their final step, or None if all had it.
+        """Return an error that lists the tables that were not overwritten or keep old versions.
 
-        The final step is an overwrite, or the deletion of old versions. It is not run for a stream
-        that may be incomplete.
+        These final steps are skipped for a stream that may be incomplete. Return None if no step
+        was skipped.
         """
         faults = []
         if self._not_overwritten:
@@ -207,6 +208,6 @@ class TableFinalizer:
         return False
 
     def _release_without_deletion(self, stream: LoadedStream) -> None:
-        """Emit the states held back until the deletion of old versions, which will not be run."""
+        """Cancel the deletion of old table versions, and emit the states that it held back."""
         self._ledger.discard_open_batch(stream.deletion_key)
         self._ledger.release()

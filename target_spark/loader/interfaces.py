@@ -1,6 +1,7 @@
 """Interfaces between the protocols (Singer, Airbyte, Fivetran) and the loader.
 
-Each entry point provides a `ProtocolBinding`; the loader knows nothing else of the protocol.
+The command for each protocol provides a `ProtocolBinding`; the loader does not depend on the
+protocol in any other way.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["EventReader", "ProtocolBinding"]
 
 
 class EventReader(Protocol):
-    """Parser of an input protocol (such as Singer or Airbyte): converts bytes to events."""
+    """Parser of an input protocol (such as Singer or Airbyte), which converts bytes to events."""
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Parse a chunk of input and yield the events of all lines that end within it."""
@@ -28,7 +29,7 @@ class EventReader(Protocol):
         """Signal the end of the input and yield the remaining events."""
 
     def remarks(self) -> Iterator[str]:
-        """Yield messages for the user about the input as a whole. Call it after `close`."""
+        """Yield messages for the user about the whole input. Call this method after `close`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class ProtocolBinding:
         decoder: Parses the input into events.
         options: The options of the load.
         open_state_writer: Function that opens the writer of state messages.
-        state_format: Encodes emitted states; None emits them unchanged.
+        state_format: Encodes the emitted states; None to emit states as they were received.
         renamed: Function called with the old and the new name when a stream map renames a stream.
     """
 

@@ -1,9 +1,10 @@
-"""Events of a run for OpenLineage: its start, its end, and the datasets that it read and wrote.
+"""OpenLineage events of a run: its start, its end, and the datasets that it read and wrote.
 
-They are sent if the extra ``openlineage`` is installed and one of the client's own variables or
-files says where to. A thread of its own sends them, so that a server that does not respond delays
-only the end of a run, by at most ten seconds. A failure is a warning and never affects the run.
-Names of datasets follow OpenLineage's rules: https://openlineage.io/docs/spec/naming.
+Events are sent if the extra ``openlineage`` is installed and the OpenLineage client is configured
+by environment variables or a file. A separate thread sends them, so a server that does not respond
+delays only the end of a run, by at most ten seconds. A failure is logged as a warning and never
+affects the run. Dataset names follow OpenLineage's rules:
+https://openlineage.io/docs/spec/naming.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _UNTRUSTED: Final = (
 _OBJECT_STORES: Final = {"s3a": "s3", "s3n": "s3", "s3": "s3", "gs": "gs"} | {
     scheme: scheme for scheme in ("abfss", "abfs", "wasbs", "wasb")
 }
-"""Scheme in OpenLineage's names by the scheme of Spark."""
+"""URL scheme in OpenLineage's dataset names, by Spark's URL scheme."""
 
 _Build = Callable[[], "RunEvent"]
 
@@ -74,18 +75,23 @@ class _LoadedTable:
 def begin_lineage(
     run: RunInfo, table_format: str, spark_conf: Mapping[str, Any]
 ) -> LineageRun | None:
-    """Send the event START of a run. Return the run, or None if OpenLineage is not set up.
+    """Send the START event of a run to OpenLineage, and return the sender of its further events.
+
+    Return None if the OpenLineage client is not installed or not configured.
 
     Args:
-        run: The run, whose job is the job of OpenLineage.
+        run: The run. Its job name is the job name in OpenLineage.
         table_format: The format of the tables, such as ``delta``.
-        spark_conf: The Spark settings, which may name the addresses of catalogs.
+        spark_conf: The Spark settings, which may have the URLs of catalogs.
     """
     return LineageRun(run, table_format, spark_conf) if _is_configured() else None
 
 
 def _is_configured() -> bool:
-    """Return True if the client is installed and its variables or files say where to send to."""
+    """Return True if the OpenLineage client is installed, and variables or a file configure it.
+
+    Return False if ``OPENLINEAGE_DISABLED`` is true, or if another user can change the file.
+    """
     if os.environ.get(f"{_PREFIX}DISABLED", "").strip().lower() == "true":
         return False
     file = None if os.environ.get(f"{_PREFIX}CONFIG") else _find_file()
@@ -106,13 +112,13 @@ def _is_configured() -> bool:
 
 
 def _find_file() -> Path | None:
-    """Return the file that the client finds without a variable, or None."""
+    """Return the path of ``openlineage.yml`` in the client's default folders, or None."""
     folders = (Path.cwd(), Path.home() / ".openlineage")
     return next((file for one in folders if (file := one / _CONFIG_FILE).is_file()), None)
 
 
 class LineageRun:
-    """One run, whose events a thread sends in order."""
+    """Sender of one run's OpenLineage events, in order and in a background thread."""
 
     def __init__(self, run: RunInfo, table_format: str, spark_conf: Mapping[str, Any]) -> None:
         self._run = run
@@ -125,7 +131,7 @@ class LineageRun:
         self._put("START", {}, {})
 
     def record_tables(self, loader: Loader) -> None:
-        """Store the tables of a loader with their columns, for the event of the run's end."""
+        """Store the tables of a loader and their columns, for the event at the end of the run."""
         columns = loader.get_columns()
         self._tables = {
             stream: _LoadedTable(table, columns[stream])
@@ -133,10 +139,10 @@ class LineageRun:
         }
 
     def end(self, report: Mapping[str, Any]) -> None:
-        """Send the event of the run's end, and wait until all events are sent.
+        """Send the COMPLETE, ABORT or FAIL event, and wait up to 10 s until all events are sent.
 
         Args:
-            report: The report of the run, as `Report.as_dict` returns it, with the outcome.
+            report: The report of the run with its outcome, as `Report.as_dict` returns it.
         """
         states = {COMPLETE: "COMPLETE", STOPPED: "ABORT"}
         self._put(states.get(report["outcome"], "FAIL"), report, self._tables)
@@ -176,7 +182,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _make_client() -> OpenLineageClient:
-    """Return a client. Its credentials are hidden in all output from now on."""
+    """Return an OpenLineage client, and register its credentials for redaction in all output."""
     variables = {name: text for name, text in os.environ.items() if name.startswith(_PREFIX)}
     register_secrets(_make_client, Secrets.from_values(_find_secrets(variables)))
     from openlineage.client import OpenLineageClient
@@ -187,7 +193,10 @@ def _make_client() -> OpenLineageClient:
 
 
 def _find_secrets(document: Any, *, is_secret: bool = False) -> Iterator[str]:
-    """Yield the texts of a document that stand below a secret name, such as ``apiKey``."""
+    """Yield the strings in a nested mapping whose key, or a key above, names a secret.
+
+    ``{"auth": {"apiKey": "abc"}}`` yields ``"abc"``.
+    """
     if isinstance(document, Mapping):
         for name, value in document.items():
             yield from _find_secrets(value, is_secret=is_secret or is_secret_name(str(name)))
@@ -199,10 +208,10 @@ def _find_secrets(document: Any, *, is_secret: bool = False) -> Iterator[str]:
 
 
 def name_table(table: Table, spark_conf: Mapping[str, Any]) -> tuple[str, str]:
-    """Return namespace and name of a table in OpenLineage.
+    """Return the OpenLineage namespace and name of a table.
 
-    A table with a folder is named by it. A table whose files its catalog places is named by the
-    address of the catalog in the Spark settings; without one, by the name of the catalog.
+    For a table with a path, both come from the path. Otherwise the namespace is the URL of the
+    table's catalog in the Spark settings, or the name of the catalog if they have no URL.
     """
     if table.path:
         return _name_location(table.path)
@@ -215,7 +224,10 @@ def name_table(table: Table, spark_conf: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _name_location(address: str) -> tuple[str, str]:
-    """Return namespace and name of a folder: ``file`` and its path, or the store and its key."""
+    """Return the OpenLineage namespace and name of a folder.
+
+    ``s3a://bucket/a/b`` -> ``("s3://bucket", "a/b")``; ``/data`` -> ``("file", "/data")``.
+    """
     folder = to_local_folder(address)
     if folder is not None:
         return "file", str(folder)
@@ -277,7 +289,7 @@ def _describe_outputs(
     table_format: str,
     name: Callable[[Table], tuple[str, str]],
 ) -> Iterator[OutputDataset]:
-    """Yield the table of a stream, and its quarantine if rows were quarantined."""
+    """Yield a stream's table as a dataset, and its quarantine table if rows were quarantined."""
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
 
@@ -295,7 +307,7 @@ def _describe_outputs(
 def _describe_table(
     loaded: _LoadedTable, changes: list[Mapping[str, Any]], table_format: str
 ) -> dict[str, Any]:
-    """Return the facets of a table: its columns, storage, other name, and changes of columns."""
+    """Return the OpenLineage facets of a table: columns, format, catalog name, column changes."""
     from openlineage.client.facet_v2 import (
         DatasetFacet,
         schema_dataset,

@@ -1,6 +1,6 @@
-"""The objects of one run, and the target as its commands see it.
+"""The objects of one load, and the interface of the target class for commands and servers.
 
-The commands of the protocols get the target's class as an argument and do not import it.
+Commands and servers get the target class as an argument and do not import it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["CommandTarget", "LoadSession"]
 
 @dataclass(frozen=True, slots=True)
 class LoadSession:
-    """The objects of one load, passed to a function that gives events to the loader.
+    """The objects of one load, passed to the function that feeds events to the loader.
 
     Attributes:
         loader: The event loop of the load.
         engine: The Spark process.
-        folder: The folder that keeps rows on disk until their commit.
+        folder: The folder for spool files, which keep rows on disk until their commit.
         run: The ids and the start time of the run.
         at_end: Function that registers a callback, which runs after the last commit has succeeded
             or failed.
@@ -41,10 +41,7 @@ class LoadSession:
 
 
 class CommandTarget(Protocol):
-    """Interface of the target class, as used by the commands and servers that run a load.
-
-    Commands and servers get the class as an argument and do not import it.
-    """
+    """Interface of the target class for the commands and servers that run a load."""
 
     name: str
     config_args: tuple[str, ...]

@@ -1,13 +1,13 @@
-"""The event loop of a load: events in, commits and states out.
+"""The event loop of a load: reads events, batches their rows, and emits states after commits.
 
-- One thread processes events; the threads of `target_spark.loader.commit_pipeline` commit. They
-share `target_spark.loader.state_release`, which has a lock.
-- A state is emitted right after the commit that makes all rows with smaller ordinals committed.
-- A full batch in append or scd2 mode waits for the next STATE up to 1.5 times its size: its commit
-then carries a state that covers all of it, and a resume repeats no row.
-- A batch ends by rows, bytes or age, or if the stream's keys or types change incompatibly.
-- An overwritten stream keeps its rows until it is known to be complete (end of input alone is not
-enough), and counts as uncommitted from its first SCHEMA on. Failures stop new commits.
+- One thread processes events; the threads of `target_spark.loader.commit_pipeline` commit batches.
+They share the `Ledger` of `target_spark.loader.state_release`, which has a lock.
+- A state is emitted right after the commit with which all rows before the state are committed.
+- In append or scd2 mode, a full batch stays open until the next STATE, up to 1.5 times its maximum
+size. Its commit then stores a state that includes all of its rows, and a resume repeats no row.
+- A batch is closed by its rows, bytes or age, or if the stream's keys or types change incompatibly.
+- The rows of a stream that overwrites its table are kept until the stream is known to be complete,
+and hold back states from its first SCHEMA on. After a failure no new commit starts.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Loader:
         """Process one event of the input: rows, a schema, a state, a table version or a status.
 
         Raises:
-            RecordsWithoutSchemaException: Rows came for a stream without a schema.
+            RecordsWithoutSchemaException: The event has rows of a stream without a schema.
             TargetSparkError: The event cannot be processed, or a commit failed.
         """
         handler = self._handlers.get(type(event))
@@ -156,7 +156,7 @@ class Loader:
     def poll(self) -> None:
         """Do periodic work: raise errors of writer threads, emit states, and close old batches.
 
-        Call it at least every few hundred milliseconds.
+        Call this method at least every few hundred milliseconds.
         """
         self._raise_failure()
         self._ledger.release()
@@ -201,9 +201,9 @@ class Loader:
         """Merge the table schema of a new SCHEMA message into the table schema of the stream.
 
         If the rows of the open batch cannot be written with the merged schema, the batch is closed
-        first. Unless every change of the table is allowed, all open batches are committed before a
-        change, so that it can be refused after the rows and states before it. A schema that had no
-        rows is then replaced, not merged.
+        first. If the stream's policy may forbid the change, all open batches are committed first,
+        so that an error does not affect earlier rows and states. Under such a policy, a schema
+        without rows is replaced instead of merged.
         """
         table_schema = stream.build_table_schema(self._options, event, schema)
         may_refuse = table_schema.on_change is not OnSchemaChange.EVOLVE
@@ -245,7 +245,7 @@ class Loader:
     def _add_files(self, event: BatchFiles) -> None:
         """Add the files of a BATCH message to the open batch of their stream.
 
-        The batch is closed when it has many files, or as many bytes as the setting for batches.
+        The batch is closed when it has 64 files, or files with ``flush_bytes`` bytes in total.
         """
         known_stream = self._streams.get(event.stream)
         schema = known_stream.schema if known_stream else {}
@@ -273,19 +273,19 @@ class Loader:
             self._limit_batch(stream)
 
     def reserve(self, count: int) -> int:
-        """Reserve a number of consecutive ordinals (input positions), and return the first of them.
+        """Reserve ``count`` consecutive ordinals (input positions), and return the first of them.
 
-        They become the ordinals of rows that other processes read.
+        The ordinals are for rows that other processes read.
         """
         first = self._ordinal
         self._ordinal += count
         return first
 
     def _prepare_stream(self, event: Rows | BatchFiles | SpooledRows) -> LoadedStream:
-        """Return the stream of an event's rows, and record that rows of the stream were received.
+        """Return the stream of an event, and record that rows of the stream were received.
 
-        From then on, states after the rows are held back until the rows are committed. The table
-        version of the rows is recorded as well.
+        States after the rows are then held back until the rows are committed. The table version of
+        the rows is recorded as well.
 
         Raises:
             RecordsWithoutSchemaException: The stream has no schema yet.
@@ -313,10 +313,9 @@ class Loader:
         self._last_state = event.state
 
     def _close_full_batches(self, scope: StreamId | None) -> None:
-        """Close the full batches that were kept open until the next state of their stream.
+        """Close the full batches that were kept open until a state was received.
 
-        Called when a state was received. ``scope`` is the stream of the state; None means all
-        streams.
+        ``scope`` is the stream of the received state, or None for a state of all streams.
         """
         for stream in tuple(self._full.values()):
             if stream.waits_for_state and scope in {None, stream.id}:
@@ -327,8 +326,8 @@ class Loader:
     def _make_covered_state(self, event: Checkpoint) -> CoveredState:
         """Return a received state with its position in the input and the number of rows before it.
 
-        The state is held back until the tables of its streams are overwritten, if the protocol is
-        Airbyte and such tables exist.
+        In Airbyte's protocol, streams of the state that overwrite their table hold back the state
+        until the overwrite is committed.
         """
         if event.scope is None:
             self._finalizer.add_state(self._streams.values(), self._ordinal)
@@ -340,7 +339,7 @@ class Loader:
         return CoveredState(self._ordinal, event.state, event.scope, stream.received)
 
     def _apply_status(self, event: StreamStatus) -> None:
-        """Mark a stream as complete, if the event says so. Other events change nothing."""
+        """Mark a stream as complete if the status is COMPLETE. Other statuses are ignored."""
         stream = self._streams.get(event.stream)
         if stream is not None and event.progress is Progress.COMPLETE:
             stream.complete = True
@@ -353,7 +352,7 @@ class Loader:
             self._finalizer.add_version(stream, self._ordinal)
 
     def _add_version_column(self, stream: LoadedStream) -> None:
-        """Add the table version column to a stream's schema if a message has named a version."""
+        """Add the table version column to a stream's schema once its rows have versions."""
         if stream.versions.is_versioned and not stream.versioned:
             stream.versioned = True
             self._merge_schema(stream, stream.schema_message, stream.schema)
@@ -363,8 +362,8 @@ class Loader:
     def _limit_batch(self, stream: LoadedStream) -> None:
         """Close a stream's batch if it is full, and block while too many bytes are uncommitted.
 
-        In append and scd2 mode a full batch stays open until the next state arrives or its size is
-        a multiple of the limit.
+        In append and scd2 mode, if the input has states, a full batch stays open until the next
+        state arrives or its size is 1.5 times the limit.
         """
         options, spool = self._options, stream.spool
         fill = max(spool.count / options.flush_rows, spool.nbytes / options.flush_bytes)
@@ -395,7 +394,9 @@ class Loader:
     # The end
 
     def finish(self, *, whole: bool) -> None:
-        """Commit the remaining batches. For complete streams, overwrite tables or delete versions.
+        """Commit the remaining batches, then overwrite tables and delete old table versions.
+
+        Tables are overwritten, and old versions deleted, only for streams that are complete.
 
         Args:
             whole: True if all input was read; False if the input ended with an error.
@@ -429,7 +430,7 @@ class Loader:
             self._maintain_tables()
 
     def _maintain_tables(self) -> None:
-        """Run the configured maintenance on all tables that the run wrote to, until it ends."""
+        """Run the configured maintenance on all tables that the run wrote to, and wait for it."""
         for stream in self._streams.values():
             options = replace(self._options.maintenance, file_bytes=stream.layout.file_bytes)
             if options.is_configured and (stream.has_rows or stream.overwrites):
@@ -439,7 +440,7 @@ class Loader:
     def commit_received(self) -> None:
         """Commit the rows received so far, and emit the states that they held back.
 
-        The input may be incomplete. No table is overwritten, and no row of another version deleted.
+        The input may be incomplete, so no table is overwritten and no old table version is deleted.
 
         Raises:
             TargetSparkError: A commit failed.
@@ -458,20 +459,20 @@ class Loader:
         self._ledger.release()
 
     def get_states(self) -> tuple[str | None, str | None]:
-        """Return the state before and the state after this run, or None for a missing one.
+        """Return the state before this run and the state after it, as JSON; None if missing.
 
-        The first is the last state that earlier runs stored in the tables of this run, the second
-        the last state that this run emitted.
+        The state before is the newest that earlier runs stored in this run's tables. The state
+        after is the last that this run emitted.
         """
         emitted = self._ledger.get_emitted_state()
         return self._pipeline.state_before, None if emitted is None else emitted.state.decode()
 
     def get_tables(self) -> dict[str, Table]:
-        """Return the tables of the streams received so far, by the name of the stream."""
+        """Return the tables of all streams whose schema was received, by stream name."""
         return {str(stream.id): stream.table for stream in self._streams.values()}
 
     def get_columns(self) -> dict[str, dict[str, str]]:
-        """Return the columns of the streams received so far: their types (DDL), by the stream."""
+        """Return the column types (DDL) of all streams, as ``{stream: {column: type}}``."""
         return {str(stream.id): stream.table_schema.types for stream in self._streams.values()}
 
     def close(self) -> None:

@@ -31,11 +31,11 @@ def job_timer(faults: Sequence[object]) -> Iterator[None]:
 
 
 def batch_timer(stream: str) -> Timer:
-    """Return a context manager that logs how long its block takes to commit a stream's batch."""
+    """Return a context manager that logs the seconds that its block takes to commit a batch."""
     return Timer(Metric.BATCH_PROCESSING_TIME, {Tag.STREAM: stream})
 
 
 def count_records(stream: str, records: int) -> None:
-    """Log, as a metric, the number of records of a stream that a commit wrote."""
+    """Log the number of a stream's records that a commit wrote, as a Singer metric."""
     tags: dict[str, Any] = {Tag.STREAM: stream, Tag.PID: os.getpid()}
     log(get_metrics_logger(), Point("counter", Metric.RECORD_COUNT, records, tags))

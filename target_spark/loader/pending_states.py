@@ -1,9 +1,10 @@
 """States that wait for their rows to be committed, and the interface for their output format.
 
-A state has a scope: one stream, or all streams (None). The newest state of a scope counts; a state
-of all streams replaces every earlier one. Between the first ordinals of two consecutive batches
-only the newest state of a scope is kept, because the frontier is always a first ordinal. The
-content of a state depends on the protocol, so the caller provides the format.
+A state has a scope: one stream, or all streams (None). Only the newest state of a scope is needed,
+and a state of all streams replaces every earlier one. Between the beginnings of two consecutive
+batches, only the newest state of a scope is kept, because states are only released up to the
+beginning of a batch. The content of a state depends on the protocol, so the caller provides the
+format.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class CoveredState:
 
 
 class StateFormat(Protocol):
-    """Encoding of an input protocol's states (Singer or Airbyte).
+    """Encoder of states in the format of an input protocol (Singer or Airbyte).
 
     States are encoded for standard output, and for the metadata of commits.
     """
@@ -51,8 +52,8 @@ class StateFormat(Protocol):
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
         """Return the text that a commit stores for the current states of all streams.
 
-        ``states`` has the newest state of each stream, in input order. A state of all streams
-        together counts as one more stream.
+        ``states`` are the newest states in input order, at most one for each stream and one for all
+        streams together.
         """
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
@@ -82,21 +83,19 @@ class PendingStates:
     """
 
     def __init__(self) -> None:
-        """Create a collection without states."""
         self._waiting: dict[int, CoveredState] = {}
         self._newest: dict[Hashable, int] = {}
         self._emitted: dict[Hashable, CoveredState] = {}
 
     def __len__(self) -> int:
-        """Return the number of waiting states."""
         return len(self._waiting)
 
     def add(self, state: CoveredState, last_first: int) -> None:
         """Add a state that was just received.
 
-        It replaces an older waiting state of the same scope if no batch has begun in between,
-        because both would be released at the same time. ``last_first`` is the input position at
-        which the newest batch begins.
+        The state replaces an older waiting state of the same scope if no batch has begun between
+        them, because both would be released at the same time. ``last_first`` is the input position
+        at which the newest batch begins.
         """
         before = self._newest.get(state.scope)
         if before is not None and before >= last_first:
@@ -122,21 +121,21 @@ class PendingStates:
         return released
 
     def covered(self, frontier: int | None) -> list[CoveredState]:
-        """Return, in input order, each stream's newest state that was or may be emitted.
+        """Return the newest emitted or releasable state of each scope, in input order.
 
-        ``frontier`` is the input position of the first uncommitted row; None if all rows are
-        committed. States before this position may be emitted. A state of all streams counts as a
-        state of one more stream.
+        A scope is one stream or, for a state of all streams, None; such a state replaces all
+        earlier states. A state is releasable if it comes before ``frontier``, the input position of
+        the first uncommitted row, or if ``frontier`` is None because all rows are committed.
         """
         newest = _newest_of_each([*self._emitted.values(), *self._before(frontier)])
         global_positions = [position for position, each in enumerate(newest) if each.scope is None]
         return newest[global_positions[-1] :] if global_positions else newest
 
     def drop_replaced(self, firsts: Sequence[int]) -> None:
-        """Drop the states that are not needed, because a newer state is released at the same time.
+        """Drop each state that will be released at the same time as a newer state of its scope.
 
-        Only a newer state of the same scope (one stream, or all streams) replaces a state.
-        ``firsts`` are the sorted input positions at which the uncommitted batches begin.
+        The scope of a state is one stream or all streams. ``firsts`` are the sorted input positions
+        at which the uncommitted batches begin.
         """
         if len(self._waiting) < 2:  # noqa: PLR2004
             return
@@ -155,10 +154,9 @@ class PendingStates:
 
 
 def _newest_of_each(states: Sequence[CoveredState]) -> list[CoveredState]:
-    """Return the newest of the given states for each stream.
+    """Return the newest state of each scope (one stream, or None for all streams).
 
-    A state of all streams counts as a state of one more stream. The given states must be in input
-    order, and the result is, too.
+    Both ``states`` and the result are in input order.
     """
     newest: dict[Hashable, CoveredState] = {}
     for each in states:

@@ -1,10 +1,9 @@
-"""Progress of a running load: a live line on a terminal, a log line every ten seconds elsewhere.
+"""Progress of a running load: a live line on a terminal, otherwise a log line every ten seconds.
 
-The live line is the last line of the terminal. All other lines are made its scrolling region, so
-the tap, the JVM and this process write there as if the terminal were one line shorter: none of
-their lines is joined, erased or repeated. Each change of the terminal is one write, which the
-kernel does not mix with other output. Output goes to standard error only. All figures are read from
-the report; this module counts nothing.
+The live line is the last line of the terminal. All other lines are set as the terminal's scrolling
+region, so the tap, the JVM and this process write as if the terminal were one line shorter. Each
+change of the terminal is one write, which the kernel does not mix with other output. Output goes to
+standard error only. All numbers are read from the report.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ def show_progress(
         seconds: The seconds between two progress lines.
 
     Yields:
-        A function that removes the live line at once, without waiting for other threads. It is for
-        a process that ends before the block does.
+        A function that removes the live line at once, without waiting for other threads. Call it
+        if the process ends before the block does.
     """
     ended = threading.Event()
     line = _LiveLine(sys.stderr.fileno()) if _can_move_cursor() else None
@@ -90,7 +89,7 @@ def _can_move_cursor() -> bool:
 
 
 def _make_draw(report: Report, line: _LiveLine) -> Callable[[], None]:
-    """Return a function that draws the current progress in the live line."""
+    """Return a function that draws row counts, rows per second and phases in the live line."""
     counted: deque[tuple[float, int]] = deque()
 
     def draw() -> None:
@@ -113,7 +112,7 @@ def _make_draw(report: Report, line: _LiveLine) -> Callable[[], None]:
 
 
 class _LiveLine:
-    """Last line of a terminal, reserved while it shows a text."""
+    """Last line of a terminal, which does not scroll while it shows a text."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -173,10 +172,10 @@ class _LiveLine:
 
 
 def _reserve_last_line(height: int) -> str:
-    """Return the control sequences that make all lines but the last one scroll.
+    """Return the control sequences after which all lines of a terminal but the last one scroll.
 
-    A line feed first makes room below the cursor. A live line that is below it, after the size of
-    the terminal has changed, is erased.
+    A line feed first ensures that the cursor is above the last line. Everything below the cursor
+    is erased, such as a live line drawn before the terminal was resized.
     """
     room = f"\x1bD{_SAVE}\r\x1b[J"
     return f"{_WHOLE_REGION}{room}\x1b[1;{height - 1}r{_RESTORE}\x1b[A"

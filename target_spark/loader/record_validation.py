@@ -1,9 +1,10 @@
 """Validation of each record against its stream's JSON Schema, for the setting `strict`.
 
-A record is valid if every field is declared, at each depth that has its own columns; if every value
-has a type that the schema allows; and if no required field is missing. Bounds, lengths, patterns
-and enumerations are not checked; a value that does not fit its column is found when its batch is
-committed. Source: JSON Schema 2020-12, Validation, sections 6.1.1 and 6.5.3.
+A record is valid if the schema declares every field, every value has a type that the schema allows,
+and no required field is missing. Fields of nested objects are checked if the objects are stored as
+structs. Bounds, lengths, patterns and enumerations are not checked; a value that does not fit its
+column is found when its batch is committed. Source: JSON Schema 2020-12, Validation, sections 6.1.1
+and 6.5.3.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class _DeclaredSchema:
 class StrictCheck:
     """Callable that checks a record against its stream's schema and describes the first error.
 
-    The description continues a sentence in which the caller names the line and the stream. An
-    example is ``with fields that its schema does not declare: a``.
+    The description is the end of a sentence that begins with the line and the stream, such as
+    ``with fields that its schema does not declare: a``.
     """
 
     def __init__(self, options: LoadOptions) -> None:
@@ -134,7 +135,10 @@ def _find_errors(record: Any, declared: _DeclaredSchema) -> Iterator[str]:
 
 
 def _describe_error(error: Any) -> str:
-    """Return a phrase that describes a jsonschema error without showing values of the record."""
+    """Return a jsonschema error as text without the record's values.
+
+    An example is ``whose field id is a string, where its schema has integer``.
+    """
     path = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path
     ).removeprefix(".")

@@ -1,7 +1,7 @@
-"""Errors for schemas that the policy ``on_schema_change`` of a stream refuses.
+"""Errors for schemas that a stream's policy ``on_schema_change`` forbids.
 
-`target_spark.columns.diff_with_table` applies the policy. Here the error gets the stream, the table
-and the remedy. Nothing is written with a refused schema.
+`target_spark.columns.diff_with_table` applies the policy and raises the error. This module adds the
+stream, the table and the remedy to the message.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def name_refused_schema(
         policy: The policy of the stream.
 
     Raises:
-        SchemaChangeError: The block raised one.
+        SchemaChangeError: The block raised this error; it is raised again with the new message.
     """
     try:
         yield
@@ -46,10 +46,10 @@ def name_refused_schema(
 
 
 def check_not_null_policy(policy: OnSchemaChange) -> None:
-    """Check that NOT NULL constraints of a table may be dropped for a row that has null.
+    """Check that a policy allows dropping a table's NOT NULL constraints, to load a null value.
 
     Raises:
-        SchemaChangeError: The policy does not allow every change of the table.
+        SchemaChangeError: The policy is not `OnSchemaChange.EVOLVE`.
     """
     if policy is not OnSchemaChange.EVOLVE:
         raise SchemaChangeError("a row has null in a column that the table declares NOT NULL")

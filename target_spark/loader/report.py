@@ -1,7 +1,7 @@
 """Run report: statistics per stream, counted during the run and printed at its end.
 
-Each figure is counted where it happens and never derived from another figure, so that a discrepancy
-shows. The writer threads and the input reader both count; one lock protects the report.
+Each number is counted separately and never computed from another one, so that discrepancies are
+visible. The writer threads and the input thread both update the report, which has one lock.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class StreamCounts:
 
     Attributes:
         table: Name or path of the table.
-        place: Location of the table: its name in the catalog. Without a catalog, the path of its
+        place: Location of the table: its name in the catalog, or without a catalog the path of its
             folder.
         received: Rows received.
         written: Rows committed to the table.
@@ -108,8 +108,9 @@ class StreamCounts:
 class Report:
     """Statistics of one run, updated by all threads and printed at the end.
 
-    ``config`` has the values of the option ``--config``. The commands that the report suggests to
-    the user contain them. ``phases`` has the phases of the run that are in progress.
+    Args:
+        config: The values of the option ``--config``, for the commands that the report suggests to
+            the user.
     """
 
     def __init__(self, config: Sequence[str] = ()) -> None:
@@ -137,14 +138,15 @@ class Report:
             self._remarks.append(text)
 
     def add_wait(self, seconds: float) -> None:
-        """Add to the seconds of paused reading, because too many bytes waited for their commit."""
+        """Add seconds for which reading was paused because too many bytes waited for a commit."""
         with self._lock:
             self._held_back += seconds
 
     def record_table(self, stream: str, table: str, location: str) -> None:
         """Store the name and the location of a stream's table.
 
-        The location is the name in the catalog, or without a catalog the path of the folder.
+        The location is the table's name in the catalog, or without a catalog the path of its
+        folder.
         """
         with self._lock:
             counts = self._get_counts(stream)
@@ -152,7 +154,7 @@ class Report:
         begin_stream(stream)
 
     def run_commit(self, stream: str) -> AbstractContextManager[None]:
-        """Return a context manager whose block is the commit of a stream's next batch."""
+        """Return a context manager that shows "committing …" in the progress during its block."""
         with self._lock:
             number = self._get_counts(stream).commits + 1
         return self.phases.run(f"committing {stream} batch {number}")
@@ -221,12 +223,12 @@ class Report:
             counts.quarantine.add(reasons)
 
     def record_withheld(self, stream: str, why: str | None) -> None:
-        """Store the reason for holding back states after a stream's rows; None if they are not."""
+        """Store why states after a stream's rows are held back; None if they may be emitted."""
         with self._lock:
             self._get_counts(stream).withheld = why
 
     def count_nulled(self, stream: str, rows: int) -> None:
-        """Add to the number of a stream's rows in which null replaced a value that does not fit."""
+        """Count rows of a stream in which null replaced a value that does not fit its column."""
         with self._lock:
             self._get_counts(stream).nulled += rows
 
@@ -236,29 +238,26 @@ class Report:
         column: str,
         type: str,
         kind: str,
-        beside: str | None = None,
+        instead_of: str | None = None,
         old: str | None = None,
     ) -> None:
-        """Store a change of a table column, or one that the setting ``on_schema_change`` prevents.
+        """Store a column change, or a change that the setting ``on_schema_change`` prevented.
 
         Args:
             stream: The name of the stream.
             column: The column's path, joined by dots.
             type: The new type, as DDL. For a change that is not made, the type in the schema.
             kind: ``add`` or ``widen``; ``omit``, ``keep`` or ``refuse`` if the change is not made.
-            beside: The existing column that could not be widened, if the new column was added for
-                that reason; else None.
+            instead_of: The existing column that could not be widened, if the new column was added
+                for that reason; else None.
             old: The type of the existing column, as DDL; None for a new property.
         """
-        change = {"column": column, "type": type, "kind": kind, "beside": beside, "old": old}
+        change = {"column": column, "type": type, "kind": kind, "beside": instead_of, "old": old}
         with self._lock:
             self._get_counts(stream).changes.append(change)
 
     def count_zoneless(self, stream: str, columns: Mapping[str, int]) -> None:
-        """Add to the number of a stream's date-times without a time zone, per column.
-
-        Such date-times are read as UTC.
-        """
+        """Count date-times of a stream without a time zone, per column. They are read as UTC."""
         with self._lock:
             known = self._get_counts(stream).zoneless
             for column, count in columns.items():
@@ -273,14 +272,14 @@ class Report:
     def count_released_state(self, *, last: bool = True) -> None:
         """Add one to the number of emitted states.
 
-        ``last`` is True if no newer state has been received, False if a newer state is held back.
+        ``last`` is True if the state is the newest received one. False if a newer one is held back.
         """
         with self._lock:
             self._states += 1
             self._last_left = last
 
     def add_stream_remark(self, stream: str, text: str) -> bool:
-        """Add a remark about a stream. Return False if the report already has it, else True."""
+        """Add a remark about a stream and return True; return False if it was added before."""
         with self._lock:
             notes = self._get_counts(stream).notes
             if text in notes:
@@ -320,7 +319,10 @@ class Report:
         replace_file(final, json.dumps(self.as_dict(), indent=2) + "\n")
 
     def progress(self) -> str:
-        """Return a line with the phases, and each stream's received, written, quarantined rows."""
+        """Return the current progress as one line, such as ``users: 5 received, 3 written``.
+
+        The line begins with the phases that are in progress. It has all streams.
+        """
         parts = [
             f"{name}: {counts.received:,} received, {counts.written:,} written"
             + (f", {counts.quarantined:,} quarantined" if counts.quarantined else "")
@@ -340,7 +342,10 @@ class Report:
         return [redact_line(line) for line in lines]
 
     def show_command(self, stream: str) -> str:
-        """Return the command line that shows a stream's table, with the run's settings."""
+        """Return the ``target-spark show`` command line for a stream's table.
+
+        It contains the ``--config`` options of the run.
+        """
         return stream_command("show", stream, self._config)
 
     def streams(self) -> dict[str, StreamCounts]:
@@ -406,9 +411,9 @@ def _head(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _format_table(streams: Mapping[str, StreamCounts]) -> list[str]:
-    """Return the statistics as lines of a text table.
+    """Return the statistics as lines of a text table, with one line for each stream.
 
-    Optional columns of the text table are omitted if they are zero for every stream.
+    Optional columns such as ``quarantined`` are omitted if they are zero for every stream.
     """
     if not streams:
         return []

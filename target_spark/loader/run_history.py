@@ -1,8 +1,9 @@
-"""Append of a run to the table of runs, after the last commit of the run.
+"""Append of a run's statistics to the table of runs, after the last commit of the run.
 
-Runs of several jobs append to the table, also at the same time, so it belongs to no job. Its
-commits carry the job `RUNS` and no state, so that they never count as commits of a job. A Delta
-table in a local folder is written without Spark, which may have ended by then.
+The table has one row for each stream of each run. Runs of several jobs append to it, even at the
+same time. Its commits therefore have the job name `RUNS` and no state, so that they are not taken
+for commits of a job. A Delta table in a local folder is written without Spark, which may have ended
+by then.
 """
 
 from __future__ import annotations
@@ -40,16 +41,19 @@ if TYPE_CHECKING:
 __all__ = ["append_run", "find_versions"]
 
 _ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
-"""Else Spark writes the rows to one file per processor."""
+"""Without this setting, Spark writes the rows to one file per processor."""
 
 _COMMITS_PER_CHECKPOINT: Final = 10
-"""Each run opens the table several times, and each commit since the checkpoint takes its time."""
+"""Every tenth commit writes a checkpoint, because each commit since then slows down opening."""
 
 _KEYS: Final = MergeKeys((), ORDINAL)
 
 
 def find_versions(table_format: str) -> dict[str, str]:
-    """Return the versions for the rows of a run: of target-spark, and of the format's libraries."""
+    """Return the columns ``target_spark_version`` and ``library_versions`` of the table of runs.
+
+    The libraries are PySpark and those of the table format, such as ``pyspark 4.0.1, …``.
+    """
     libraries = [f"pyspark {spark_version}"]
     for coordinates in required_jars(table_format, spark_version)[:1]:
         _, artifact, number = coordinates.split(":")
@@ -71,14 +75,14 @@ def append_run(
 ) -> None:
     """Append the rows of a run to the table of runs in one commit. Create the table if needed.
 
-    Transient failures and conflicts with other runs are retried. A retry never repeats the rows.
+    Transient failures and conflicts with other runs are retried. A retry never adds rows twice.
 
     Args:
         engine: The Spark process of the run.
         options: The options of the load, which determine table and format.
         run: The run.
         rows: The rows as values by column, as `build_rows` returns them.
-        stopping: Event that prevents retries while it is set; None to retry in any case.
+        stopping: Event that prevents retries while it is set; None to always allow retries.
 
     Raises:
         TargetSparkError: The rows cannot be written.
@@ -109,7 +113,7 @@ def _create_writer(table_format: str) -> Writer:
 def _prepare_columns(writer: Writer, spark: SparkSession, table: Table) -> TableSchema:
     """Create the table of runs, or add the columns that are new in this release.
 
-    Return the columns of the table.
+    Return the resulting columns of the table.
     """
     types = writer.get_column_types(spark, table)
     if types is None:
@@ -124,7 +128,7 @@ def _prepare_columns(writer: Writer, spark: SparkSession, table: Table) -> Table
 
 
 def _to_arrow(rows: Sequence[Mapping[str, Any]], columns: TableSchema) -> pa.Table:
-    """Return rows with the columns that this release fills, and the position of each row."""
+    """Return rows as an Arrow table: the columns that this release fills, and a row number."""
     filled = [column for column in columns.columns if column.is_fed]
     arrays = {
         column.name: pa.array([row[column.source] for row in rows], arrow_type(column.type))
@@ -140,9 +144,10 @@ def _append(
     rows: Sequence[Mapping[str, Any]],
     commit: CommitMetadata,
 ) -> None:
-    """Append rows to the table of runs, without Spark if the table allows it.
+    """Append rows to the table of runs, without Spark if the table is a local Delta table.
 
-    Nearly always the table has all columns already, so they are prepared only if that fails.
+    The table usually exists with all columns, so its columns are prepared only if the first attempt
+    fails.
     """
     if _append_without_spark(writer, engine, table, _to_arrow(rows, SCHEMA), SCHEMA, commit):
         return
@@ -166,7 +171,10 @@ def _append_without_spark(
     columns: TableSchema,
     commit: CommitMetadata,
 ) -> bool:
-    """Append rows to a local Delta table that has the columns; return False if it is not one."""
+    """Append rows to a local Delta table without Spark, and return True.
+
+    Return False, without writing, if the table is not such a table or does not have the columns.
+    """
     if not isinstance(writer, DeltaWriter):
         return False
     spark, batch = engine.lazy_spark(), SmallBatch.of(rows, columns)

@@ -1,7 +1,7 @@
-"""Tests of a Singer state: is it empty, and does it come from a sync that finished?
+"""Checks of a Singer state: if it is empty, and if it comes from a sync that finished.
 
-The end of the input looks the same for a tap that finished and for a tap that died; only the last
-state shows the difference.
+The end of the input looks the same for a tap that finished and for a tap that crashed. Only the
+last state shows the difference.
 """
 
 from __future__ import annotations
@@ -16,18 +16,15 @@ _LONGEST_EMPTY: Final = 16
 
 
 def is_empty(state: bytes) -> bool:
-    """Return True if a state is ``null`` or ``{}``.
-
-    Such a state must not replace a stored state.
-    """
+    """Return True if a state is ``null`` or ``{}``, which must not replace a stored state."""
     return len(state) < _LONGEST_EMPTY and b"".join(state.split()) in {b"{}", b"null"}
 
 
 def is_final(state: bytes) -> bool:
     """Return True if the last state of an input shows that the tap's sync finished.
 
-    A tap removes ``currently_syncing`` and progress markers from its state when a stream ends. The
-    result is False if the state still has one of them.
+    A tap removes ``currently_syncing`` and ``progress_markers`` from its state when a stream ends.
+    Return False if the state still has one of them, or is not valid JSON.
     """
     try:
         document = json.loads(state)

@@ -1,8 +1,8 @@
-"""Output of states to standard output, protected from other writers.
+"""Output of states to standard output, kept separate from the output of libraries.
 
 While a target runs, file descriptor 1 refers to standard error, so that output of Spark, its
-dependency resolver and other libraries cannot mix with states. States go to a duplicate of the real
-standard output: each state unchanged, as one complete line.
+dependency resolver and other libraries cannot mix with states. Each state is written as one line to
+a duplicate of the original standard output.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StateMessageWriter:
             yield cls(wire)
 
     def emit(self, state: bytes) -> None:
-        """Write one state as a line; block while the pipe is full.
+        """Write one state as a line. Block while the pipe is full.
 
         Raises:
             StateOutputError: The process that reads standard output has closed it.

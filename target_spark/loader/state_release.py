@@ -1,11 +1,11 @@
-"""Bookkeeping of committed batches, which decides which states may be emitted, and emits them.
+"""Ledger of committed and uncommitted batches, which emits a state once its rows are committed.
 
 The input thread and the writer threads share one ledger, which has a lock. Every message has an
-ordinal, its position in the input; a state at ordinal *n* covers every row with a smaller one. A
-batch is identified by its first ordinal, and the frontier is the first ordinal of the oldest
-uncommitted batch over all streams. A state, even of a single stream, is released only if it comes
-before the frontier. It is emitted while the lock is held, so an older one never follows a newer
-one.
+ordinal, its position in the input; a state at ordinal *n* includes every row with a smaller
+ordinal. A batch is identified by the ordinal of its first row. The frontier is the smallest such
+ordinal of all uncommitted batches of all streams. A state, even of a single stream, is emitted only
+if it comes before the frontier. States are emitted while the lock is held, so an older state never
+follows a newer one.
 """
 
 from __future__ import annotations
@@ -66,7 +66,6 @@ class Ledger:
     def __init__(
         self, emit: Callable[[bytes], None], report: Report, state_format: StateFormat | None = None
     ) -> None:
-        """Create a ledger that has no batches and no states."""
         self._emit = emit
         self._report = report
         self._state_format = state_format or GlobalStateFormat()
@@ -87,16 +86,15 @@ class Ledger:
             self._report.count_state()
 
     def state_for_commit(self, stream: Hashable, upto: int) -> CoveredState | None:
-        """Return the newest state that the next commit may store.
+        """Return the newest state that the next commit may store, or None if there is none.
 
-        The next commit makes all rows before this state committed.
-
-        Return None if there is no such state. The state may have been emitted before.
+        With the next commit, all rows before this state are committed. The state may have been
+        emitted before.
 
         Args:
             stream: The key of the batches that the next commit writes.
-            upto: A position in the input; batches of this key that begin at or before it belong to
-                the next commit.
+            upto: A position in the input. The next commit writes the batches of ``stream`` that
+                begin at or before this position.
         """
         with self._lock:
             return self._merge_covered(self._states.covered(self._frontier(stream, upto)))
@@ -109,7 +107,7 @@ class Ledger:
     def release(self) -> None:
         """Emit the newest state of each stream before which all rows are committed.
 
-        Older states are skipped. States of all streams together count as states of one more stream.
+        Older states are skipped. Of the states of all streams together, only the newest is emitted.
         """
         with self._lock:
             for state in self._states.take_releasable(self._frontier()):
@@ -118,9 +116,10 @@ class Ledger:
                 self._report.count_released_state(last=state.ordinal == self._newest_state)
 
     def get_uncarried_state(self) -> CoveredState | None:
-        """Return the emitted states merged into one state, or None if a commit already stores them.
+        """Return the emitted states, merged into one, if no commit has stored the last of them.
 
-        The merged state is then stored by a commit without rows.
+        The caller then makes a commit without rows to store the state. Return None if there is
+        nothing to store.
         """
         with self._lock:
             if self._last_emitted <= self._last_carried:
@@ -135,9 +134,9 @@ class Ledger:
     # Batches
 
     def record_rows(self, stream: Hashable, ordinal: int) -> None:
-        """Record that rows of a stream were received. The first is at input position ``ordinal``.
+        """Record that rows of a stream were received, beginning at input position ``ordinal``.
 
-        If the stream has no open batch, the rows open one.
+        If the stream has no open batch, a batch is opened.
         """
         with self._lock:
             self._advance(ordinal)
@@ -206,7 +205,7 @@ class Ledger:
             return [stream for stream, batches in self._by_stream.items() if batches.withheld]
 
     def discard_open_batch(self, stream: Hashable) -> None:
-        """Remove a stream's open batch, which will not be committed, to release its states."""
+        """Remove a stream's open batch, which will not be committed, so it holds back no state."""
         with self._lock:
             batches = self._by_stream.get(stream)
             if batches is not None:
@@ -214,7 +213,7 @@ class Ledger:
             self._drop_replaced_states()
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Tell the state format that rows of a stream were committed to its quarantine table."""
+        """Pass the number of a stream's newly quarantined rows to the state format."""
         with self._lock:
             self._state_format.count_rejected(stream, rows)
 
@@ -248,8 +247,8 @@ class Ledger:
     def _frontier(self, stream: Hashable = None, upto: int = -1) -> int | None:
         """Return the position in the input at which the oldest uncommitted batch begins.
 
-        Return None if all batches are committed. To look ahead to a commit, batches of ``stream``
-        that begin at or before ``upto`` are taken as committed.
+        Return None if all batches are committed. Batches of ``stream`` that begin at or before
+        ``upto`` are treated as committed, to compute the result after their commit.
         """
         firsts = (
             batches.oldest_after(upto) if name == stream else batches.oldest()

@@ -1,8 +1,7 @@
-"""State of one stream in the loader: its schema, write options and open batches.
+"""State of one stream in the loader: its schema, write options and open batch.
 
 Only the loader's event thread uses this module. There may be hundreds of streams with thousands of
-columns, so only the table schema is kept unpacked; the JSON Schema is compressed, and a digest is
-kept for comparisons.
+columns, so the JSON Schema is kept compressed, with a digest for comparisons.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ __all__ = [
 
 @dataclass
 class LoadedStream:
-    """Everything that the loader keeps about one stream during a run.
+    """State of one stream during a run: schema, table, write mode and open batch.
 
     Attributes:
         schema_message: The newest SCHEMA message, without its JSON Schema.
@@ -145,7 +144,7 @@ class LoadedStream:
         return schema
 
     def set_schema_message(self, event: SchemaEvent, normal_digest: bytes) -> None:
-        """Store the newest SCHEMA message and the digest of its normalized form."""
+        """Store the newest SCHEMA message and its digest from `compute_normalized_digest`."""
         self.schema_message, self.received_digest, self.normal_digest = (
             replace(event, schema={}),
             compute_schema_digest(event),
@@ -164,7 +163,7 @@ class LoadedStream:
 
     @property
     def deletion_key(self) -> Hashable:
-        """Key in the `Ledger` for states that wait until other table versions are deleted."""
+        """Key in the `Ledger` under which the deletion of old table versions holds back states."""
         return ("other versions", self.id)
 
     @property
@@ -193,7 +192,7 @@ class LoadedStream:
         return tuple(batch for batch in self.kept_batches if batch.version in {valid, None})
 
     def mark_deletions(self) -> None:
-        """Add the column for the deletion time to the table schema."""
+        """Add the column `_sdc_deleted_at` to the table schema, if it is missing."""
         self.table_schema = self.table_schema.with_metadata(DELETED_AT)
 
 
@@ -215,7 +214,7 @@ def _remark_on_append(event: SchemaEvent, mode: WriteMode, options: LoadOptions)
 def _remark_on_missing_cursor(
     event: SchemaEvent, table_schema: TableSchema, options: LoadOptions
 ) -> Iterator[str]:
-    """Yield a remark if the settings order rows by the replication key, but it has no column."""
+    """Yield a remark if the settings order rows by a replication key that has no column."""
     cursor = (
         _find_cursor_column(event, table_schema)
         if table_schema.keys and options.of(event.stream).by_cursor
@@ -229,7 +228,7 @@ def _remark_on_missing_cursor(
 
 
 def compute_schema_digest(event: SchemaEvent) -> bytes:
-    """Return the SHA-256 digest of a SCHEMA message as received."""
+    """Return the SHA-256 digest of a SCHEMA message as received: its schema, keys and cursor."""
     fields = [event.schema, event.keys, event.cursor, dict(event.nested)]
     text = json.dumps(fields, default=repr)
     return hashlib.sha256(text.encode()).digest()
@@ -288,11 +287,11 @@ def check_table_conflicts(
 
     Args:
         stream: The stream.
-        owners: The stream of each location of a table. The locations of the given stream are added.
-        runs_table: The table of runs, which is not a stream's.
+        owners: The stream that uses each table location. The locations of ``stream`` are added.
+        runs_table: The table with the statistics of all runs.
 
     Raises:
-        UnsupportedError: Another stream uses one of these locations, or the table of runs does.
+        UnsupportedError: Another stream, or the table of runs, uses one of the locations.
     """
     for location in (*stream.table.locations, *stream.table.with_suffix(QUARANTINE).locations):
         if location in runs_table.locations:

@@ -1,10 +1,10 @@
 """Application of stream maps and flattening to records before they are spooled.
 
-Records are decoded only here; a stream without maps and without nested fields passes unchanged.
-Integers keep all digits and fractions are decimals, so numbers that no map touches keep their
-value. An invalid map raises an error at the stream's SCHEMA message. Names, schemas and keys match
-those that other Singer targets produce with the same settings. A record with an unpaired surrogate
-cannot be decoded: it passes as a JSON string of its text to every route, and is quarantined later.
+Records of a stream are decoded only if a stream map or flattening changes them. Integers keep all
+digits and fractions become decimals, so numbers that no map changes keep their value. An invalid
+map raises an error at the stream's SCHEMA message. Names, schemas and keys match those that other
+Singer targets produce with the same settings. A record with an unpaired surrogate cannot be
+decoded: it is passed to every output stream as a JSON string of its text, and quarantined later.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _QUOTE: Final = ord('"')
 _FLAT: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
-_Made: TypeAlias = tuple[list[bytes], list[str | None], list[bytes | None]]
-"""Rows, and for each row the time of extraction and the metadata of the source."""
+_Output: TypeAlias = tuple[list[bytes], list[str | None], list[bytes | None]]
+"""The rows of an output stream, and each row's extraction time and source metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class StreamMapper:
             yield SchemaEvent(route.stream, schema, keys, event.cursor, event.nested)
 
     def _map_state(self, event: Checkpoint) -> Checkpoint:
-        """Return a state with its stream renamed, if the stream is mapped to exactly one stream.
+        """Return a state with its stream renamed if the stream is mapped to exactly one stream.
 
         Any other state is returned unchanged.
         """
@@ -128,7 +128,10 @@ class StreamMapper:
         return replace(event, scope=routes[0].stream) if routes and len(routes) == 1 else event
 
     def _get_routes(self, event: SchemaEvent) -> tuple[_Route, ...] | None:
-        """Return the output streams of an input stream, or None if its events are not changed."""
+        """Return a route for each output stream of an input stream.
+
+        Return None if the stream keeps its name and its records.
+        """
         from tap_core.mapper.stream_maps import RemoveRecordTransform
 
         name, schema = event.stream.name, dict(event.schema)
@@ -202,7 +205,7 @@ def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
         else extracted_at
     )
     each_meta = repeat(None) if meta is None else meta
-    outputs: list[_Made] = [([], [], []) for _ in routes]
+    outputs: list[_Output] = [([], [], []) for _ in routes]
     failure = None
     for body, row_time, row_meta in zip(event.rows, each_time, each_meta, strict=False):
         try:

@@ -1,10 +1,10 @@
 """Table versions of one stream's rows, and the decision to delete rows of other versions.
 
-Versions are compared for equality only, never by size; rows without a version (None) form a version
-too. Rows of other versions are deleted when the stream is known to be complete: by an
-ACTIVATE_VERSION after rows of its version, or at a final end of the input. Rows that came after the
-announcement are never treated as old: if they have another version, or if no row of the announced
-version came, nothing is deleted.
+Versions are only compared for equality; None is the version of rows without a version. Rows of
+other versions are deleted when the stream is known to be complete: after an ACTIVATE_VERSION
+message that follows rows of its version, or at the end of a complete input. Rows of this run must
+not be deleted. Nothing is therefore deleted if rows with another version came after the
+ACTIVATE_VERSION message, or if rows were received but none of them with the activated version.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class VersionTracker:
 
     @property
     def has_pending_deletion(self) -> bool:
-        """True if a version was activated and deleting the other versions is not queued yet."""
+        """True if a version was activated, but the deletion of other versions is not queued yet."""
         return self.activated is not None and not self.is_deletion_queued
 
     @property
@@ -54,7 +54,7 @@ class VersionTracker:
         self._seen.add(version)
 
     def activate(self, version: int) -> None:
-        """Record an ACTIVATE_VERSION message that makes ``version`` the current one."""
+        """Record an ACTIVATE_VERSION message, which makes ``version`` the current table version."""
         if version != self.activated:
             self.activated, self.is_deletion_queued, self._mixed = version, False, False
         self.closed = version in self._seen
@@ -66,8 +66,8 @@ class VersionTracker:
     def may_delete_versions(self, *, final: bool) -> bool:
         """Return True if the rows of all versions other than the activated one may be deleted now.
 
-        ``final`` is True if the stream is known to be complete. False if only the order of its rows
-        and ACTIVATE_VERSION messages can show it.
+        ``final`` is True if the stream is known to be complete. If it is False, the stream counts
+        as complete only if ACTIVATE_VERSION came after rows of its version.
         """
         return (
             self.has_pending_deletion

@@ -1,6 +1,6 @@
-"""End of a run on a terminal: locations of the tables, a command that reads one, and advice.
+"""Lines printed on a terminal after a run: table locations, a command to read one, and advice.
 
-The lines follow the summary of the report, which has the counts.
+The lines follow the summary of the report, which has the row counts.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _READ: Final = {
 def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]:
     """Yield the locations of the tables that a run wrote, and a command that reads one of them.
 
-    A Delta or Parquet table in a local folder is printed without Spark. For other tables the
-    command is `target-spark show`, which starts Spark for them.
+    For a Delta or Parquet table in a local folder, the command is a line of Python that needs no
+    Spark. For other tables it is `target-spark show`, which starts Spark.
 
     Args:
         report: The report of the run.
@@ -66,13 +66,13 @@ def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]
 
 
 def _find_folder(location: str) -> str | None:
-    """Return the absolute path of a table's folder; None for a table elsewhere."""
+    """Return the absolute path of a table's local folder, or None for a table without one."""
     folder = to_local_folder(location)
     return str(folder) if folder is not None and folder.is_dir() else None
 
 
 def suggest_faster_start(report: Report, config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield advice if the start of Spark took most of a run, and a setting would make it faster.
+    """Yield one line of advice if Spark's start took most of a run and settings can shorten it.
 
     Args:
         report: The report of the run.
@@ -83,12 +83,15 @@ def suggest_faster_start(report: Report, config: Mapping[str, Any]) -> Iterator[
     if start < max(_MIN_SECONDS, total / 2):
         return
     rows = sum(each.received for each in report.streams().values())
-    if ways := "; ".join(_find_ways(rows, config)):
-        yield f"The start of Spark took {start:.0f} of {total:.0f} s. To start faster: {ways}."
+    if advice := "; ".join(_find_faster_settings(rows, config)):
+        yield f"The start of Spark took {start:.0f} of {total:.0f} s. To start faster: {advice}."
 
 
-def _find_ways(rows: int, config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ways to start faster that suit the settings and the number of rows of a run."""
+def _find_faster_settings(rows: int, config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield advice to start Spark faster, such as "set small_runs to true".
+
+    ``rows`` is the number of rows that the run received; ``config`` has its settings.
+    """
     complete = with_defaults(config)
     if complete.get("remote") or not (complete.get("master") or "local").startswith("local"):
         return

@@ -1,7 +1,7 @@
 """Detection of record properties that the schema does not declare and that have no column.
 
-Only one record per schema message is examined, to warn the user; decoding every record would cost
-the time that the loader saves by not decoding them.
+To warn the user, only one record after each SCHEMA message is examined. The loader is fast because
+it does not decode the other records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OURS: Final = ("_sdc_", "_airbyte_")
 
 
 def describe_undeclared(body: bytes, table_schema: TableSchema) -> str | None:
-    """Return a remark that lists those properties of a record for which the table has no column.
+    """Return a remark that lists the properties of a JSON record for which the table has no column.
 
     Return None if every property has a column.
     """
@@ -42,9 +42,9 @@ def describe_undeclared(body: bytes, table_schema: TableSchema) -> str | None:
 
 
 def find_undeclared(body: bytes, table_schema: TableSchema) -> list[str]:
-    """Return the dotted paths of those properties of a JSON record that have no column.
+    """Return the paths, such as ``user.id``, of the properties of a JSON record without a column.
 
-    The list is empty for a record over 1 MiB or one that cannot be decoded.
+    The list is empty for a record that is over 1 MiB or cannot be decoded.
     """
     if len(body) > _LONGEST or body[0] != _OPEN_BRACE:
         return []
@@ -56,7 +56,7 @@ def find_undeclared(body: bytes, table_schema: TableSchema) -> list[str]:
 
 
 def undeclared_in(record: dict[str, Any], table_schema: TableSchema) -> list[str]:
-    """Return the dotted paths of those properties of a decoded record that have no column."""
+    """Return the paths, such as ``user.id``, of a decoded record's properties without a column."""
     if table_schema.keeps_whole:
         return []
     paths = _iterate_undeclared(record, table_schema.columns, "")

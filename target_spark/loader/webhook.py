@@ -44,10 +44,10 @@ _LATER: Final = ("states_received", "states", "last_state_released", "remarks")
 
 
 def build_outcome(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document that is sent.
+    """Return the JSON document for the webhook: outcome, error, times, and counts per stream.
 
     Args:
-        report: The report of the run, as `Report.as_dict` returns it, with the outcome.
+        report: The report of the run with its outcome, as `Report.as_dict` returns it.
     """
     has_ended_well = report["outcome"] in {COMPLETE, STOPPED}
     started = report.get("started")
@@ -72,7 +72,10 @@ def _format_instant(seconds: float) -> str:
 
 
 def send_outcome(url: str, report: Mapping[str, Any]) -> None:
-    """Send the outcome of a run. Temporary failures are retried; a final one is a warning."""
+    """Post the outcome of a run to the webhook ``url`` as JSON.
+
+    Temporary failures are retried; a final failure is logged as a warning.
+    """
     document = build_outcome(report)
     path = url.partition("://")[2].partition("/")[2]
     register_secrets(send_outcome, Secrets.from_values([path]))  # the HTTP client logs it
@@ -98,10 +101,10 @@ def send_outcome(url: str, report: Mapping[str, Any]) -> None:
 
 
 def _post(url: str, document: Mapping[str, Any]) -> str | None:
-    """Send the document once. Return the reason for which the server refused it, or None.
+    """Post a document once. Return None on success, or the reason of a refusal: ``status 404``.
 
     Raises:
-        RetriableAPIError: The server is overloaded or failed.
+        RetriableAPIError: The server responded with status 429 or 5xx.
         requests.exceptions.RequestException: There was no response.
     """
     response = post_document(url, document, timeout=_TIMEOUT_SECONDS)
@@ -114,7 +117,10 @@ def _post(url: str, document: Mapping[str, Any]) -> str | None:
 
 
 def _iterate_waits() -> Generator[float, Any, None]:
-    """Yield the seconds before each retry: as the server asks, else 2, 4, 8; at most 30."""
+    """Yield the seconds to wait before each retry: 2, 4, 8, or the response's Retry-After.
+
+    The failure of each attempt is sent to the generator. No wait is longer than 30 seconds.
+    """
     failure = yield 0.0
     for tries in itertools.count(1):
         asked = retry_after(failure)

@@ -1,7 +1,7 @@
 """Choice of the write operation for a batch in each write mode.
 
-The format's writer performs the operation; this module builds its arguments. Of several rows with
-the same key an overwrite keeps the newest, as an upsert would.
+The writer of the table format performs the operation; this module builds its arguments. Of several
+rows with the same key, an overwrite keeps the newest, like an upsert.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def select_write_operation(
 def get_merge_keys(
     table_schema: TableSchema, request: CommitRequest, options: StreamOptions
 ) -> MergeKeys:
-    """Return the rules by which a merge matches the rows of a stream with those of its table."""
+    """Return the rules for merging a stream's rows into its table: keys, order and deletions."""
     compared = (
         column.name
         for column in table_schema.columns
@@ -118,7 +118,7 @@ def get_merge_keys(
 
 
 def make_empty_frame(spark: SparkSession, table_schema: TableSchema) -> DataFrame:
-    """Return a DataFrame without rows that has the columns of a table schema."""
+    """Return a DataFrame without rows that has the columns of a table schema and the ordinal."""
     columns = ", ".join(
         f"CAST(NULL AS {column.type.ddl}) AS {quote(column.name)}"
         for column in table_schema.columns
@@ -130,7 +130,7 @@ def make_empty_frame(spark: SparkSession, table_schema: TableSchema) -> DataFram
 def build_version_delete(
     request: CommitRequest, table_schema: TableSchema, version: int, column: str
 ) -> VersionDelete:
-    """Return the deletion of all rows whose table version is not ``version``.
+    """Return a `VersionDelete` for all rows whose table version is not ``version``.
 
     Args:
         request: The commit request. Its ``hard_delete`` decides if rows are removed or only marked
@@ -151,9 +151,9 @@ def build_version_delete(
 def has_other_versions(
     writer: Writer, spark: SparkSession, table: Table, version: int, column: str
 ) -> bool:
-    """Return True if a table has rows of another table version, which may have to be deleted.
+    """Return True if a table has rows whose table version is not ``version``.
 
-    Rows marked as deleted, and ended versions of an scd2 table, are ignored. The result is False if
+    Rows marked as deleted, and ended row versions of an scd2 table, are ignored. Return False if
     the table does not exist.
 
     Args:

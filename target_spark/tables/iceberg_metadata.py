@@ -45,7 +45,13 @@ _MERGED = "spark.merge-into.num-target-rows-"
 
 @dataclass(frozen=True, slots=True)
 class IcebergSnapshot:
-    """A snapshot (commit) of an Iceberg table, with its id, its parent's id and its summary."""
+    """A snapshot (commit) of an Iceberg table.
+
+    Attributes:
+        id: The snapshot id.
+        parent: The id of the parent snapshot, or None for the first snapshot.
+        summary: The summary properties, such as ``{"added-records": "10"}``.
+    """
 
     id: int
     parent: int | None
@@ -53,7 +59,7 @@ class IcebergSnapshot:
 
     @property
     def marker(self) -> CommitMetadata | None:
-        """The commit metadata of target-spark in this snapshot; None if another program made it."""
+        """The commit metadata in the summary, or None if another program made the snapshot."""
         text = self.summary.get(PROPERTY)
         if text is None or not text.startswith(_PACKED):
             return CommitMetadata.from_json(text)
@@ -82,7 +88,8 @@ class IcebergSnapshot:
 def snapshot_properties(marker: CommitMetadata) -> str:
     """Return commit metadata as the text to store in a snapshot's summary.
 
-    Text over 4 KiB is compressed, because each commit writes the summaries of all snapshots again.
+    The text is JSON. From 4 KiB on, it is compressed, because each commit writes the summaries of
+    all snapshots again.
     """
     text = marker.to_json()
     if len(text) < _LONG:
@@ -120,7 +127,7 @@ def table_exists(folder: Path) -> bool:
 
 
 def find_metadata_file(folder: Path) -> Path | None:
-    """Return the metadata file with the highest version, or None if there is no table.
+    """Return the metadata file with the highest version, or None if there is no Iceberg table.
 
     The file `version-hint.text` is not used, because it may be outdated.
     """
@@ -181,10 +188,9 @@ def parse_summary(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
 
     Args:
         snapshot: The snapshot of the commit.
-        merged: True for a MERGE, which also rewrites unchanged rows of the files that it changes.
-            Before Spark 4.1 the summary counts these rows as added. For such a summary the growth
-            of the table is returned as the number of inserted rows. False for an append or
-            overwrite.
+        merged: True for a MERGE; False for an append or overwrite. A MERGE also rewrites unchanged
+            rows, which the summary counts as added before Spark 4.1. For such a summary, the growth
+            of the table is returned as the number of inserted rows.
     """
     added, removed = _number(snapshot, "added-records"), _number(snapshot, "deleted-records")
     updated = 0

@@ -32,11 +32,11 @@ class CommitManifest:
     """Manifest file of a Parquet table, which lists the committed files.
 
     Attributes:
-        commit: The number of the last commit, from 1; 0 for a new table.
+        commit: The number of the last commit that added files, from 1; 0 for a new table.
         marker: The metadata of the last commit, or None.
         parts: The names of the committed files.
-        schema: The type (DDL) of each column.
-        sources: The stream property that fills each column, by column.
+        schema: The type (DDL) of each column by name.
+        sources: The stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
         runs: The number of the last commit of each run since the last overwrite, by run id, oldest
             first.
     """
@@ -92,7 +92,7 @@ class CommitManifest:
 
 
 def open_dataset(folder: Path, manifest: CommitManifest | None = None) -> pa.dataset.Dataset | None:
-    """Return the committed rows of a Parquet table as an Arrow dataset, or None without files.
+    """Return a Parquet table's committed files as an Arrow dataset, or None if there are no files.
 
     Columns that a file does not have are null in its rows.
 

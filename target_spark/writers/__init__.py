@@ -1,4 +1,4 @@
-"""Table formats (Delta, Iceberg, Parquet): one writer class per format, with the same methods."""
+"""Writers of the table formats Delta, Iceberg and Parquet, with one common interface (`Writer`)."""
 
 from __future__ import annotations
 

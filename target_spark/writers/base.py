@@ -1,10 +1,10 @@
 """The `Writer` protocol of a table format, and functions that all writers share.
 
-Invariants: a writer uses the Spark session of the calling thread, and a table is never written by
-two threads. A batch and its commit metadata are one commit. After each write, the writer reads the
-commit back, and only a commit that has this batch's metadata counts as success. A batch that is
-repeated because the response to its commit was lost is found in the table and not written again. A
-batch number that does not increase is an error.
+A writer uses the Spark session of the calling thread, and only one thread writes to a table. A
+batch and its commit metadata are written in one commit. After each write, the writer reads the
+newest commit, which must have the metadata of the batch. If a batch is repeated because the
+response to its commit was lost, the commit is found in the table and the batch is not written
+again. A batch number that does not increase is an error.
 """
 
 from __future__ import annotations
@@ -67,19 +67,19 @@ _SPARK_TYPES: Final[Mapping[str, Callable[[], T.DataType]]] = {
 """Spark's types by the DDL of a column type."""
 
 DELETE_ONLY_COLUMN = "__target_spark_only_delete"
-"""Column added by `latest_by_key`: True if the batch has only a delete record of the key."""
+"""Column added by `latest_by_key`: True if the batch has only delete records for the key."""
 
 _RANK = "__target_spark_rank"
 
 
 @dataclass(frozen=True, slots=True)
 class MergeKeys:
-    """Rules by which a merge matches the rows of a batch with the rows of the table.
+    """Rules for merging the rows of a batch into a table: keys, order of rows, and deletions.
 
     Attributes:
         columns: Columns that identify a row. Their values are never null.
         order: Column that exists only in the batch, not in the table. Of batch rows with equal
-            keys, the row with the highest value is the newest.
+            keys, the row with the highest value is the newest. It is the position in the input.
         deleted: Column with the deletion time, or None if there is no such column. It is set only
             in a delete record, which has keys but no other values.
         hard_delete: True if a delete record removes the row; False if it only sets ``deleted``.
@@ -93,12 +93,12 @@ class MergeKeys:
             lowest value. ``order`` then decides only between equal cursors, and a batch row
             replaces a table row only if its cursor is not lower. False if ``order`` alone decides.
         outdated: A column and a number. A table row with null or a lower number in this column is
-            replaced even if its cursor is higher. None if there are no such rows.
+            replaced even if its cursor is higher. None if cursors are compared for all rows.
         removed: Column of the batch. If it is not null in the newest row of a key, the table row is
             removed. None if there is no such column.
         unique_rows: Number of rows of the batch, if they are part of Spark's plan and no two have
-            the same key. Such a batch has no older rows to remove, and needs no copy to be read
-            twice. None if the rows are stored elsewhere, or if keys may be repeated.
+            the same key. Such a batch needs no removal of older rows, and can be read twice without
+            a copy. None if the rows are stored elsewhere, or if keys may be repeated.
     """
 
     columns: tuple[str, ...]
@@ -117,16 +117,16 @@ class MergeKeys:
 
 @dataclass(frozen=True, slots=True)
 class VersionDelete:
-    """Deletion of all rows whose table version is not ``version``, for an ACTIVATE_VERSION message.
+    """Deletion of all rows of other table versions, as an ACTIVATE_VERSION message requires.
 
     Attributes:
         version: The table version to keep. Rows with a null version are deleted, too.
         deleted: The column with the deletion time, to mark the rows as deleted; None to remove
             them.
-        at: The deletion time. Rows that are already marked as deleted keep their own.
-        history: True for an scd2 table: the current version of each deleted row is ended, and no
-            row is removed. False for any other table.
-        column: The column that holds the table version.
+        at: The deletion time. Rows that are already marked as deleted keep their deletion time.
+        history: True for an scd2 table: the current row version of each deleted row is ended, and
+            no row is removed. False for any other table.
+        column: The column with the table version.
     """
 
     version: int
@@ -141,7 +141,7 @@ class Writer(Protocol):
 
     @property
     def keeps_batch(self) -> bool:
-        """True if an upsert caches the batch, so that its MERGE computes the batch only once."""
+        """True if an upsert stores the batch on disk, so that its MERGE computes it only once."""
         ...
 
     def can_widen(self, old: str, new: str, /) -> bool:
@@ -197,14 +197,18 @@ class Writer(Protocol):
         ...
 
     def sources(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
-        """Return, by column, the stream property that fills it, as stored in the table.
+        """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
 
-        Return None if another program created the table.
+        The table stores the property of each column or field whose name differs from it. Return
+        None if another program created the table.
         """
         ...
 
     def annotate(self, spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Set the column comments, and store in the table which property fills each column."""
+        """Store the comments and the `TableSchema.sources` of a table schema in its table.
+
+        The sources are the stream properties of renamed columns.
+        """
         ...
 
     def drop_not_null(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
@@ -222,7 +226,7 @@ class Writer(Protocol):
     ) -> CommitStats:
         """Add the rows of a batch to a table, in one commit.
 
-        All methods that commit raise the errors below.
+        `upsert`, `history`, `replace` and `delete_versions` can raise the same errors.
 
         Args:
             spark: The Spark session of the calling thread.
@@ -248,6 +252,8 @@ class Writer(Protocol):
     ) -> CommitStats:
         """Replace the table rows whose keys occur in the batch, and add the rows with new keys.
 
+        ``keys`` has the key columns and the rules for deletions.
+
         Raises:
             UnsupportedError: The format has no MERGE.
         """
@@ -262,7 +268,9 @@ class Writer(Protocol):
         commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Add a version for each changed row, and end the previously current version (SCD2).
+        """Insert a row version for each changed row, and end its previous version (SCD2).
+
+        ``keys`` has the key columns, and the columns that are compared to find changes.
 
         Raises:
             UnsupportedError: The format has no MERGE.
@@ -278,7 +286,7 @@ class Writer(Protocol):
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table with those of ``df``, in one commit.
+        """Replace all rows of a table with the rows of ``df``, in one commit.
 
         ``rows`` is the number of rows in ``df``; None if it is not known.
         """
@@ -307,7 +315,7 @@ class Writer(Protocol):
         ...
 
     def commit_empty(self, spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit without rows, to store commit metadata."""
+        """Make a commit without rows, to store commit metadata such as a state."""
         ...
 
     def get_last_metadata(self, spark: SparkSession, /, table: Table) -> CommitMetadata | None:
@@ -330,7 +338,7 @@ class Writer(Protocol):
 def next_metadata(
     before: CommitMetadata | None, commit: CommitMetadata, table: Table, *, acknowledged: bool
 ) -> CommitMetadata:
-    """Return the commit metadata to write for a batch.
+    """Return the commit metadata to write for a batch, after checking the table's newest metadata.
 
     If the batch has no state, the state of the table's newest commit is written again.
 
@@ -338,9 +346,8 @@ def next_metadata(
         before: The newest commit metadata in the table, or None.
         commit: The commit metadata of the batch.
         table: The table to write to.
-        acknowledged: True if an earlier commit of the batch is known to have succeeded. False if
-            the commit was not tried, or was tried without a response; then the batch may be
-            committed again.
+        acknowledged: True if an earlier commit of this batch is known to have succeeded. If it is
+            False, the table may already have the batch number, because a response was lost.
 
     Raises:
         TableOwnerError: Another job has loaded the table since this run read its metadata.
@@ -360,7 +367,7 @@ def next_metadata(
 
 
 def check_count(table: Table, rows: int, written: int) -> None:
-    """Check that the written files have as many rows as the batch.
+    """Check that the files written for a batch have as many rows as the batch.
 
     Args:
         table: The table, for the error message.
@@ -438,7 +445,7 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
     if keys.unique_rows is not None:
         return _mark_deletions(df, keys).drop(keys.order)
     order = _ordering_columns(keys)
-    newest_first = [each.desc() for each in order]  # null is lower than anything
+    newest_first = [each.desc() for each in order]  # null is the lowest value
     window = Window.partitionBy(*(F.col(quote(key)) for key in keys.columns))
     if keys.deleted is None:
         ranked = df.withColumn(_RANK, F.row_number().over(window.orderBy(*newest_first)))
@@ -458,7 +465,7 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _mark_deletions(df: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return rows of different keys, with the column that is True in a delete record."""
+    """Add `DELETE_ONLY_COLUMN`, which is True in delete records, to rows with distinct keys."""
     if keys.deleted is None:
         return df
     return df.withColumn(DELETE_ONLY_COLUMN, F.col(quote(keys.deleted)).isNotNull())
@@ -467,7 +474,7 @@ def _mark_deletions(df: DataFrame, keys: MergeKeys) -> DataFrame:
 def _ordering_columns(keys: MergeKeys) -> list[Column]:
     """Return the columns that sort the rows of one key from oldest to newest.
 
-    The first column has the highest priority.
+    They are the replication key, if ``keys.by_cursor`` is set, and then ``keys.order``.
     """
     by_cursor = [keys.cursor] if keys.by_cursor and keys.cursor is not None else []
     return [F.col(quote(name)) for name in (*by_cursor, keys.order)]
@@ -482,9 +489,9 @@ def sort_rows(df: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def column_ddl(field: T.StructField) -> str:
-    """Return the DDL type of a column, including the lengths of char and varchar types.
+    """Return the DDL type of a column, such as ``bigint`` or ``varchar(10)``.
 
-    The lengths are read from the metadata of the field, because Spark's type does not have them.
+    Lengths are read from the metadata of the field, because Spark's type is a plain string.
     """
     limited = str(field.metadata.get("__CHAR_VARCHAR_TYPE_STRING", ""))
     plain = isinstance(field.dataType, T.StringType)
@@ -492,13 +499,16 @@ def column_ddl(field: T.StructField) -> str:
 
 
 def build_field(name: str, type_: ColumnType, comment: str | None = None) -> T.StructField:
-    """Return a nullable column as a field of a Spark schema."""
+    """Return a Spark schema field for a nullable column, with its comment if it has one."""
     metadata = {"comment": comment} if comment else None
     return T.StructField(name, to_spark_type(type_), nullable=True, metadata=metadata)
 
 
 def to_spark_type(type_: ColumnType) -> T.DataType:
-    """Return the Spark type of a column type, for any type that the target creates."""
+    """Return the Spark type of a column type, such as ``LongType()`` for a 64-bit integer.
+
+    Only types that target-spark creates are supported; `UnmanagedType` raises a KeyError.
+    """
     if isinstance(type_, Array):
         return T.ArrayType(to_spark_type(type_.element))
     if isinstance(type_, Struct):
@@ -509,7 +519,7 @@ def to_spark_type(type_: ColumnType) -> T.DataType:
 
 
 def to_ddl(type_: T.DataType) -> str:
-    """Return the DDL of a Spark type, with the names of nested fields in backticks."""
+    """Return the DDL of a Spark type with quoted field names, such as ``struct<`a`: bigint>``."""
     if isinstance(type_, T.StructType):
         fields = (f"{quote(field.name)}: {to_ddl(field.dataType)}" for field in type_.fields)
         return f"struct<{', '.join(fields)}>"

@@ -1,8 +1,8 @@
-"""Writer of a dry run: it reads the tables and reports what a run would do, without writing.
+"""Writer for a dry run, which reads tables and counts the rows that a run would write.
 
-It wraps the writer of a format and calls only the methods that read. It remembers the columns each
-table would have, so later batches see the effect of earlier ones. Spark computes every row, so
-conversion errors appear in a dry run too.
+It wraps the writer of a table format and calls only the methods that read. It stores the columns
+that each table would have, so later batches see the changes of earlier ones. Spark computes every
+row, so conversion errors appear in a dry run too.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["DryRunWriter"]
 
 
 class DryRunWriter:
-    """Writer for a dry run: reads tables through the writer of a format, but changes nothing.
+    """Writer for a dry run: reads tables through the writer of a table format, but changes nothing.
 
-    The instance remembers the columns that each table would have if the changes had been made.
+    An instance stores the columns that each table would have after the changes of a real run.
     """
 
     keeps_batch = False
@@ -37,13 +37,13 @@ class DryRunWriter:
         self._new: set[str] = set()
 
     def can_widen(self, old: str, new: str) -> bool:
-        """Return True if the wrapped format can change a type from ``old`` to ``new`` in place."""
+        """Return True if the table format can change a type from ``old`` to ``new`` in place."""
         return self._writer.can_widen(old, new)
 
     def get_column_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return the types (DDL) that the table's columns would have in a real run.
+        """Return the types (DDL) that the table's columns would have after the batches so far.
 
-        Return None if there is no table, and a real run would not have created it so far.
+        Return None if the table does not exist and `create` was not called for it.
         """
         if table.key not in self._types:
             return self._writer.get_column_types(spark, _strip_unknown_catalog(spark, table))
@@ -58,7 +58,7 @@ class DryRunWriter:
         *,
         has_rows: bool = False,  # noqa: ARG002  (a dry run writes nothing in either case)
     ) -> None:
-        """Remember a table that a real run would create."""
+        """Store the columns of a table that a real run would create. Nothing is created."""
         self._new.add(table.key)
         self._types[table.key] = table_schema.types
 
@@ -75,19 +75,20 @@ class DryRunWriter:
         return self._writer.describe_layout_mismatch(spark, readable, table_schema, layout)
 
     def alter(self, _spark: SparkSession, table: Table, _changes: Sequence[SchemaChange]) -> None:
-        """Do nothing. The changed columns are remembered by `annotate`, which is called next."""
+        """Do nothing. The changed columns are stored by `annotate`, which is called next."""
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return, by column, the stream property that fills it.
+        """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
 
-        The mapping is empty for a table that does not exist yet.
+        The mapping is empty for a table that does not exist yet. Return None if another program
+        created the table.
         """
         if table.key in self._new:
             return {}
         return self._writer.sources(spark, _strip_unknown_catalog(spark, table))
 
     def annotate(self, _spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Remember the columns that the table would have."""
+        """Store the columns that the table would have in a real run. Nothing is written."""
         self._types[table.key] = table_schema.types
 
     def drop_not_null(self, _spark: SparkSession, table: Table, _keep: Collection[str]) -> None:
@@ -101,7 +102,7 @@ class DryRunWriter:
         _commit: CommitMetadata,
         _rows: int | None = None,
     ) -> CommitStats:
-        """Let Spark compute every row to find errors, and count the rows. Nothing is written."""
+        """Compute every row to find errors, and return the row count. Nothing is written."""
         return CommitStats(inserted=_compute_rows(df))
 
     def replace(
@@ -112,7 +113,7 @@ class DryRunWriter:
         _commit: CommitMetadata,
         _rows: int | None = None,
     ) -> CommitStats:
-        """Let Spark compute every row to find errors, and count the rows. Nothing is written."""
+        """Compute every row to find errors, and return the row count. Nothing is written."""
         return CommitStats(inserted=_compute_rows(df))
 
     def upsert(
@@ -123,7 +124,10 @@ class DryRunWriter:
         keys: MergeKeys,
         _commit: CommitMetadata,
     ) -> CommitStats:
-        """Return the numbers of rows that a MERGE of the batch would insert and update."""
+        """Return the numbers of rows that a MERGE of the batch would insert and update.
+
+        Delete records are counted like other rows. Nothing is written.
+        """
         newest = latest_by_key(df, keys)
         rows = _compute_rows(newest)
         if table.key in self._new:
@@ -141,9 +145,9 @@ class DryRunWriter:
         _keys: MergeKeys,
         _commit: CommitMetadata,
     ) -> CommitStats:
-        """Let Spark compute every row of the batch, to find errors; nothing is written.
+        """Compute every row of the batch to find errors. Nothing is written.
 
-        The returned statistics do not have the number of new versions.
+        The returned statistics are all 0, because the new row versions are not computed.
         """
         _compute_rows(df)
         return CommitStats()
@@ -151,7 +155,7 @@ class DryRunWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, _commit: CommitMetadata
     ) -> CommitStats:
-        """Count the rows of other table versions that a real run would delete or mark."""
+        """Return the number of rows of other table versions that a run would delete or mark."""
         if table.key in self._new:
             return CommitStats()
         rows = self.rows(spark, table)
@@ -184,9 +188,9 @@ class DryRunWriter:
 
 
 def _strip_unknown_catalog(spark: SparkSession, table: Table) -> Table:
-    """Return the table without its catalog name if the catalog does not contain the table yet.
+    """Return the table without its catalog name if the catalog does not contain the table.
 
-    The table can then be read by its path, although it is not registered in the catalog.
+    A table that exists at its path but is not registered in the catalog can then be read.
     """
     if (
         not table.identifier
@@ -198,7 +202,7 @@ def _strip_unknown_catalog(spark: SparkSession, table: Table) -> Table:
 
 
 def _compute_rows(df: DataFrame) -> int:
-    """Let Spark compute every row of a DataFrame without storing it; return the number of rows."""
+    """Compute every row of a DataFrame without storing the rows, and return their number."""
     observed = Observation()
     rows = df.observe(observed, F.count(F.lit(1)).alias("rows"))
     rows.write.format("noop").mode("overwrite").save()

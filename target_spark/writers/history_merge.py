@@ -1,15 +1,14 @@
-"""One MERGE that applies a batch of changes to a table that keeps the versions of its rows.
+"""One MERGE that applies a batch of changes to a table with row versions (SCD2).
 
 A change is a row of a DataFrame that has the columns of the table and the column `ACTION`:
 
-  begin    insert a version
-  end      end a version
-  touch    update some columns of a version, without ending it
-  remove   delete a version
+  begin    insert a row version
+  end      end a row version
+  touch    update some columns of a row version, without ending it
+  remove   delete a row version
 
-No two changes apply to the same version. `target_spark.writers.scd2` and
-`target_spark.fivetran.history_versions` compute the changes; this module defines what each of them
-writes.
+No two changes apply to the same row version. `target_spark.writers.scd2` and
+`target_spark.fivetran.history_versions` compute the changes; this module builds the MERGE.
 """
 
 from __future__ import annotations
@@ -38,20 +37,20 @@ REMOVE: Final = "remove"
 
 @dataclass(frozen=True, slots=True)
 class HistoryMerge:
-    """Builder of the MERGE that applies changes to a table with row versions.
+    """Builder of the MERGE that applies changes to a table with row versions (SCD2).
 
-    Each change has an action. ``begin`` inserts a version and ``end`` ends one. ``touch`` updates a
-    version without ending it, and ``remove`` deletes it.
+    Each change has an action: ``begin`` inserts a row version, ``end`` ends it, ``touch`` updates
+    it without ending it, and ``remove`` deletes it.
 
     Attributes:
         columns: The columns of the table.
-        keys: The columns by which a change finds its version.
+        keys: The columns that match a change with a row version.
         ended: The SQL values, by column, that the action ``end`` sets.
         touched: The SQL values, by column, that the action ``touch`` sets.
-        current: The column that marks the current version, or None. With such a column, the keys
-            identify a row: a change applies to the row's current version, and ``begin`` always
-            inserts. If it is None, the keys identify a version, and ``begin`` replaces a version
-            with the same keys.
+        current: The boolean column of the current row version, or None. With such a column, the
+            keys identify a row: a change applies to its current version, and ``begin`` always
+            inserts. With None, the keys identify a row version, and ``begin`` replaces a row
+            version with the same keys.
     """
 
     columns: Sequence[str]
@@ -61,7 +60,7 @@ class HistoryMerge:
     current: str | None = None
 
     def merge(self, target: str, actions: Collection[str]) -> Merge:
-        """Return the MERGE that applies changes to a table.
+        """Return the MERGE statement that applies a DataFrame of changes to a table.
 
         Args:
             target: The SQL name of the table.

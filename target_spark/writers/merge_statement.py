@@ -1,9 +1,9 @@
-"""MERGE statements as data, and the one function that runs them.
+"""MERGE statements as data classes, and the method that runs them.
 
-Conditions and values are SQL: `source_column` is a column of the batch, `table_column` one of the
-table, prefixed by the table's full name. Every column is named, since the table may have more. The
-statement runs through `DataFrame.mergeInto`: Spark 4.1 cannot plan a SQL MERGE whose source reads
-an Iceberg table twice.
+Conditions and values are SQL expressions: `source_column` refers to a column of the batch,
+`table_column` to a column of the table. Every column is listed, since the table may have more
+columns than the batch. The statement runs through `DataFrame.mergeInto`, because Spark 4.1 cannot
+plan a SQL MERGE whose source reads an Iceberg table twice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BATCH_ALIAS: Final = "__target_spark_batch"
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """One WHEN MATCHED clause of a MERGE: updates or deletes a table row.
+    """One WHEN MATCHED clause of a MERGE, which updates or deletes a table row.
 
     Attributes:
         put: The SQL values to set, by column; None to delete the row.
@@ -66,7 +66,7 @@ class Merge:
     inserted_when: str | None = None
 
     def run(self, batch: DataFrame) -> None:
-        """Merge a batch into the table. Nothing happens if the statement has no clauses."""
+        """Merge the rows of a batch into the table. Do nothing if the statement has no clauses."""
         if not self.matched and not self.inserted:
             return
         merge = batch.alias(BATCH_ALIAS).mergeInto(self.target, F.expr(self.on))
@@ -87,12 +87,16 @@ class Merge:
 
 
 def source_column(name: str) -> str:
-    """Return the SQL expression by which a `Merge` refers to a column of the batch."""
+    """Return the SQL expression for a batch column in a `Merge`: ``__target_spark_batch.`id```."""
     return f"{BATCH_ALIAS}.{quote(name)}"
 
 
 def table_column(target: str, name: str) -> str:
-    """Return the SQL expression by which a `Merge` refers to a column of the table ``target``."""
+    """Return the SQL expression for a column of the table in a `Merge`.
+
+    ``target`` is the SQL name of the table: ``table_column("`db`.`t`", "id")`` ->
+    ``"`db`.`t`.`id`"``.
+    """
     return f"{target}.{quote(name)}"
 
 
@@ -102,9 +106,15 @@ def match_keys(target: str, keys: Sequence[str]) -> str:
 
 
 def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
-    """Return the MERGE that replaces table rows by batch rows with equal keys, or inserts the rows.
+    """Return the MERGE that updates table rows from batch rows with equal keys, and inserts others.
 
-    Table rows with the key of a delete record are removed or marked as deleted, as ``keys`` says.
+    Table rows with the key of a delete record are removed, or marked as deleted, depending on
+    ``keys.hard_delete``.
+
+    Args:
+        target: The SQL name of the table.
+        columns: The columns to update and insert.
+        keys: The key columns, and the rules for order and deletions.
     """
     is_newer = _newer_condition(target, keys)
     removed = [keys.removed] if keys.removed is not None else []
@@ -141,10 +151,11 @@ def _newer_condition(target: str, keys: MergeKeys) -> str | None:
 
 
 def _deletion_clause(newer: str | None, keys: MergeKeys) -> Iterator[Matched]:
-    """Yield the MERGE clause for keys of which the batch has only delete records.
+    """Yield the clause that sets the deletion time of table rows.
 
-    The clause sets the deletion time of the table row. Nothing is yielded if delete records remove
-    rows, or if the stream has none.
+    It applies to keys for which the batch has only delete records. Nothing is yielded if delete
+    records remove rows, or if the stream has no delete records. ``newer`` is a further condition
+    of the clause, or None.
     """
     if keys.deleted is not None and not keys.hard_delete:
         yield Matched(

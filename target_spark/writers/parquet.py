@@ -1,14 +1,14 @@
-"""Plain Parquet tables: a folder of Parquet files, and a manifest that lists the committed ones.
+"""Plain Parquet tables: a folder of Parquet files, and a manifest that lists the committed files.
 
-- Spark writes a batch to a staging folder. Its files are moved to ``part-<commit>-<i>.parquet``,
-and are committed when the manifest that lists them is renamed into place.
-- Before each write, unfinished manifests are removed first, so that a late rename fails, and then
-the part files that the manifest does not list: they belong to commits that did not finish.
+- Spark writes a batch to a staging folder. Its files are moved to ``part-<commit>-<i>.parquet``.
+They are committed when a new manifest that lists them replaces the old one by a rename.
+- Before each write, temporary manifests of interrupted commits are removed, so that their rename
+can no longer succeed. Then the Parquet files that the manifest does not list are removed.
 - Readers list the folder and may see the files of a commit shortly before it is complete. After a
 resume no row is in the folder twice.
 
-There is no upsert and no change of types. New columns come with new files, and readers merge the
-schemas (``mergeSchema``). The folder must be on a local file system.
+Upserts and type changes are not supported. New columns exist only in new files, and readers merge
+the schemas (``mergeSchema``). The folder must be on a local file system.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _TableState:
     Attributes:
         manifest: The manifest that this run last read or wrote; None if the table had no manifest.
         was_read: True once this run has looked for the manifest or has written it.
-        sources: The stream property that fills each column, to be stored in the next manifest.
+        sources: The stream properties of renamed columns, to be stored in the next manifest.
         acknowledged: The commit metadata of the run's last successful commit.
         effect: The statistics of the last successful commit.
     """
@@ -73,12 +73,12 @@ class _TableState:
     effect: CommitStats = field(default_factory=CommitStats)
 
     def set_manifest(self, manifest: CommitManifest | None) -> None:
-        """Remember the manifest that the table now has; None if the table has no manifest."""
+        """Store the manifest that the table now has; None if the table has no manifest."""
         self.manifest, self.was_read = manifest, True
 
 
 class ParquetWriter:
-    """Writer of Parquet folders. An instance serves one run and keeps each table's manifest."""
+    """Writer of plain Parquet tables (folders). An instance serves one run and caches manifests."""
 
     keeps_batch = False
 
@@ -114,7 +114,7 @@ class ParquetWriter:
         *,
         has_rows: bool = False,
     ) -> None:
-        """Create a Parquet table with one file without rows, so that readers find the columns.
+        """Create a Parquet table with one file that has all columns but no rows.
 
         If ``has_rows`` is True, nothing is written, because writing the first rows creates the
         table.
@@ -141,7 +141,7 @@ class ParquetWriter:
         return None
 
     def alter(self, _spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
-        """Accept new columns and fields. The files written next will contain them.
+        """Accept new columns and fields, which the next written files will contain.
 
         Raises:
             UnsupportedError: A change widens the type of an existing column, which a Parquet table
@@ -155,14 +155,17 @@ class ParquetWriter:
                 )
 
     def sources(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str]:
-        """Return, by column, the stream property that fills it, including those not yet stored."""
+        """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
+
+        Properties that the next manifest will store are included.
+        """
         manifest = CommitManifest.read(_folder(table)) or CommitManifest()
         return {**manifest.sources, **self._tables[table.key].sources}
 
     def annotate(self, _spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Remember which stream property fills each column, to store it in the next manifest.
+        """Keep the stream properties of renamed columns, to store them in the next manifest.
 
-        Column comments are ignored, because Parquet has none.
+        Column comments are ignored, because Parquet files have none.
         """
         state = self._tables[table.key]
         state.sources = {**state.sources, **table_schema.sources}
@@ -235,7 +238,7 @@ class ParquetWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table. Readers may see both old and new rows for a moment."""
+        """Replace all rows of a table. Readers may briefly see both old and new rows."""
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
@@ -283,7 +286,7 @@ class ParquetWriter:
             self._tables[table.key].acknowledged = marker
 
     def get_last_metadata(self, _spark: SparkSession, /, table: Table) -> CommitMetadata | None:
-        """Return the metadata of the last commit from a table's manifest, or None without any."""
+        """Return the commit metadata in the table's manifest, or None without a manifest."""
         manifest = CommitManifest.read(_folder(table))
         return None if manifest is None else manifest.marker
 
@@ -314,7 +317,7 @@ class ParquetWriter:
         return next_metadata(manifest.marker, commit, table, acknowledged=acknowledged)
 
     def _read(self, table: Table) -> CommitManifest | None:
-        """Return the table's manifest, or None if it never had one.
+        """Return the table's manifest, or None if the table has no manifest.
 
         Raises:
             TableError: The manifest that this run has read or written no longer exists.
@@ -354,9 +357,6 @@ class ParquetWriter:
     ) -> None:
         """Write rows as files, and then a manifest that lists the old and the new files.
 
-        The statistics of the commit are remembered before the manifest is written. The manifest may
-        be complete even if writing it raises an error.
-
         Args:
             df: The rows.
             table: The table.
@@ -364,8 +364,7 @@ class ParquetWriter:
             expected: The number of rows; None if unknown.
 
         Raises:
-            RowCountError: The files have more or fewer rows than the batch. They are not added to
-                the table.
+            RowCountError: The files have more or fewer rows than the batch. No manifest is written.
         """
         folder = _folder(table)
         # The name is random, because executors of a dead run may still write to theirs.
@@ -382,6 +381,7 @@ class ParquetWriter:
         schema = {**base.schema, **types}
         nbytes = sum((folder / name).stat().st_size for name in names)
         effect = CommitStats(inserted=written, files=len(names), nbytes=nbytes)
+        # Before the manifest, which may be complete even if writing it raises an error.
         self._tables[table.key].effect = effect
         self._write_manifest(
             table,
@@ -401,7 +401,7 @@ class ParquetWriter:
 
     @contextmanager
     def _committing(self, table: Table) -> Iterator[None]:
-        """Context manager: hold the table's lock while the block makes a commit.
+        """Context manager: lock the table's folder against other runs while the block commits.
 
         Raises:
             TableError: The table was removed during the block.
@@ -416,7 +416,7 @@ class ParquetWriter:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Context manager: hold the lock of a table's folder, so that only one run writes to it."""
+    """Context manager: hold a folder's lock file, so that only one run writes to the folder."""
     lock = folder / "_target_spark" / "commit.lease"
     file = open_lock_file(lock, os.O_RDWR | os.O_CREAT, in_warehouse=True)
     try:
@@ -427,10 +427,9 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _with_all_columns(df: DataFrame, schema: Mapping[str, str]) -> DataFrame:
-    """Return a DataFrame with all columns of ``schema``. Columns missing in ``df`` are null.
+    """Return a DataFrame with all columns of ``schema``; columns missing in ``df`` are null.
 
-    Each file must have all columns, because some readers take the columns of the table from one
-    file.
+    Each file needs all columns, because some readers get the table's columns from only one file.
     """
     new = [name for name in df.columns if name not in schema]
     missing = {
@@ -442,7 +441,7 @@ def _with_all_columns(df: DataFrame, schema: Mapping[str, str]) -> DataFrame:
 
 
 def get_commit_time(table: Table) -> int:
-    """Return the time of a Parquet table's last commit, in milliseconds since 1970."""
+    """Return the modification time of a Parquet table's manifest, in milliseconds since 1970."""
     return (_folder(table) / MANIFEST).stat().st_mtime_ns // 1_000_000
 
 
@@ -469,15 +468,15 @@ def _refuse_other_files(folder: Path) -> None:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove the temporary manifest files of a folder that interrupted commits have left."""
+    """Remove temporary manifest files that interrupted commits have left in a table's folder."""
     for manifest in folder.glob(f"{MANIFEST}*{UNFINISHED}"):
         manifest.unlink()
 
 
 def _remove_uncommitted_files(folder: Path, manifest: CommitManifest) -> None:
-    """Remove the Parquet files of a folder that its manifest does not list.
+    """Remove the staging folder, and the Parquet files that the manifest does not list.
 
-    They were written by commits that did not finish.
+    They are left over from commits that did not finish.
     """
     shutil.rmtree(folder / _STAGING, ignore_errors=True)
     if not folder.is_dir():

@@ -1,10 +1,11 @@
 """Row counts and column bounds from the footers of Parquet files, for checks and the Delta log.
 
-Readers of a Delta table skip files by the bounds of their columns. The bounds come from the footer,
-so no row is read again. A bound may be wider than the values, never narrower: long strings are
-truncated, and timestamps are rounded to milliseconds. Floating-point columns get no bounds, since
-Parquet ignores NaN, which Spark sorts as the largest value; nor do booleans, binary columns and
-nested fields. Source: the Delta protocol, "Per-file Statistics".
+Readers of a Delta table skip files by the bounds (minimum and maximum) of their columns. The bounds
+come from the file's footer, so no row is read again. They may be wider than the values, but never
+narrower: long strings are truncated, and timestamps are rounded to milliseconds. Floating-point
+columns have no bounds, because Parquet ignores NaN, which Spark sorts as the largest value. Boolean
+and binary columns and nested fields have no bounds either. Source: the Delta protocol, "Per-file
+Statistics".
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def row_count(file: Path) -> int:
 
 
 def describe_file_fault(file: Path, size: int, rows: int | None) -> str:
-    """Describe how a file's size or row count differs from the expected one, or return "".
+    """Return a mismatch in a file's size or row count as text, or "" if both are as expected.
+
+    An example is ``has 10 bytes instead of 12``.
 
     Args:
         file: The file.
@@ -59,8 +62,8 @@ def describe_file_fault(file: Path, size: int, rows: int | None) -> str:
 def delta_statistics(file: Path) -> str:
     """Return a Parquet file's statistics as JSON for Delta's log.
 
-    They are the number of rows, and the number of nulls, the smallest and the largest value of each
-    column.
+    The JSON has the number of rows and, for each supported column, the number of nulls, the minimum
+    and the maximum.
     """
     import pyarrow.parquet as pq
 
@@ -102,7 +105,7 @@ def _get_column_bounds(chunks: list[Any]) -> tuple[Any, Any] | None:
 
 
 class _UnboundedError(ValueError):
-    """Raised if the smallest and largest value of a column cannot be written to Delta's log."""
+    """Raised if a column's minimum and maximum cannot be written to Delta's log."""
 
 
 def _least(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Table formats by name.
+"""Names of the table formats, and creation of their writers.
 
 A writer is created for one run and keeps state about the tables of that run.
 """

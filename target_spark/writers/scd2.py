@@ -1,25 +1,26 @@
-"""SCD2 history: the versions of rows that a batch ends and begins.
+"""SCD2 history: the row versions that a batch begins and ends.
 
-The records of a key are processed in order. A record that differs from the key's current state
-begins a version; a delete record ends the current version; an equal record changes nothing. Only
-columns of the stream are compared, never columns that the run adds; null equals null. The versions
-of a key do not overlap: each begins where the one before it ends, and where the times do not
-increase, a version begins one microsecond later.
+The records of a key are processed in order. A record whose values differ from the key's current row
+version begins a new one; a delete record ends the current one; an equal record changes nothing.
+Only columns of the stream are compared, not metadata columns; null equals null. The row versions of
+a key do not overlap: each begins when the previous one ends. If the times of records do not
+increase, a row version begins one microsecond after the previous one.
 
-A record that was sent again changes nothing, and neither do the batch's earlier records of its key,
-unless they are newer than the table. A record counts as sent again if it
+A record that a source sends again changes nothing. Neither do the batch's earlier records of its
+key, unless they are newer than the table. A record counts as sent again if one of these is true:
 
-- has the key's current state and a time that is not later;
-- equals a version before the last one, and either begins when that version did, has a lower cursor
-than the last one, or is a deletion with the time of an earlier deletion;
-- has no time, has the state that the key had before the run, and the batch so far has only
-known versions of the key.
+- it equals the current row version, and its time is not later;
+- it equals an older row version, and either has the same start time, or has a lower cursor than
+the last one;
+- it is a delete record with the time of an earlier deletion;
+- it has no time and equals the key's row version from before the run, and the batch so far has only
+row versions of the key that the table already contains.
 
-A real change back to earlier values differs from these only by its time or its cursor, so only the
-last rule applies to records without a time.
+A real change back to earlier values differs from a repeated record only by its time or its cursor,
+so only the last rule applies to records without a time.
 
-The result is a DataFrame of changes (`target_spark.writers.history_merge`). An "end" change has the
-end time, and a "touch" change sets the newer table version on the current version.
+The result is a DataFrame of changes (`target_spark.writers.history_merge`). An ``end`` change has
+the end time. A ``touch`` change sets a newer table version on the current row version.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def compute_changes(
 
     Returns:
         A DataFrame of changes: the columns of the batch, and a column with the action, such as
-        ``begin`` or ``end`` of a version (see `HistoryMerge`).
+        ``begin`` or ``end`` of a row version (see `HistoryMerge`).
     """
     events = _add_states(batch, keys)
     versions = _get_versions(events, table, keys)
@@ -111,9 +112,9 @@ def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
 
 
 def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add to each record two columns: the record's time and its state.
+    """Add two columns to each record: its time in microseconds, and its state.
 
-    The state is a struct of the compared columns, or null for a deletion.
+    The state is a struct of the compared columns, or null for a delete record.
     """
     state = _state_struct(keys.compared)
     if keys.deleted is not None:
@@ -122,13 +123,13 @@ def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _state_struct(compared: Sequence[str]) -> Column:
-    """Return the compared columns as one struct column, which is not null even if they all are."""
+    """Return one struct column of the compared columns. It is never null, even if they all are."""
     named = (_col(name).alias(f"c{number}") for number, name in enumerate(compared))
     return F.struct(F.lit(0).alias("c"), *named)
 
 
 def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return those row versions of an SCD2 table that have a key of the batch."""
+    """Return the row versions of an SCD2 table whose keys occur in the batch."""
     cursor = F.lit(None).cast("string") if keys.cursor is None else _col(keys.cursor)
     deleted = F.lit(None).cast("string") if keys.deleted is None else _col(keys.deleted)
     rows = table.select(
@@ -145,11 +146,10 @@ def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataF
 
 
 def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add to each record the state that its key currently has in the table.
+    """Add columns to each record that describe the current row version of its key in the table.
 
-    The state consists of the values of the compared columns. Further added columns are the time of
-    the key's last change, the newest value of its replication key, and the table version of its
-    current row version.
+    They are the values of its compared columns (as a struct), its table version, the time of the
+    key's last change, and the newest value of the replication key.
     """
     names = _names(keys)
     state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
@@ -169,9 +169,9 @@ def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys)
 
 
 def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add to each record the start times of row versions with the same key and values.
+    """Add to each record the start times of the row versions with the same key and values.
 
-    A delete record gets the times of earlier deletions of its key instead.
+    Delete records get the times of earlier deletions of their key instead.
     """
     names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
     none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, _MARK))
@@ -205,7 +205,7 @@ def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -
     """Return the changes that records make to the row versions in the table.
 
     Args:
-        events: The records, with the state that each record's key currently has in the table.
+        events: The records, joined with the current row versions of their keys.
         keys: The key columns, and the columns by which rows are sorted and compared.
         columns: The columns of the batch to keep.
     """
@@ -226,10 +226,10 @@ def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -
 
 
 def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) -> DataFrame:
-    """Return the records that no earlier run or batch has loaded already.
+    """Remove the records that an earlier run or batch has already loaded.
 
-    The module's docstring lists the rules by which a record counts as loaded. ``run_started`` is
-    the start of the run, in microseconds since 1970.
+    The docstring of this module lists the rules. ``run_started`` is the start of the run, in
+    microseconds since 1970.
     """
     micros, since, order = F.col(_MICROS), F.col(_SINCE), _col(keys.order)
     is_current = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
@@ -252,7 +252,7 @@ def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) 
 def _is_known(keys: MergeKeys) -> Column:
     """Return a boolean column that is true if the table already contains a record.
 
-    It contains the record as a version of its key or, for a delete record, as a recorded deletion.
+    The table then has a row version with the same key and values, or the same recorded deletion.
     """
     known = F.col(_TIMES).isNotNull()
     if keys.deleted is None or keys.hard_delete:
@@ -262,9 +262,9 @@ def _is_known(keys: MergeKeys) -> Column:
 
 
 def _is_outdated(keys: MergeKeys) -> Column:
-    """Return a boolean column that is true if a record repeats an outdated version of its key.
+    """Return a boolean column that is true if a record repeats an older row version of its key.
 
-    All versions before the last one, and earlier deletions, are outdated.
+    It is also true if a delete record repeats an earlier deletion of a key that exists again.
     """
     micros, since, times = F.col(_MICROS), F.col(_SINCE), F.col(_TIMES)
     begun = F.exists(times, lambda at: at.between(micros, micros + _MOVED_ON))
@@ -279,7 +279,7 @@ def _is_outdated(keys: MergeKeys) -> Column:
 
 
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Mark the records that change the state of their key, and count these changes per key."""
+    """Mark the records that change the values of their key, and number the changes of each key."""
     by_key = _by_key(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(
         F.lag(_STATE).over(by_key)
@@ -305,7 +305,7 @@ def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _set_version_times(changed: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Set the start and end time of each version. Start times strictly increase within a key."""
+    """Set the start and end time of each row version. Start times increase within each key."""
     by_key = _by_key(keys)
     so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     earliest = F.max(F.col(_MICROS) - F.col(_NUMBER)).over(so_far)
@@ -337,12 +337,14 @@ def build_merge_sql(target: str, columns: Sequence[str], keys: MergeKeys) -> Mer
 
 
 def build_adoption_sql(target: str, micros: int, deleted: str | None) -> str:
-    """Return the UPDATE that turns rows without values in the SCD2 columns into row versions.
+    """Return the UPDATE statement that turns rows without SCD2 values into row versions.
+
+    Such rows exist if the table was loaded in another write mode before.
 
     Args:
         target: The SQL name of the table.
         micros: The start time of the versions, in microseconds since 1970.
-        deleted: The column that marks a row as deleted, or None. A marked row becomes an ended
+        deleted: The column that marks a row as deleted, or None. A marked row becomes an ended row
             version.
     """
     at, is_current = f"timestamp_micros({micros}L)", quote(IS_CURRENT)

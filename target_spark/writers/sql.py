@@ -1,7 +1,7 @@
 """SQL statements and Spark settings that several table formats share.
 
-All names are quoted and all strings are escaped. Settings that pass a value to a statement are
-reset after it.
+All names are quoted and all strings are escaped. Spark settings are restored after the statement
+that needs them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SMALL_COMMIT_CONF: Final = {
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """Return table properties as the SQL list that follows TBLPROPERTIES, without parentheses."""
+    """Return table properties as SQL for TBLPROPERTIES: ``{"a": "1"}`` -> ``'a' = '1'``."""
     return ", ".join(
         f"{sql_literal(key)} = {sql_literal(value)}" for key, value in properties.items()
     )
@@ -61,7 +61,7 @@ def format_properties(properties: Mapping[str, str]) -> str:
 def build_alter_statements(
     changes: Sequence[SchemaChange], *, to_widen: str | None = None
 ) -> Iterator[str]:
-    """Yield the ALTER TABLE clauses for a sequence of column changes.
+    """Yield the clauses that follow ``ALTER TABLE <name>`` for a sequence of column changes.
 
     ``to_widen`` is a clause that must run before the first type change, or None if no clause is
     needed.
@@ -108,7 +108,7 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def version_delete_condition(deletion: VersionDelete) -> str:
-    """Return the SQL condition that selects the rows to which a `VersionDelete` applies."""
+    """Return the SQL condition for the rows that a `VersionDelete` removes, marks or ends."""
     others = f"NOT ({quote(deletion.column)} <=> {deletion.version}L)"
     if deletion.history:
         return f"{quote(IS_CURRENT)} AND {others}"
@@ -118,7 +118,7 @@ def version_delete_condition(deletion: VersionDelete) -> str:
 def build_end_values(deletion: VersionDelete) -> dict[str, str]:
     """Return the SQL values, by column, that end a row version or mark a row as deleted.
 
-    The dictionary is empty if the rows are to be removed.
+    The dictionary is empty if ``deletion`` removes the rows.
     """
     at = format_instant(deletion.at)
     put = {}
@@ -131,7 +131,7 @@ def build_end_values(deletion: VersionDelete) -> dict[str, str]:
 
 
 def build_version_delete(target: str, deletion: VersionDelete) -> str:
-    """Return the DELETE or UPDATE statement that runs a `VersionDelete` on the table ``target``."""
+    """Return the DELETE or UPDATE statement of a `VersionDelete` for the table ``target``."""
     condition = version_delete_condition(deletion)
     put = ", ".join(
         f"{quote(name)} = {value}" for name, value in build_end_values(deletion).items()
@@ -142,10 +142,10 @@ def build_version_delete(target: str, deletion: VersionDelete) -> str:
 
 
 def find_small_commit_conf(spark: SparkSession) -> dict[str, str]:
-    """Return the Spark settings for a commit of few rows that reads no large table.
+    """Return Spark settings that speed up a commit of few rows that reads no large table.
 
-    Planning such a commit in several steps and compiling Java code for it takes longer than running
-    it. The settings change no value. The result is empty if the user has tuned Spark's planning.
+    They turn off adaptive planning and code generation, which take longer than such a commit. The
+    dictionary is empty if the user has changed Spark's planning settings.
     """
     is_tuned = any(
         str(spark.conf.get(key, default)).upper() != default.upper()
@@ -171,11 +171,11 @@ def spark_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[Non
 
 
 def check_folder_is_empty(
-    folder: Path, table_format: str, *, but: Collection[str] = frozenset()
+    folder: Path, table_format: str, *, allowed: Collection[str] = frozenset()
 ) -> None:
-    """Check that a local folder without a table has no other files, so that one can be created.
+    """Check that a local folder has no files, so that a table can be created in the folder.
 
-    Hidden files and the names in ``but`` are ignored.
+    Hidden files, names that begin with ``_``, and the names in ``allowed`` are ignored.
 
     Raises:
         TableError: The folder has other files.
@@ -183,7 +183,7 @@ def check_folder_is_empty(
     if not folder.is_dir():
         return
     names = (file.name for file in folder.iterdir())
-    foreign = next((name for name in names if name[0] not in "._" and name not in but), None)
+    foreign = next((name for name in names if name[0] not in "._" and name not in allowed), None)
     if foreign is not None:
         raise TableError(
             f"{folder} has files ({foreign}) but is not a {table_format} table. Set path to"

@@ -1,8 +1,8 @@
-"""Table properties, column comments and NOT NULL, as SQL for several table formats.
+"""SQL for table properties, column comments and NOT NULL constraints in several table formats.
 
-The properties record which property of the stream feeds a column, if their names differ, and that
-target-spark created the table. The values are in hex, because Spark redacts everything that looks
-like a secret to it, and a property may be called ``token``.
+Table properties store that target-spark created the table, and which stream property fills a
+column if their names differ. The values are hex-encoded, because Spark redacts property values that
+look like secrets, and a stream property may be called ``token``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ _KEEPS = f"{_SOURCE}kept"
 
 
 def build_properties(table_schema: TableSchema) -> dict[str, str]:
-    """Return the table properties that store which stream property fills each column."""
+    """Return the table properties to store in a new table, which `read_sources` reads again.
+
+    They mark the table as created by target-spark, and store the stream properties of renamed
+    columns.
+    """
     return {_KEEPS: "true", **_properties(table_schema.sources)}
 
 
@@ -47,9 +51,10 @@ def get_table_properties(spark: SparkSession, ref: str) -> dict[str, str]:
 
 
 def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
-    """Return, by column, the stream property that fills it, as stored in a table's properties.
+    """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
 
-    Return None if target-spark did not create the table.
+    They are stored in the table properties ``target_spark.source.…``. Return None if target-spark
+    did not create the table.
     """
     stored = {key: value for key, value in properties.items() if key.startswith(_SOURCE)}
     if not stored.pop(_KEEPS, None):
@@ -60,11 +65,11 @@ def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
 def build_annotations(
     properties: Mapping[str, str], schema: T.StructType, table_schema: TableSchema
 ) -> Iterator[str]:
-    """Yield the ALTER TABLE clauses that store a schema's column sources and comments.
+    """Yield the ALTER TABLE clauses that store a schema's comments and sources in a table.
 
-    The source of a column is the stream property that fills it. The sources are stored as a table
-    property. Values that the table already has are not set again. If the schema has no comment for
-    a column, the table's comment is kept.
+    The sources are the stream properties of renamed columns, stored as table properties. Values
+    that the table already has are not set again. If the schema has no comment for a column, the
+    table's comment is kept.
 
     Args:
         properties: The table's current properties.
@@ -79,9 +84,9 @@ def build_annotations(
 
 
 def find_new_sources(properties: Mapping[str, str], table_schema: TableSchema) -> dict[str, str]:
-    """Return the table properties to set so that a table stores its columns' sources.
+    """Return the table properties to set, to store the stream properties of renamed columns.
 
-    The result is empty if the table has them already.
+    The result is empty if the table stores all of them already.
 
     Args:
         properties: The table's current properties.
@@ -93,7 +98,7 @@ def find_new_sources(properties: Mapping[str, str], table_schema: TableSchema) -
 
 
 def find_new_comments(schema: T.StructType, table_schema: TableSchema) -> dict[str, str]:
-    """Return the comments to set, by column, so that a table has those of a table schema.
+    """Return the column comments of a table schema that a table does not have yet, by column name.
 
     Args:
         schema: The table's current Spark schema.

@@ -1,7 +1,7 @@
-"""Reads of tables for the commands of a user: rows, counts, and the time of the last commit.
+"""Reader of tables for the command line: rows, counts, and the time of the last commit.
 
-A Delta or Parquet table in a local folder is read without Spark, if its features allow it. Spark
-reads every other table. Nothing is written.
+A Delta or Parquet table in a local folder is read without Spark, if its table features allow it.
+Spark reads every other table. Nothing is written.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class TableReader:
         return self._writer.get_last_metadata(self._spark, table)
 
     def get_commit_time(self, table: Table) -> datetime | None:
-        """Return the time of a table's last commit, by any program, or None if it is not known.
+        """Return the time (UTC) of a table's last commit, by any program, or None if unknown.
 
-        The table must exist. The time of a Parquet table is that of its manifest.
+        The table must exist. For a Parquet table, it is the modification time of the manifest.
         """
         if self._format == "parquet":
             at: int | None = parquet.get_commit_time(table)
@@ -70,7 +70,7 @@ class TableReader:
         return None if at is None else datetime.fromtimestamp(at / 1000, timezone.utc)
 
     def read_rows(self, table: Table) -> list[dict[str, Any]]:
-        """Return all rows of a table, which must be small, as values by column."""
+        """Return all rows of a small table, each as a dictionary of values by column name."""
         dataset = self._open_dataset(table)
         found = (
             self._writer.rows(self._spark, table).toArrow()
@@ -88,14 +88,17 @@ class TableReader:
         return self._writer.rows(self._spark, table).count()
 
     def measure_size(self, table: Table) -> int | None:
-        """Return the bytes of the files of a table's rows, or None if Spark must read the table."""
+        """Return the total size in bytes of a table's data files.
+
+        Return None if the table can only be read with Spark.
+        """
         dataset = self._open_dataset(table)
         if dataset is None:
             return None
         return sum(int(info.size) for info in dataset.filesystem.get_file_info(dataset.files))
 
     def find_newest(self, table: Table, column: str) -> datetime | None:
-        """Return the greatest value of a column of timestamps, or None if it has no value."""
+        """Return the latest value (UTC) of a timestamp column, or None if all values are null."""
         dataset = self._open_dataset(table)
         if dataset is not None:
             values = dataset.to_table(columns={"at": ds.field(column)})["at"]
@@ -106,12 +109,12 @@ class TableReader:
         return at if at is None else at.astimezone(timezone.utc)
 
     def count_items(self, table: Table, column: str, limit: int) -> list[tuple[str, int]]:
-        """Return the most frequent texts in a column of arrays, each with its number of rows.
+        """Return the most frequent items of an array column with their counts, highest first.
 
         Args:
             table: The table.
-            column: The column, an array of texts.
-            limit: The largest number of texts to return.
+            column: The name of a column whose type is an array of strings.
+            limit: The maximum number of items to return.
         """
         dataset = self._open_dataset(table)
         if dataset is not None:
@@ -123,13 +126,14 @@ class TableReader:
         return sorted(counted, key=lambda each: (-each[1], each[0]))[:limit]
 
     def read_quarantine(self, table: Table, limit: int) -> list[dict[str, Any]]:
-        """Return the newest rows of a quarantine, newest first, as values by column.
+        """Return the newest rows of a quarantine table, newest first, as values by column.
 
-        ``raw`` is null if the record is over 1 MiB.
+        The columns are ``raw`` (the record), ``reasons``, ``quarantined_at`` and ``run``. ``raw``
+        is null if the record is over 1 MiB.
 
         Args:
             table: The quarantine table.
-            limit: The largest number of rows.
+            limit: The maximum number of rows to return.
         """
         columns, by = ["raw", "reasons", "quarantined_at", "run"], "quarantined_at"
         dataset = self._open_dataset(table)
@@ -152,7 +156,7 @@ class TableReader:
         return arrow_rows
 
     def _open_dataset(self, table: Table) -> ds.Dataset | None:
-        """Return the rows of a table that is read without Spark, or None if Spark must read it."""
+        """Return a table as an Arrow dataset, or None if it can only be read with Spark."""
         folder = to_local_folder(table.path) if table.path else None
         if folder is None:
             return None

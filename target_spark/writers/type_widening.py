@@ -1,8 +1,7 @@
 """Rules for the column types that a table format can widen in place.
 
-Pure functions of DDL types. A change that is not listed is refused, and the values get another
-column. Sources: the Delta protocol, "Type Widening"; the Iceberg table specification, "Schema
-Evolution".
+Types are given as DDL. If a type cannot be changed, the new values go to another column. Sources:
+the Delta protocol, "Type Widening"; the Iceberg table specification, "Schema Evolution".
 """
 
 from __future__ import annotations
@@ -26,7 +25,10 @@ _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 
 def delta_widens(old: str, new: str) -> bool:
-    """Return True if Delta can change a column's type from ``old`` to ``new`` in place."""
+    """Return True if Delta can change a column's type from ``old`` to ``new`` (DDL) in place.
+
+    An example is ``int`` to ``bigint``.
+    """
     old, new = old.lower(), new.lower()
     if (old, new) in _OTHERS or (new == "string" and _LIMITED.fullmatch(old)):
         return True
@@ -41,7 +43,11 @@ def delta_widens(old: str, new: str) -> bool:
 
 
 def iceberg_widens(old: str, new: str) -> bool:
-    """Return True if Iceberg can change a column's type from ``old`` to ``new`` in place."""
+    """Return True if Iceberg can change a column's type from ``old`` to ``new`` (DDL) in place.
+
+    Iceberg can change ``int`` to ``bigint``, ``float`` to ``double``, and raise the precision of a
+    decimal.
+    """
     old, new = old.lower(), new.lower()
     if (old, new) in {("int", "bigint"), ("float", "double")}:
         return True
@@ -52,7 +58,7 @@ def iceberg_widens(old: str, new: str) -> bool:
 
 
 def _get_decimal_digits(type_: str) -> tuple[int, int] | None:
-    """Return the numbers of digits before and after the point of a decimal type.
+    """Return a decimal type's digits before and after the point: ``decimal(5,2)`` -> ``(3, 2)``.
 
     Return None if the DDL is of another type.
     """

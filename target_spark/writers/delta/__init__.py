@@ -1,1 +1,1 @@
-"""Delta tables: writer, transactions, layout, maintenance."""
+"""Delta tables: writer, commits with and without Spark, table layout, and maintenance."""

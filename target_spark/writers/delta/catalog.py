@@ -1,8 +1,8 @@
-"""Delta tables by path or catalog name: find, create with their database, and drop.
+"""Delta tables by path or catalog name: find, create and drop them.
 
-A table has a name in a catalog. If it has a path too, its files are there and the catalog refers to
-them; a Delta table that already exists at the path is registered in the catalog. If the catalog has
-another location for the name, the catalog's location is used.
+A table has a path, a name in a catalog, or both. With both, its files are at the path and the
+catalog refers to them; a Delta table that already exists at the path is registered in the catalog.
+If the catalog has another location for the name, the catalog's location is used.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 _PROPERTIES: Final = {"delta.setTransactionRetentionDuration": "interval 14 days"}
-"""Properties of every new table: without them, the transaction id of each run stays forever."""
+"""Properties of every new table: they remove the transaction ids of old runs from its log."""
 
 _NO_CATALOG = {"REQUIRES_SINGLE_PART_NAMESPACE", "CATALOG_NOT_FOUND"}
 
@@ -90,8 +90,8 @@ def create_catalog_table(
         table: The table to create.
         table_schema: The columns.
         layout: Partitioning, clustering and properties.
-        through_spark: True to create the table with Spark in any case. False to use the faster
-            library deltalake for a local table without partitions and clustering.
+        through_spark: True to always create the table with Spark. False to use the faster library
+            deltalake for a local table without partitions, clustering or configured properties.
     """
     clauses, properties = build_layout_ddl(table_schema, layout)
     properties |= _PROPERTIES | build_properties(table_schema)
@@ -139,7 +139,7 @@ def get_properties(spark: SparkSession, table: Table) -> Mapping[str, str]:
 def get_table_id(spark: SparkSession, table: Table) -> str | None:
     """Return the id that Delta gave a table, or None if there is no Delta table.
 
-    None is also returned for a view and for an unknown catalog, which `get_types` explains.
+    Return None also for a view or an unknown catalog, for which `get_types` raises an error.
     """
     snapshot = read_table_snapshot(table)
     if snapshot is not None:
@@ -157,7 +157,7 @@ def get_table_id(spark: SparkSession, table: Table) -> str | None:
 
 
 def has_files(spark: SparkSession, table: Table) -> bool:
-    """Return True if a Delta table has data files in its newest version."""
+    """Return True if the newest version of a Delta table has data files."""
     snapshot = read_table_snapshot(table)
     return bool(_detail(spark, table)["numFiles"]) if snapshot is None else snapshot.has_files()
 
@@ -172,7 +172,7 @@ def read_table_snapshot(table: Table) -> DeltaSnapshot | None:
 
 
 def drop_table(spark: SparkSession, table: Table) -> None:
-    """Drop a Delta table from its catalog, if it has one, and delete its files."""
+    """Delete the files of a Delta table, and drop the table from its catalog if it has one."""
     if not table.identifier:
         remove_folder(spark, table.path)
     elif _types(spark, table) is not None:
@@ -205,7 +205,7 @@ def describe_layout_mismatch(
 
 
 def get_layout(spark: SparkSession, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the partition columns and the clustering columns of a Delta table."""
+    """Return the names of a Delta table's partition columns and of its clustering columns."""
     detail = _detail(spark, table)
     return tuple(detail["partitionColumns"]), _unquote(detail["clusteringColumns"])
 
@@ -216,12 +216,12 @@ def _unquote(names: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _may_be_delta_table(table: Table) -> bool:
-    """Check without Spark if a table's location may have a Delta table.
+    """Return False if a table's path is a local folder that certainly contains no Delta table.
 
-    Return False if a local folder has no table. Return True if Spark must decide.
+    Return True otherwise, also for a remote path, which is not checked here.
 
     Raises:
-        TableError: The folder has other files.
+        TableError: The local folder has other files.
     """
     folder = to_local_folder(table.path)
     if folder is None or (folder / "_delta_log").is_dir():

@@ -1,10 +1,10 @@
 """Parquet files of a Delta table in a local folder: written by Spark, checked and synced to disk.
 
 Files of other writers are never removed. Spark writes a batch to a hidden staging folder named
-after the job, and its files are moved to the table's folder before the commit that names them. The
+after the job, and its files are moved to the table's folder before the commit that adds them. The
 next run of the same job, which holds the job's lock, removes the staging folders of killed runs.
-Files that were moved but never committed are removed by VACUUM only, because a commit whose
-response was lost may name them. Source: the Delta protocol, "Add File and Remove File".
+Files that were moved but not committed are removed only by VACUUM, because a commit whose response
+was lost may have added them. Source: the Delta protocol, "Add File and Remove File".
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class DataFile:
 
 
 class AddedFiles(NamedTuple):
-    """Number of rows, and size in bytes, of the local files that a commit adds."""
+    """Total number of rows, and total size in bytes, of the local files that a commit adds."""
 
     rows: int
     nbytes: int
@@ -82,7 +82,7 @@ def write_files(
         df: The rows.
         table: The table, for error messages.
         folder: The table's folder.
-        job: The name of the job. The hidden folder for temporary files is named after it.
+        job: The name of the job, after which the hidden folder for temporary files is named.
         count: Function that is called with the number of rows in the files and returns the expected
             number.
 
@@ -108,7 +108,7 @@ def write_arrow_file(rows: pa.Table, table: Table, folder: Path, job: str) -> li
         rows: The rows.
         table: The table, for error messages.
         folder: The table's folder.
-        job: The name of the job. The hidden folder for temporary files is named after it.
+        job: The name of the job, after which the hidden folder for temporary files is named.
 
     Returns:
         The file; an empty list if there are no rows.
@@ -126,9 +126,12 @@ def write_arrow_file(rows: pa.Table, table: Table, folder: Path, job: str) -> li
 def _stage_files(
     write: Callable[[Path], None], table: Table, folder: Path, job: str, count: Count
 ) -> list[DataFile]:
-    """Let ``write`` create Parquet files in a hidden folder, and move them to the table's folder.
+    """Call ``write`` to create Parquet files in a hidden folder, and move the files to ``folder``.
 
-    The files are moved only if they have as many rows as ``count`` returns.
+    Return the moved files. Files without rows are not moved.
+
+    Raises:
+        RowCountError: The number of rows is not what ``count`` returns; no file is moved.
     """
     staging = folder / f"{_staging_prefix(job)}{uuid.uuid4().hex}"
     try:
@@ -152,7 +155,7 @@ def remove_stale_staging(folder: Path, job: str) -> None:
 
 
 def check_commit(table: Table, folder: Path, version: int) -> AddedFiles:
-    """Check the files that a commit adds, and flush them and the log to the disk.
+    """Check the local files that a commit adds, and flush the files and the Delta log to disk.
 
     Args:
         table: The table, for error messages.
@@ -184,7 +187,7 @@ def check_commit(table: Table, folder: Path, version: int) -> AddedFiles:
 
 
 def remove_files(files: Iterable[DataFile]) -> None:
-    """Delete data files. No commit may refer to them, not even a commit in progress."""
+    """Delete data files. The caller ensures that no finished or pending commit adds them."""
     for file in files:
         file.path.unlink(missing_ok=True)
 

@@ -1,10 +1,9 @@
-"""Transactions on a Delta table in a local folder, made by deltalake (delta-rs) without a JVM.
+"""Commits to a Delta table in a local folder by the library deltalake (delta-rs), without a JVM.
 
-They create a table, add columns, commit Parquet files, and merge small batches. For a small batch,
-planning and committing the same append in Spark's Delta takes longer than writing the batch. A
-table that needs more than files (partitions, clusters, constraints, column mapping, generated
-columns) is written by Spark. Invariant: a commit is made exactly after the version that was read,
-or not at all.
+The commits create a table, add columns, add Parquet files, or merge small batches. They are used
+because Spark's Delta takes longer to plan and commit a small append than to write its rows. Tables
+with partitions, clustering, constraints, column mapping or generated columns are written by Spark.
+A commit creates exactly the version after the one that was read, or fails.
 
 Source: the Delta protocol, "Actions" and "Requirements for Writers".
 """
@@ -120,8 +119,8 @@ class DeltaSnapshot:
         properties: The table properties.
         takes_files: True if rows may be added by committing Parquet files without Spark. False if
             the table has features, such as partitions or constraints, that only Spark supports.
-        takes_rewrites: True if rows may also be replaced without Spark. False if a feature, such as
-            deletion vectors or a change data feed, has requirements for that.
+        takes_rewrites: True if rows may also be updated, deleted or overwritten without Spark.
+            False if features such as a change data feed require Spark for this.
     """
 
     folder: Path
@@ -145,7 +144,7 @@ class DeltaSnapshot:
         return sum(sizes.to_pylist())
 
     def has_batch(self, app_id: str, batch: int) -> bool:
-        """Return True if the newest transaction of the application ``app_id`` is ``batch``."""
+        """Return True if the newest Delta transaction of ``app_id`` has the number ``batch``."""
         return self.table.transaction_version(app_id) == batch
 
 
@@ -190,9 +189,9 @@ def read_snapshot(folder: Path) -> DeltaSnapshot | None:
 
 
 def open_dataset(folder: Path) -> pa.dataset.Dataset | None:
-    """Return the rows of a Delta table in a local folder as an Arrow dataset.
+    """Return a Delta table in a local folder as an Arrow dataset.
 
-    Return None if there is no table, or if the library deltalake cannot read its rows, for example
+    Return None if there is no table, or if the library deltalake cannot read it, for example
     because of deletion vectors or mapped columns.
     """
     from deltalake.exceptions import DeltaError
@@ -211,10 +210,10 @@ def open_dataset(folder: Path) -> pa.dataset.Dataset | None:
 
 
 def checkpoint_log(folder: Path, interval: int) -> None:
-    """Write a checkpoint of a table's log if its newest version is a multiple of ``interval``.
+    """Write a checkpoint of a Delta log if its newest version is a multiple of ``interval``.
 
-    Opening the table then reads the checkpoint and the later commits, instead of every commit. A
-    failure is ignored, since readers need no checkpoint.
+    Readers then read the checkpoint and the later commits, instead of every commit. A failure is
+    ignored, since readers can do without a checkpoint.
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
@@ -307,8 +306,8 @@ def merge_rows(
 ) -> bool:
     """Run a MERGE on a table, as the table version that follows ``snapshot``.
 
-    The library reads the files that may have matching rows, and writes them anew, in the memory of
-    this process. After an error it is not known if the commit was made.
+    The library deltalake rewrites the files that may have matching rows, in the memory of this
+    process. After an error it is not known if the commit was made.
 
     Args:
         snapshot: The version that was read.
@@ -413,7 +412,7 @@ def annotate_table(
     comments: Mapping[str, str],
     before: CommitMetadata | None,
 ) -> bool:
-    """Set table properties and column comments, each as a version after ``snapshot``.
+    """Set table properties and column comments, by one or more commits after ``snapshot``.
 
     Args:
         snapshot: The version that was read.
@@ -439,7 +438,10 @@ def annotate_table(
 
 
 def _commit_properties(marker: CommitMetadata, app_id: str, **more: Any) -> CommitProperties:
-    """Return the properties of a commit that stores a batch. The library must not retry it."""
+    """Return deltalake's properties for the commit of a batch, which must not be retried.
+
+    They have the commit metadata, the transaction (``app_id`` and batch number), and ``more``.
+    """
     from deltalake import CommitProperties, Transaction
 
     now = time.time_ns() // 1_000_000
@@ -458,7 +460,7 @@ def _repeated_metadata(before: CommitMetadata | None) -> CommitProperties:
 
 
 def _is_committed(snapshot: DeltaSnapshot, commit: Callable[[], object]) -> bool:
-    """Call ``commit``. Return False if another writer has committed the same version first."""
+    """Call ``commit``. Return False if another writer has committed the same version, else True."""
     from deltalake.exceptions import CommitFailedError
 
     try:
@@ -472,7 +474,7 @@ def _is_committed(snapshot: DeltaSnapshot, commit: Callable[[], object]) -> bool
 
 
 def _to_datafusion(sql: str) -> str:
-    """Return an expression of Spark's SQL with its quoted names in double quotes."""
+    """Convert a Spark SQL expression to DataFusion's syntax: ```a` IS NULL`` -> ``"a" IS NULL``."""
     return _QUOTED.sub(lambda match: _in_datafusion(match[1].replace("``", "`")), sql)
 
 

@@ -1,12 +1,12 @@
-"""Layout of a Delta table at its creation (partitions, clusters, statistics) as SQL.
+"""SQL for the layout of a new Delta table: partitions, clustering, and column statistics.
 
-Pure functions. A `TableLayout` names properties of the stream, the SQL names the columns that hold
-them. A property that the stream does not have is ignored.
+A `TableLayout` lists properties of the stream, and the SQL has the columns that these properties
+fill. A property that the stream does not have is ignored.
 
-Delta partitions by columns only, so a part of a date or timestamp (year, month, day, hour) is a
-generated column of the table. Its expression is in UTC for every session time zone: otherwise Delta
-would skip files that have matching rows for a reader in another zone. The stream never writes
-generated columns, and schema changes do not touch them.
+Delta partitions only by columns, so the year, month, day or hour of a date or timestamp is a
+generated column of the table. Its expression uses UTC in every session time zone: otherwise Delta
+would skip files that have matching rows for a reader in another zone. Loads do not write generated
+columns, and schema changes do not affect them.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class PartitionSpec(NamedTuple):
     Attributes:
         name: The name of the column.
         ddl: The type of the column, as DDL.
-        made_by: The SQL expression that computes a generated column, such as the year of a date.
-            None for a column of the stream.
+        made_by: The SQL expression that computes a generated column, such as ``YEAR(`day`)``. None
+            for a column of the stream.
     """
 
     name: str
@@ -70,12 +70,15 @@ class PartitionSpec(NamedTuple):
 def build_partition_specs(
     table_schema: TableSchema, layout: TableLayout
 ) -> tuple[PartitionSpec, ...]:
-    """Return the Delta partition columns for a table's configured layout."""
+    """Return the partition columns of a new Delta table for its configured layout."""
     return tuple(_parts(table_schema, layout))
 
 
 def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
-    """Return the generated partition columns as SQL for the column list of CREATE TABLE."""
+    """Return generated partition columns as SQL to append to CREATE TABLE's column list.
+
+    The text is empty if no partition column is generated.
+    """
     return "".join(
         f", {quote(part.name)} {part.ddl} GENERATED ALWAYS AS ({part.made_by})"
         for part in parts
@@ -84,9 +87,9 @@ def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
 
 
 def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> tuple[str, dict[str, str]]:
-    """Return the CREATE TABLE clauses for a layout, and the table properties that they need.
+    """Return a PARTITIONED BY or CLUSTER BY clause, and the table properties that it needs.
 
-    The clauses follow ``USING delta``.
+    The clause follows ``USING delta`` in CREATE TABLE. It is empty if the layout has neither.
     """
     parts = ", ".join(quote(part.name) for part in build_partition_specs(table_schema, layout))
     clustered = get_clustering(table_schema, layout)
@@ -97,13 +100,13 @@ def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> tuple[st
 
 
 def get_clustering(table_schema: TableSchema, layout: TableLayout) -> tuple[str, ...]:
-    """Return the names of the clustering columns for a table's configured layout."""
+    """Return the names of the clustering columns for a table's configured layout, in order."""
     columns = (table_schema.column_fed_by(source) for source in layout.cluster_by)
     return tuple(column.name for column in columns if column is not None)
 
 
 def drop_generated_columns(types: Mapping[str, str]) -> dict[str, str]:
-    """Return the columns and types of a table, leaving out generated partition columns."""
+    """Return column types by name, without the generated columns such as ``_part_year_day``."""
     return {name: ddl for name, ddl in types.items() if not _is_part(name, ddl, types)}
 
 

@@ -1,9 +1,8 @@
 """Reader of a Delta table's commits, newest first: versions, commit metadata and metrics.
 
-This module only reads. The log of a table in a local folder is read as files (the Delta protocol:
-one `<20 digits>.json` per version, with one `commitInfo`), without a Spark job; any other log
-through `DESCRIBE HISTORY`. Old versions may have been removed from the log, and commits of other
-writers may have any content.
+For a table in a local folder, the log's files are read without Spark: one `<20 digits>.json` per
+version, with one `commitInfo` (the Delta protocol). Other logs are read by `DESCRIBE HISTORY`. Old
+versions may have been removed from the log, and commits of other writers may have any content.
 """
 
 from __future__ import annotations
@@ -48,10 +47,9 @@ _OF_HISTORY = ("version", "userMetadata", "operationMetrics")
 
 
 def delta_ref(table: Table) -> str:
-    """Return the quoted SQL name of a Delta table.
+    """Return the quoted SQL name of a Delta table, such as ```db`.`users```.
 
-    This is the table's catalog name. For a table without a catalog it is ``delta.`` and the quoted
-    path.
+    For a table without a catalog, it is ``delta.`` and the quoted path.
     """
     if table.identifier:
         return quote(*table.identifier)
@@ -65,9 +63,8 @@ class Commit(NamedTuple):
         version: The table version that the commit created.
         marker: The commit metadata of target-spark; None if another program made the commit.
         metrics: Delta's operation metrics, such as ``{"numOutputRows": "10"}``. The library
-            deltalake writes those of a MERGE, UPDATE or DELETE with other names, such as
-            ``num_source_rows``.
-        added_bytes: The size of the files that the commit adds, if they were checked.
+            deltalake uses other names for a MERGE, UPDATE or DELETE, such as ``num_source_rows``.
+        added_bytes: The size of the files that the commit adds; 0 if they were not checked.
     """
 
     version: int
@@ -127,14 +124,14 @@ def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
 
 
 def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
-    """Return the newest commit metadata of target-spark in a Delta table, or None."""
+    """Return the newest commit metadata of target-spark in a Delta table's log, or None."""
     return _newest(commits(spark, table))
 
 
 def get_commit_time(spark: SparkSession, table: Table) -> int | None:
-    """Return the time of a Delta table's last commit, by any program, or None if it is not known.
+    """Return the time of a Delta table's last commit, in milliseconds since 1970.
 
-    The time is in milliseconds since 1970. The table must exist.
+    Commits of all programs count. Return None if the time is unknown. The table must exist.
     """
     folder = None if table.identifier else to_local_folder(table.path)
     if folder is not None:
@@ -146,7 +143,7 @@ def get_commit_time(spark: SparkSession, table: Table) -> int | None:
 
 
 def latest_commit(folder: Path) -> CommitMetadata | None:
-    """Return the newest commit metadata of target-spark in a local Delta table, or None.
+    """Return the newest commit metadata of target-spark in a local Delta table's log, or None.
 
     The log is read without Spark.
     """
@@ -156,8 +153,8 @@ def latest_commit(folder: Path) -> CommitMetadata | None:
 def has_had_rows(folder: Path) -> bool:
     """Return True if a local Delta table has, or may have had, rows in any of its versions.
 
-    The result is True if a commit in the log added a data file. It is also True if the log has a
-    checkpoint, because older commits may then be missing.
+    Return True if a commit in the log added a data file, or if the log has a checkpoint, because
+    older commits may then be missing.
     """
     log = folder / "_delta_log"
     if any(log.glob("*.checkpoint*.parquet")):

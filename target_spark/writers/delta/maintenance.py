@@ -1,7 +1,7 @@
 """Maintenance of a Delta table after a run: OPTIMIZE and VACUUM.
 
-Session settings repeat the table's newest commit metadata in each of these commits. VACUUM removes
-only files that left the table longer ago than the configured retention.
+Spark session settings repeat the table's newest commit metadata in each of these commits. VACUUM
+deletes only files that were removed from the table before the configured retention period.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def optimize_and_vacuum(
         spark: The Spark session of the calling thread.
         ref: The quoted SQL name of the table.
         options: The maintenance to run.
-        settings: Spark settings by which Delta stores the commit metadata in the commits.
+        settings: Spark settings that make Delta store the commit metadata in the commits.
     """
     sizes = {} if options.file_bytes is None else dict.fromkeys(_SIZES, str(options.file_bytes))
     with spark_conf(spark, {**settings, **sizes, **_LISTING}):
@@ -49,7 +49,8 @@ def optimize_and_vacuum(
 def _set_retention(spark: SparkSession, ref: str, interval: str) -> None:
     """Set how long VACUUM keeps a table's deleted files (``delta.deletedFileRetentionDuration``).
 
-    ``interval`` is an SQL interval. Nothing is done if the property already has this value.
+    ``interval`` is an SQL interval such as ``interval 168 hours``. Nothing is done if the property
+    already has this value.
     """
     properties = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
     if (_RETENTION, interval) not in {(row.key, row.value) for row in properties}:

@@ -1,7 +1,7 @@
-"""Rows of small batches as Arrow tables: the newest row of each key, without Spark.
+"""Rows of small batches as Arrow tables: selection of each key's newest row, without Spark.
 
-The rules are those of `target_spark.writers.base.latest_by_key` and
-`target_spark.writers.sql.as_initial_rows`, which do the same with DataFrames.
+The functions have the same results as `target_spark.writers.base.latest_by_key` and
+`target_spark.writers.sql.as_initial_rows`, which process DataFrames.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SmallBatch:
     """The rows of a batch as an Arrow table, to be committed without Spark.
 
     Attributes:
-        rows: The rows, with the columns to write and the ordinal, the position in the input.
+        rows: The rows, with the columns to write and the ordinal (the position in the input).
         types: The type (DDL) of each column to write.
     """
 
@@ -33,7 +33,10 @@ class SmallBatch:
 
     @classmethod
     def of(cls, rows: pa.Table, table_schema: TableSchema) -> SmallBatch:
-        """Return the batch of ``rows``, whose columns are among those of ``table_schema``."""
+        """Return a batch of ``rows``, with the column types of ``table_schema``.
+
+        Columns of ``rows`` that the schema does not have, such as the ordinal, are not written.
+        """
         names = set(rows.column_names)
         types = {name: ddl for name, ddl in table_schema.types.items() if name in names}
         return cls(rows, types)
@@ -88,14 +91,14 @@ def keep_initial_rows(newest: pa.Table, keys: MergeKeys) -> pa.Table:
 def sort_rows(rows: pa.Table, keys: MergeKeys) -> pa.Table:
     """Return rows sorted by the columns ``keys.sort_by``, nulls first.
 
-    Columns of structs and lists are ignored.
+    Columns with structs or lists are not used for sorting.
     """
     columns = [name for name in keys.sort_by if rows.schema.field(name).type.num_fields == 0]
     return rows.take(_sort_indices(rows, columns)) if columns else rows
 
 
 def _sort_indices(rows: pa.Table, columns: Sequence[str]) -> list[int]:
-    """Return the positions of rows in ascending order of some columns, nulls first."""
+    """Return the row indices that sort the rows by ``columns``, ascending with nulls first."""
     values = [[(value is not None, value) for value in _get_values(rows[name])] for name in columns]
     return sorted(range(rows.num_rows), key=list(zip(*values, strict=True)).__getitem__)
 

@@ -1,15 +1,16 @@
 """Writer of Delta Lake tables, by their path or by their name in a catalog.
 
-- A batch and its commit metadata are one commit; the metadata is in ``userMetadata``. Each run and
-  table has a new transaction id, whose version is the batch number.
-- After each write the commit is read back. It must have this batch's metadata, belong to the table
-  that was read, and name files that exist and have the rows that were written.
-- In a local folder, rows that match no others are committed through deltalake
-  (`target_spark.writers.delta.deltalake_commit`), everything else through Spark's Delta. Session
-  settings pass transaction id and metadata to MERGE and ALTER, so each writer thread has a session.
-- Tables are created for the oldest possible reader version; type widening is enabled with the first
-  column that widens. `target_spark.tables.identifiers` produces no names that need column mapping,
-  so readers without it can read every table.
+- A batch and its commit metadata are one commit; the metadata is in ``userMetadata``. For each run
+  and table there is a new transaction id, whose version is the batch number.
+- After each write the newest commit is read. It must have this batch's metadata, belong to the same
+  table as before, and list files that exist and have the rows that were written.
+- In a local folder, appends are committed through deltalake
+  (`target_spark.writers.delta.deltalake_commit`), with ``avoids_spark`` also other changes of small
+  tables. Everything else is committed through Spark's Delta. Session settings pass transaction id
+  and metadata to MERGE and ALTER, so each writer thread has a session.
+- Tables are created with the oldest possible reader version; type widening is enabled with the
+  first column that is widened. `target_spark.tables.identifiers` produces only names that need no
+  column mapping, so that all readers can read every table.
 """
 
 from __future__ import annotations
@@ -126,8 +127,8 @@ _OUR_SETTINGS: Final = {"spark.databricks.delta.snapshotPartitions"}
 
 
 _MERGED_BYTES: Final = 32 << 20
-"""Size of a table's files above which Spark changes rows. The library needs a multiple in memory:
-150 MiB for 16 MiB of files, 250 MiB for 40 MiB."""
+"""Size of a table's files above which Spark makes upserts and deletes. deltalake needs a multiple
+in memory: 150 MiB for 16 MiB of files, 250 MiB for 40 MiB."""
 
 _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
@@ -228,11 +229,14 @@ class DeltaWriter:
         self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return, by column, the property that fills it; None for a table of another program."""
+        """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
+
+        Return None for a table that another program created.
+        """
         return read_sources(get_properties(spark, table))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Set the column comments, and store in the table which property fills each column."""
+        """Store the column comments and the stream properties of renamed columns in a table."""
         properties, schema = get_properties(spark, table), get_schema(spark, table)
         sources = find_new_sources(properties, table_schema)
         comments = find_new_comments(schema, table_schema)
@@ -253,7 +257,8 @@ class DeltaWriter:
             spark: The Spark session of the calling thread.
             table: The table to change.
             change: Function that makes the commit. It takes a snapshot and, as ``before``, the
-                commit metadata to repeat. It returns False if another writer was faster.
+                commit metadata to repeat. It returns False if another writer committed first; then
+                it is called again.
 
         Returns:
             True if the table was changed; False if Spark must do it.
@@ -296,11 +301,11 @@ class DeltaWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table in one commit. Readers see the old rows until the commit."""
+        """Replace all rows of a table with those of ``df``, in one atomic commit."""
         return self._save(spark, table, df, commit, "overwrite", rows)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit without rows, to store commit metadata."""
+        """Make a commit without rows, to store commit metadata such as a state."""
         with self._committing(spark, table, commit, _no_rows) as marker:
             if marker is not None and not self._append_files(spark, table, _NO_FILES, marker):
                 nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
@@ -336,7 +341,7 @@ class DeltaWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Add a version for each changed row, and end the previously current version (SCD2)."""
+        """Insert a row version for each changed row, and end its previous version (SCD2)."""
         if self.is_empty(spark, table):
             return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
@@ -416,8 +421,8 @@ class DeltaWriter:
     ) -> None:
         """Convert rows without values in the SCD2 columns to row versions that begin with this run.
 
-        Such rows exist if the table was loaded in another write mode before. The conversion is done
-        once per table and run.
+        Such rows exist if the table was loaded in another write mode before. The conversion runs at
+        most once per table and run.
 
         Args:
             spark: The Spark session of the calling thread.
@@ -465,8 +470,8 @@ class DeltaWriter:
         """Append the first rows of an empty Delta table.
 
         Raises:
-            ConflictError: Another writer has added rows since; nothing was written. The next
-                attempt reads the table and its commit metadata again.
+            ConflictError: Another writer has added rows to the table; nothing was written. A retry
+                reads the table and its commit metadata again.
         """
         df, count = counted(df, None)
         state = self._tables[table.key]
@@ -493,7 +498,7 @@ class DeltaWriter:
         Args:
             spark: The Spark session of the calling thread.
             table: The table to write to.
-            source: Writes the files.
+            source: The rows, with a function that writes them as files.
             marker: The commit metadata.
             first: True to fail if the table already has data files; False to allow them.
             replaces: True to replace all files of the table; False to keep them.
@@ -503,7 +508,7 @@ class DeltaWriter:
             through Spark.
 
         Raises:
-            ConflictError: The table was changed so that the files may not fit, or ``first`` is True
+            ConflictError: The table was changed while the files were written, or ``first`` is True
                 and the table has data files.
         """
         snapshot = read_table_snapshot(table)
@@ -549,15 +554,16 @@ class DeltaWriter:
             types: The type (DDL) of each column that the commit writes.
             marker: The commit metadata.
             commit: Function that makes the commit, given the newest version and the application id
-                of the transaction. It returns False if another writer has made the same version
-                first; then it is called again.
+                of the transaction. It returns False if another writer committed first; then it is
+                called again.
             rewrites: True if the commit replaces rows of the table.
 
         Returns:
             True if the commit was made; False if an earlier attempt has made it.
 
         Raises:
-            ConflictError: The table was changed in a way that the rows may not fit.
+            ConflictError: Another writer of target-spark has committed, or the table's columns or
+                features have changed.
             TableError: The table was removed or replaced.
         """
         app_id, state = txn_app_id(marker.job, table.name, marker.run), self._tables[table.key]
@@ -581,10 +587,10 @@ class DeltaWriter:
     def takes_small_batch(
         self, spark: SparkSession, table: Table, batch: SmallBatch, mode: WriteMode
     ) -> bool:
-        """Return True if `write_small_batch` can write to a table.
+        """Return True if `write_small_batch` can write a batch to a table.
 
-        False if only Spark can write to the table in this write mode, or if a merge would need too
-        much memory in this process.
+        Return False if only Spark can write to the table in this write mode, or if a merge would
+        need too much memory in this process.
         """
         if mode is WriteMode.SCD2:
             return False
@@ -596,7 +602,10 @@ class DeltaWriter:
         )
 
     def _can_rewrite(self, spark: SparkSession, table: Table, types: Mapping[str, str]) -> bool:
-        """Return True if the library deltalake can change rows of a table in this process.
+        """Return True if the library deltalake can update and delete rows of a table.
+
+        Return False if the table has unsupported features, or files of more than 32 MiB in total,
+        for which the library would need too much memory.
 
         Args:
             spark: The Spark session of the calling thread.
@@ -621,7 +630,7 @@ class DeltaWriter:
     ) -> CommitStats:
         """Append, upsert or overwrite with a small batch, by the library deltalake without Spark.
 
-        Call it only if `takes_small_batch` returns True.
+        Call this method only if `takes_small_batch` returns True.
 
         Args:
             spark: The Spark session of the calling thread, which is not used.
@@ -708,7 +717,7 @@ class DeltaWriter:
         *,
         source: Count | None = None,
     ) -> Iterator[CommitMetadata | None]:
-        """Context manager: prepare the commit that the block makes, and verify it at the end.
+        """Context manager: prepare a commit, let the block make it, and then verify it.
 
         Args:
             spark: The Spark session of the calling thread.
@@ -824,11 +833,12 @@ class DeltaWriter:
     def _find_small_conf(
         self, spark: SparkSession, table: Table, keys: MergeKeys
     ) -> Mapping[str, str]:
-        """Return the Spark settings for an upsert of few rows into a small table.
+        """Return Spark settings that speed up an upsert of few rows into a small local table.
 
-        The result is empty if the batch is not part of Spark's plan, or if the table is not small,
-        not in a local folder or has partitions or features such as widened types. Such a table is
-        always read by Spark's vectorized reader, which is off without compilation.
+        The result is empty if the batch is not part of Spark's plan, or if the table is not small
+        or not in a local folder. It is also empty if the table has partitions or features such as
+        widened types, because Spark's reader for such a table needs the code generation that the
+        settings turn off.
         """
         if keys.unique_rows is None:
             return {}
@@ -842,8 +852,7 @@ class DeltaWriter:
     def _uses_spark_alone(self, spark: SparkSession) -> bool:
         """Return True if Spark must make every commit, because of the user's Spark settings.
 
-        This is the case if the settings configure how Delta creates or writes tables. The library
-        deltalake does not read them.
+        The library deltalake does not read settings that begin with ``spark.databricks.delta.``.
         """
         if self._has_own_settings is None:  # read once: Spark returns hundreds of settings
             self._has_own_settings = any(
@@ -882,19 +891,19 @@ def _not_empty_error(table: Table) -> ConflictError:
 
 
 def _choose_source_conf(keys: MergeKeys) -> Mapping[str, str]:
-    """Return the setting that says if Spark stores the batch on disk for a MERGE.
+    """Return the Spark setting that decides if a MERGE stores its batch on disk.
 
-    A batch that is part of Spark's plan is the same each time that it is read.
+    A batch that is part of Spark's plan need not be stored, because each read gives the same rows.
     """
     return MATERIALIZE_SOURCE_CONF if keys.unique_rows is None else {_MATERIALIZE_SOURCE: "none"}
 
 
 @dataclass(frozen=True, slots=True)
 class _FileSource:
-    """Rows that are not written yet.
+    """Rows of a batch that are not written to files yet.
 
     Attributes:
-        types: The type (DDL) of each column.
+        types: The type (DDL) of each column by name.
         write: Function that writes the rows as files into the table's folder.
     """
 
@@ -921,26 +930,26 @@ def _folder(table: Table) -> Path | None:
     return None if table.identifier else to_local_folder(table.path)
 
 
-def _check_counts(table: Table, made: Commit, rows: Count | None, source: Count | None) -> None:
+def _check_counts(table: Table, commit: Commit, rows: Count | None, source: Count | None) -> None:
     """Check the row counts that Delta reports for a commit against the rows of the batch.
 
     Args:
         table: The table, for the error message.
-        made: The commit.
-        rows: Function that returns the number of rows to be added; None if unknown.
-        source: Function that returns the number of rows that the MERGE had to read; None if
-            unknown.
+        commit: The commit.
+        rows: Function that returns the number of rows to be added; None to skip the check.
+        source: Function that returns the number of rows that the MERGE had to read; None to skip
+            the check.
 
     Raises:
         RowCountError: The counts differ.
     """
-    inserted, read = made.effect.inserted, made.source_rows
+    inserted, read = commit.effect.inserted, commit.source_rows
     for count, actual, verb in ((rows, inserted, "has"), (source, read, "was made from")):
-        if count is not None and made.metrics and count(actual) != actual:
+        if count is not None and commit.metrics and count(actual) != actual:
             raise RowCountError(
                 f"Table {table.name}: {count(actual)} rows were to be written, but commit"
-                f" {made.version} {verb} {actual}. No state that covers these rows is emitted;"
-                f" restore the table to version {made.version - 1} and start again."
+                f" {commit.version} {verb} {actual}. No state that covers these rows is emitted;"
+                f" restore the table to version {commit.version - 1} and start again."
             )
 
 

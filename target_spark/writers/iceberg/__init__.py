@@ -1,1 +1,1 @@
-"""Iceberg tables: writer, snapshots, layout, maintenance."""
+"""Iceberg tables: writer, catalogs, snapshots, table layout, and maintenance."""

@@ -1,10 +1,10 @@
 """SQL names of Iceberg tables, and the Hadoop catalogs that target-spark configures.
 
-A table is in the user's catalog, by its full name, or in a folder. For a folder, target-spark
-configures a Hadoop catalog in each session when it first needs it: the warehouse is two folders up,
-so the folder above the table is the database. (A catalog treats a table named ``files`` or
-``history`` directly below its warehouse as a metadata table.) Catalog caching is off, also for user
-catalogs without an explicit setting: each session has its own cache, and several of them write.
+A table is either in the user's catalog or in a folder. For a folder, target-spark configures a
+Hadoop catalog in each Spark session at first use. The warehouse is two folders above the table, and
+the folder between them is the database. (Directly below its warehouse, a catalog would treat a
+table named ``files`` or ``history`` as a metadata table.) Catalog caching is off, because several
+sessions write and each has a separate cache. A user's explicit setting for a catalog is kept.
 """
 
 from __future__ import annotations
@@ -51,12 +51,14 @@ class IcebergTableRef(NamedTuple):
 
     @property
     def procedures(self) -> str:
-        """SQL namespace of the catalog's stored procedures, such as ```cat`.system``."""
+        """The SQL namespace of the catalog's stored procedures, such as ```cat`.system``."""
         return f"{quote(self.catalog)}.system"
 
 
 def resolve_table(spark: SparkSession, table: Table) -> IcebergTableRef:
     """Return the full name of an Iceberg table, and configure its catalog in the Spark session.
+
+    For a table in a folder, the catalog is a Hadoop catalog of target-spark.
 
     Raises:
         UnsupportedError: Spark has no configuration for the user's catalog.
@@ -93,7 +95,7 @@ def load(spark: SparkSession, table: IcebergTableRef) -> Any:
 
 
 def find_in_catalog(spark: SparkSession, table: IcebergTableRef) -> tuple[Any, Any]:
-    """Return two Java objects of Iceberg: the catalog, and the identifier of a table in it."""
+    """Return two Java objects: a table's Spark catalog, and the table's identifier in it."""
     session: Any = spark
     jvm = session._jvm  # noqa: SLF001
     catalogs = session._jsparkSession.sessionState().catalogManager()  # noqa: SLF001
@@ -124,7 +126,7 @@ def _configure_catalog(spark: SparkSession, catalog: str, warehouse: str) -> Non
     Args:
         spark: The Spark session to configure.
         catalog: The name of the catalog.
-        warehouse: The URI of the folder that contains the tables.
+        warehouse: The URI of the catalog's root folder, with databases as subfolders.
     """
     key = f"{_CATALOGS}{catalog}"
     if spark.conf.get(key, None) is not None:

@@ -1,9 +1,9 @@
-"""Repair of Iceberg commits that succeeded in the storage although Iceberg took them for failed.
+"""Repair of Iceberg commits that succeeded although the storage reported a failure.
 
 A file system can complete a rename and still report a failure. Iceberg then removes the files of
-the commit, which the table already references, and the table becomes unreadable. This module rolls
-such a snapshot back to its parent, unless another commit followed. No rows of other writers are
-lost, because the rollback only commits if the table has not changed since it was read.
+the commit, although the table already refers to them, and the table becomes unreadable. This module
+rolls the table back to the parent of such a snapshot, unless another commit followed. No rows of
+other writers are lost, because the rollback fails if the table has changed since it was read.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _MAIN = "main"
 
 
 def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> str | None:
-    """Return the path of a missing file that a snapshot has added, or None if none is missing.
+    """Return the path of a file that a snapshot added and that no longer exists, or None.
 
-    With a Spark Connect session, missing metadata files raise an error instead.
+    With Spark Connect, None is returned, but a missing metadata file raises an error of Spark.
     """
     table_ref = resolve_table(spark, table)
     if is_remote_session(spark):

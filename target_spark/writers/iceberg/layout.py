@@ -1,7 +1,7 @@
-"""Layout of an Iceberg table (partitions, sort order, properties) as SQL.
+"""SQL for the layout of an Iceberg table: partitions, sort order, and table properties.
 
-Pure functions. A `TableLayout` names properties of the stream, the SQL names the columns that hold
-them. A property that the stream does not have is ignored.
+A `TableLayout` lists properties of the stream, and the SQL has the columns that these properties
+fill. A property that the stream does not have is ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FUNCTIONS: Final[Mapping[Transform, str]] = {
 
 
 def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> str:
-    """Return the PARTITIONED BY and TBLPROPERTIES clauses of a new Iceberg table."""
+    """Return the PARTITIONED BY and TBLPROPERTIES clauses to create an Iceberg table."""
     parts = ", ".join(_parts(table_schema, layout.partition_by))
     clause = f" PARTITIONED BY ({parts})" if parts else ""
     properties = build_properties(table_schema) | dict(layout.properties)
@@ -40,10 +40,10 @@ def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> str:
 
 
 def build_sort_order(table_schema: TableSchema, layout: TableLayout) -> str:
-    """Return the ALTER TABLE clause that sets a table's sort order, or "" to set no order.
+    """Return the ALTER TABLE clause that sets a table's sort order, or "" if none is configured.
 
-    With the clause, Iceberg sorts the rows of each file, and Spark sends all rows of a partition to
-    one task. Otherwise each task would write a file for each partition.
+    The clause makes Iceberg sort the rows of each file. For a partitioned table, it also makes
+    Spark send all rows of a partition to one task, so that not every task writes a file for it.
     """
     order = ", ".join(quote(name) for name in _columns(table_schema, layout.sort_by))
     if not order:
@@ -55,9 +55,10 @@ def build_sort_order(table_schema: TableSchema, layout: TableLayout) -> str:
 def describe_partition_mismatch(
     statement: str, table_schema: TableSchema, layout: TableLayout
 ) -> str | None:
-    """Describe an Iceberg table's partitioning if it differs from the configured one, else None.
+    """Return an Iceberg table's partitioning if it differs from the settings, or None.
 
-    ``statement`` is the table's CREATE TABLE statement, as SHOW CREATE TABLE returns it.
+    An example is ``partitioned by days(at)``. ``statement`` is the table's CREATE TABLE statement,
+    as SHOW CREATE TABLE returns it.
     """
     parts = _get_partitions(statement).replace("`", "")
     if parts == ", ".join(_parts(table_schema, layout.partition_by)).replace("`", ""):

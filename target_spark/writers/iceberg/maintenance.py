@@ -1,8 +1,8 @@
 """Maintenance of an Iceberg table after a run: compaction, snapshot expiry, orphan file removal.
 
-No file that a reader may need within the retention period is removed. Orphan files are removed only
-where no one else writes: in the data folder of a table that is a folder, not in a catalog, and that
-contains no other table.
+Files that readers may need within the retention period are kept. Orphan files are removed only from
+the data folder of a table that is not in a user's catalog and whose folder contains no other table,
+because no other program writes there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["compact", "expire_snapshots", "remove_orphan_files"]
 
 
 def compact(spark: SparkSession, table_ref: IcebergTableRef) -> None:
-    """Merge an Iceberg table's small files into large ones, applying the table's sort order."""
+    """Merge an Iceberg table's small files into large ones, sorted by the table's sort order."""
     properties = spark.sql(f"SHOW TBLPROPERTIES {table_ref.ref}").collect()
     is_sorted = any(row[0] == "sort-order" for row in properties)
     strategy = "sort" if is_sorted else "binpack"
@@ -32,7 +32,7 @@ def compact(spark: SparkSession, table_ref: IcebergTableRef) -> None:
 
 
 def expire_snapshots(spark: SparkSession, table_ref: IcebergTableRef, days: float) -> None:
-    """Remove an Iceberg table's snapshots older than ``days``. The newest is always kept."""
+    """Remove an Iceberg table's snapshots older than ``days`` days, except the newest snapshot."""
     spark.sql(
         f"CALL {table_ref.procedures}.expire_snapshots(table => {sql_literal(table_ref.ref)},"
         f" {_older(days)}, retain_last => 1)"
@@ -42,9 +42,10 @@ def expire_snapshots(spark: SparkSession, table_ref: IcebergTableRef, days: floa
 def remove_orphan_files(
     spark: SparkSession, table: Table, table_ref: IcebergTableRef, days: float
 ) -> None:
-    """Remove files older than ``days`` in an Iceberg table's folder that no snapshot refers to.
+    """Remove files from an Iceberg table's data folder that no snapshot refers to.
 
-    Nothing is removed if the table is in a catalog, or if its folder contains another table.
+    Only files older than ``days`` days are removed. Nothing is removed if the table is in a
+    user's catalog, or if its folder contains another table.
     """
     data = f"{table.path.rstrip('/')}/data"
     if table.identifier or "metadata" in list_folders(spark, data):

@@ -1,10 +1,10 @@
-"""Replacement of all rows and columns of an Iceberg table, exactly after the version that was read.
+"""Replacement of all rows and columns of an Iceberg table, unless the table has changed meanwhile.
 
-Spark's REPLACE TABLE … AS SELECT replaces the newest version whatever it is: rows that another
-writer commits while it runs would be lost. Here Spark writes the files into the same staged table,
-and its metadata are committed with the version that was read as their base. If another commit has
-followed that version, Iceberg reports a conflict, and the table is unchanged. This needs the JVM of
-a local Spark session.
+Spark's REPLACE TABLE … AS SELECT would lose rows that another writer commits while the statement
+runs. Here Spark writes the files into a staged table, as that statement does. Then the metadata of
+the staged table are committed on top of the table version that was read. If another commit has
+followed that version, Iceberg reports a conflict, and the table is unchanged. The JVM of a local
+Spark session is required.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TableReplacement:
     """
 
     def __init__(self, spark: SparkSession, table: Table) -> None:
-        """Remember the table's current version.
+        """Load the table's current version, to detect later changes.
 
         Create the instance before reading the rows from which the new rows are computed. `commit`
         then fails if another writer has changed the table since.

@@ -57,8 +57,8 @@ def table_folder(table: Table) -> Path | None:
 def check_is_iceberg(folder: Path) -> None:
     """Check that an Iceberg table can be created in a local folder.
 
-    The subfolders of an Iceberg table are accepted even without a metadata file. A run that was
-    killed while it created the table may have made them.
+    The subfolders ``metadata`` and ``data`` are accepted even without a metadata file, because a
+    run may have been killed while it created the table.
 
     Raises:
         TableError: The folder has other files, or a table of another catalog.
@@ -69,7 +69,7 @@ def check_is_iceberg(folder: Path) -> None:
             f"{folder} is an Iceberg table of a catalog, and only the catalog may change it. Set"
             " catalog and database to that catalog, or set path to another folder."
         )
-    check_folder_is_empty(folder, "Iceberg", but={"metadata", "data"})
+    check_folder_is_empty(folder, "Iceberg", allowed={"metadata", "data"})
 
 
 def snapshots(spark: SparkSession, table: Table) -> Iterator[IcebergSnapshot]:
@@ -85,8 +85,7 @@ def snapshots(spark: SparkSession, table: Table) -> Iterator[IcebergSnapshot]:
 def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
     """Return the uuid of an Iceberg table, or None if there is no table.
 
-    The result is "" for a catalog table that is accessed through Spark Connect, which cannot read
-    the uuid.
+    Return "" for a catalog table with Spark Connect, which cannot read the uuid.
     """
     folder = table_folder(table)
     if folder is not None:
@@ -99,9 +98,9 @@ def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
 
 
 def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> None:
-    """Check the files that a snapshot adds to a local table, and flush them to the disk.
+    """Check the files that a snapshot adds to a table in a local folder, and flush them to disk.
 
-    A remote table is not checked.
+    Tables in a catalog or at a remote URL are not checked.
 
     Raises:
         CommitLostError: A file is missing, or its size or row count differs from the snapshot.
@@ -140,7 +139,8 @@ def check_isolation(spark: SparkSession, ref: str) -> None:
     """Check that a table's isolation level makes a MERGE fail if another writer adds rows.
 
     Raises:
-        TableError: The isolation level lets the MERGE succeed, so that a key could occur twice.
+        TableError: The isolation level is not ``serializable``, so that the MERGE would succeed and
+            a key could be in the table twice.
     """
     level = get_table_properties(spark, ref).get(_ISOLATION, _SERIALIZABLE)
     if level.lower() != _SERIALIZABLE:
@@ -158,9 +158,9 @@ def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | 
 
 
 def get_commit_time(spark: SparkSession, table: Table) -> int | None:
-    """Return the time of an Iceberg table's last snapshot, by any program, or None without any.
+    """Return the time of an Iceberg table's last snapshot, in milliseconds since 1970.
 
-    The time is in milliseconds since 1970. The table must exist.
+    Snapshots of all programs count. Return None if there is no snapshot. The table must exist.
     """
     folder = table_folder(table)
     if folder is not None:

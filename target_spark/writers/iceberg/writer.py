@@ -1,16 +1,17 @@
 """Writer of Apache Iceberg tables, by their folder or by their name in a catalog.
 
 - A batch and its commit metadata are one snapshot; the metadata is in its summary.
-- Iceberg has no transaction ids. A batch whose commit got no response is found in the newest
-  snapshots before it is written again. The first commit may still arrive later, so an empty commit
-  is made before that search: each commit names its parent, and the first one then conflicts.
-- A commit whose files Iceberg removed, because it took the commit for failed, is rolled back.
-- Before each commit, the table must be the one that this run saw first. After it, the snapshot is
-  read back and must have the rows and files that were written.
-- Rows change through MERGE, never through DELETE or UPDATE: a DELETE that only removes whole files
-  drops the commit metadata. Session settings pass the metadata to MERGE, so each writer thread has
-  a session.
-- A change of columns makes no snapshot and hides no metadata. The property
+- Iceberg has no transaction ids. If a commit got no response, its batch is searched in the newest
+  snapshots before it is written again. The pending commit may still reach the catalog later, so an
+  empty commit is made before the search: the pending commit then fails, because its parent is no
+  longer the newest snapshot.
+- If Iceberg removed the files of a commit that succeeded, the commit is rolled back.
+- Before each commit, the table must be the same one that this run read first. After the commit, the
+  snapshot is read and must have the rows and files that were written.
+- Rows are changed through MERGE, never through DELETE or UPDATE: a DELETE that only removes whole
+  files drops the commit metadata. Session settings pass the metadata to MERGE, so each writer
+  thread has a session.
+- A change of columns makes no snapshot, so the newest snapshot keeps its metadata. The property
   ``write.spark.accept-any-schema`` is never set, because it breaks later MERGEs.
 """
 
@@ -105,7 +106,7 @@ FANOUT_OPTIONS = {"distribution-mode": "hash"}
 """Write options: hash distribution, since Spark computes all rows twice for range distribution."""
 
 _UNSURE = {FailureKind.PASSING, FailureKind.AWAY}
-"""Failures after which a catalog may still make the commit."""
+"""Failures after which the catalog may still complete the commit."""
 
 _TABLE_MAY_BE_WHY: Final = {FailureKind.LASTING, FailureKind.STALE, FailureKind.CONFLICT}
 """Failures that a removed or replaced table can cause."""
@@ -204,11 +205,14 @@ class IcebergWriter:
             self._alter(spark, table, build_alter_statements(changes))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
-        """Return, by column, the property that fills it; None for a table of another program."""
+        """Return the stream properties of renamed columns, such as ``{"`user_id`": "user-id"}``.
+
+        Return None for a table that another program created.
+        """
         return read_sources(get_table_properties(spark, resolve_table(spark, table).ref))
 
     def annotate(self, spark: SparkSession, table: Table, table_schema: TableSchema) -> None:
-        """Set the column comments, and store in the table which property fills each column."""
+        """Store the column comments and the stream properties of renamed columns in a table."""
         ref = resolve_table(spark, table).ref
         clauses = build_annotations(
             get_table_properties(spark, ref), spark.table(ref).schema, table_schema
@@ -249,7 +253,7 @@ class IcebergWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Replace all rows of a table in one commit. Readers see the old rows until the commit."""
+        """Replace all rows of a table with those of ``df``, in one atomic commit."""
         df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
@@ -259,7 +263,7 @@ class IcebergWriter:
         return self._commit(spark, table, commit, write, rows=count)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit without rows, to store commit metadata."""
+        """Make a commit without rows, to store commit metadata such as a state."""
 
         def write(ref: str, marker: str) -> None:
             _append_nothing(spark, ref, marker)
@@ -280,7 +284,7 @@ class IcebergWriter:
         faster.
         """
         newest = latest_by_key(df, keys)
-        if self.is_empty(spark, table):  # nothing to meet: an append costs less
+        if self.is_empty(spark, table):  # no rows to match: an append is faster
             return self._append_first_rows(spark, table, as_initial_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
         skips_rows = keys.hard_delete or keys.by_cursor or keys.removed is not None
@@ -295,7 +299,7 @@ class IcebergWriter:
         keys: MergeKeys,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Add a version for each changed row, and end the previously current version (SCD2)."""
+        """Insert a row version for each changed row, and end its previous version (SCD2)."""
         if self.is_empty(spark, table):
             return self._append_first_rows(spark, table, initial_versions(df, keys), commit)
         self._convert_to_versions(spark, table, keys.deleted, commit)
@@ -326,7 +330,10 @@ class IcebergWriter:
     def describe_layout_mismatch(
         self, spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
     ) -> str | None:
-        """Describe an Iceberg table's partitioning if it differs from the settings, else None."""
+        """Return an Iceberg table's partitioning if it differs from the settings, or None.
+
+        An example is ``partitioned by days(at)``.
+        """
         if not layout.partition_by:
             return None
         (row,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
@@ -380,8 +387,8 @@ class IcebergWriter:
     ) -> None:
         """Convert rows without values in the SCD2 columns to row versions that begin with this run.
 
-        Such rows exist if the table was loaded in another write mode before. The conversion is done
-        once per table and run.
+        Such rows exist if the table was loaded in another write mode before. The conversion runs at
+        most once per table and run.
 
         Args:
             spark: The Spark session of the calling thread.
@@ -407,8 +414,8 @@ class IcebergWriter:
     ) -> CommitStats:
         """Append the first rows of an empty Iceberg table.
 
-        If another writer has added rows in the meantime, Iceberg reports a conflict and nothing is
-        written.
+        If another writer has added rows since the table was found empty, Iceberg reports a conflict
+        and nothing is written.
         """
         df, count = counted(df, None)
         empty_at = self._tables[table.key].empty_at
@@ -541,8 +548,7 @@ class IcebergWriter:
     def _block_pending_commit(self, spark: SparkSession, table: Table) -> None:
         """Make an empty commit if a failed commit of this run may still reach the catalog.
 
-        The pending commit then fails with a conflict, because its parent snapshot is no longer
-        current.
+        The failed commit can then no longer succeed, because its parent is not the newest snapshot.
         """
         state = self._tables[table.key]
         if state.is_unsure:
@@ -556,7 +562,7 @@ class IcebergWriter:
         """Return the newest commit metadata, and True if the table already contains the batch.
 
         The table contains the batch if an earlier attempt has succeeded but its response was lost.
-        The search continues behind commits of other writers.
+        Snapshots of other writers are skipped.
         """
         state = self._tables[table.key]
         if state.is_newest_known:
@@ -591,7 +597,7 @@ class IcebergWriter:
 def _newest_of_run(
     candidates: Iterable[IcebergSnapshot], commit: CommitMetadata
 ) -> IcebergSnapshot | None:
-    """Return the newest snapshot of a run if it contains a given batch, else None.
+    """Return a run's newest snapshot if it contains the batch of ``commit``, else None.
 
     Args:
         candidates: The snapshots of the table, newest first.
@@ -729,7 +735,7 @@ def _row_count_error(
 
 
 def find_empty_snapshot(spark: SparkSession, table: Table) -> tuple[bool, int | None]:
-    """Return True if an Iceberg table has no rows, and the id of its newest snapshot.
+    """Return a tuple: True if an Iceberg table has no rows, and the id of its newest snapshot.
 
     The id is None if the table has no snapshot.
     """
@@ -741,8 +747,8 @@ def find_empty_snapshot(spark: SparkSession, table: Table) -> tuple[bool, int | 
 def insert_first(rows: DataFrameWriterV2, empty_at: int | None) -> None:
     """Append the first rows of a table, or fail if another writer has added rows.
 
-    Iceberg's overwrite is used with a filter that matches no rows. Unlike an append, it fails with
-    a conflict if files were added since a given snapshot.
+    This is an Iceberg overwrite with a filter that matches no rows. Unlike an append, it fails with
+    a conflict if files were added since the snapshot ``empty_at``.
 
     Args:
         rows: The rows, as a writer for the table.
