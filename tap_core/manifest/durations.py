@@ -1,4 +1,4 @@
-"""Lengths of ISO 8601 durations in options of a manifest."""
+"""Lengths of ISO 8601 durations, such as ``P1M``, in options of a manifest."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
 """Decoders of response bodies: JSON, JSON Lines, CSV, XML and text lines, also compressed.
 
-- A decoder parses a byte stream (`parse`), so decoders can be nested.
-- A body is decompressed while it is read; `max_unpacked_bytes` limits a document, a line and a row.
+- A decoder yields documents, such as a dict per line or row.
+- A decoder parses a byte stream (`parse`), so that decoders can be nested.
+- A body is decompressed while it is read; `max_unpacked_bytes` limits the size of a document, a
+  line and a row.
 - JSON numbers keep all of their digits.
-- An invalid body is an error, never a response without records; an empty body has no documents.
+- An invalid body is an error, not a response without records; an empty body has no documents.
 - The HTTP client has already decoded ``Content-Encoding``.
 """
 
@@ -71,10 +73,10 @@ _REST: Final = "null"
 
 @dataclass(frozen=True)
 class _StreamDecoder(BoundedReader):
-    """Base class of decoders that parse a byte stream; a subclass implements `parse`."""
+    """Base class of decoders that parse a byte stream; subclasses implement `parse`."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of a response while the response is still being received.
+        """Yield the documents of a response while its body is still being received.
 
         Raises:
             FatalAPIError: the body is damaged, too large, or not in the decoder's format.
@@ -85,13 +87,13 @@ class _StreamDecoder(BoundedReader):
         yield from self.parse(data)
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of a byte stream in the decoder's format."""
+        """Yield the documents of a byte stream; implemented by subclasses for their format."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class JsonParser(BoundedReader):
-    """JSON parser used inside another decoder.
+    """JSON parser for use inside another decoder.
 
     It yields one document, or each element of a top-level list.
     """
@@ -99,7 +101,7 @@ class JsonParser(BoundedReader):
     encoding: str = "utf-8"
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the document in a byte stream; of a top-level list, yield each element."""
+        """Yield the JSON document in a byte stream; of a top-level list, yield each element."""
         document = _read_json(self.bound(data).read(data), self.encoding)
         return iter(()) if document is _NOTHING else _iterate_documents(document)
 
@@ -109,7 +111,7 @@ class JsonDecoder(BoundedReader):
     """Decoder of JSON bodies: yields one document, or each element of a top-level list."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the document of a response; of a top-level list, yield each element.
+        """Yield the JSON document of a response; of a top-level list, yield each element.
 
         An empty body has no documents.
 
@@ -120,18 +122,18 @@ class JsonDecoder(BoundedReader):
         return _iterate_documents(parse_json(response)) if response.content else iter(())
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the document in a byte stream; of a top-level list, yield each element."""
+        """Yield the JSON document in a byte stream; of a top-level list, yield each element."""
         return JsonParser(max_unpacked_bytes=self.max_unpacked_bytes).parse(data)
 
 
 @dataclass(frozen=True)
 class JsonLineParser(BoundedReader):
-    """JSON Lines parser used inside another decoder: yields one document per line."""
+    """JSON Lines parser for use inside another decoder; it yields one document per line."""
 
     encoding: str = "utf-8"
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the document of each line; skip a line that is not JSON, with a warning.
+        """Yield the JSON document of each line; skip and log lines that are not JSON.
 
         Raises:
             FatalAPIError: 100,000 consecutive lines are not JSON.
@@ -164,13 +166,16 @@ class JsonlDecoder(_StreamDecoder):
     """Decoder of JSON Lines bodies: yields one document per line."""
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the document of each line of a byte stream."""
+        """Yield the JSON document of each line of a byte stream; skip and log invalid lines."""
         return JsonLineParser(max_unpacked_bytes=self.max_unpacked_bytes).parse(data)
 
 
 @dataclass(frozen=True)
 class JsonItemsDecoder(_StreamDecoder):
-    """Decoder of JSON bodies: yields each element of the list at `items_path`."""
+    """Decoder of JSON bodies that yields each element of the list at `items_path`.
+
+    `items_path` is a path such as ``data.items``.
+    """
 
     items_path: str
     encoding: str = "utf-8"
@@ -222,7 +227,7 @@ class CsvDecoder(_StreamDecoder):
         return given.encode().decode("unicode_escape") if given.startswith("\\") else given
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield a dict for each row of a byte stream; values that a short row lacks are None."""
+        """Yield a dict for each CSV row of a byte stream; missing values at its end are None."""
         text = io.TextIOWrapper(data, encoding=self.encoding)
         bound = self.bound(data)
         lines = RowBound(bound, text, self._delimiter)
@@ -242,7 +247,7 @@ class CsvDecoder(_StreamDecoder):
 
 @dataclass(frozen=True)
 class CsvParser(CsvDecoder):
-    """CSV parser used inside another decoder: the older name of `CsvDecoder`."""
+    """CSV parser for use inside another decoder; the older name of `CsvDecoder`."""
 
 
 @dataclass(frozen=True)
@@ -271,7 +276,7 @@ class XmlDecoder:
 
 @dataclass(frozen=True)
 class GzipDecoder(_StreamDecoder):
-    """Decoder of gzip-compressed bodies, which passes the decompressed bytes to `decoder`.
+    """Decoder of gzip-compressed bodies, whose decompressed bytes `decoder` parses.
 
     A body that is not compressed is passed to `decoder` unchanged.
     """
@@ -279,29 +284,29 @@ class GzipDecoder(_StreamDecoder):
     decoder: Parser
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Decompress a byte stream and yield the documents that `decoder` finds in it."""
+        """Decompress a byte stream and yield the documents that `decoder` parses from it."""
         yield from self.decoder.parse(decompress(data, self.bound(data)))
 
 
 @dataclass(frozen=True)
 class GzipParser(BoundedReader):
-    """Gzip parser used inside another decoder: the older name of `GzipDecoder`."""
+    """Gzip parser for use inside another decoder; the older name of `GzipDecoder`."""
 
     inner_parser: Parser
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Decompress a byte stream and yield the documents that `inner_parser` finds in it."""
+        """Decompress a byte stream and yield the documents that `inner_parser` parses from it."""
         yield from self.inner_parser.parse(decompress(data, self.bound(data)))
 
 
 @dataclass(frozen=True)
 class CompositeRawDecoder:
-    """Decoder that delegates to its `parser`; older manifests declare decoders in this form."""
+    """Decoder that delegates to its `parser`; older manifests declare decoders like this."""
 
     parser: Parser
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents that `parser` finds in a response."""
+        """Yield the documents that `parser` parses from a response."""
         return translate_read_errors(response, self._documents(open_body(response)))
 
     def _documents(self, data: IO[bytes]) -> Iterator[Any]:
@@ -310,7 +315,10 @@ class CompositeRawDecoder:
 
 @dataclass(frozen=True)
 class ZipfileDecoder(BoundedReader):
-    """Decoder of zip archives; each file is decoded by `decoder` (`parser` in older manifests)."""
+    """Decoder of zip archives, each file of which is parsed by `decoder`.
+
+    Older manifests call this option `parser`.
+    """
 
     decoder: Parser | None = None
     parser: Parser | None = None

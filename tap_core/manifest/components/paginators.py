@@ -1,8 +1,8 @@
-"""Paginators and pagination strategies: the next page's token and its place in a request.
+"""Paginators and pagination strategies: compute the token of the next page and add it to a request.
 
-The page cursor of a slice holds all mutable state. Page numbers and offsets count the records in
-the response; templates see the records that passed the record selector. An empty or zero token ends
-the pagination.
+All mutable state of a pagination is in the `PageCursor` of a slice. Page numbers and offsets count
+the records in the response; templates see the records that passed the record selector. An empty or
+zero token ends the pagination.
 
 Source: Airbyte YAML reference, "Pagination".
 """
@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class PageIncrement:
-    """Pagination strategy that requests pages by their number.
+    """Pagination strategy that requests pages by page number.
 
     The pagination ends after a page that is empty or has fewer records than `page_size`.
     """
@@ -62,7 +62,10 @@ class PageIncrement:
         return self.page_size
 
     def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:  # noqa: ARG002  (as all strategies)
-        """Return the number of the next page, or None if ``page`` was the last one."""
+        """Return the number of the next page, or None if ``page`` was the last one.
+
+        ``token`` is the number with which ``page`` was requested; None means the first page.
+        """
         if _is_last(page.extracted_count, self.page_size):
             return None
         return 1 + (self.start_from_page if token is None else int(token))
@@ -96,7 +99,10 @@ class OffsetIncrement:
         return None if callable(self.page_size) else _parse_page_size(self.page_size)
 
     def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:
-        """Return the offset of the next page, or None if ``page`` was the last one."""
+        """Return the offset of the next page, or None if ``page`` was the last one.
+
+        ``token`` is the offset with which ``page`` was requested; None means 0.
+        """
         size = self.page_size
         if callable(size):
             size = size({**scope, "response": page.document})
@@ -107,10 +113,10 @@ class OffsetIncrement:
 
 @dataclass(frozen=True, kw_only=True)
 class CursorPagination:
-    """Pagination strategy that gets each page token from the previous response.
+    """Pagination strategy that renders each page token from the previous response.
 
-    The token is the template `cursor_value`. The pagination ends if the token is empty or the stop
-    condition is true.
+    `cursor_value` is the template of the token. The pagination ends if the token is empty or the
+    stop condition is true.
     """
 
     cursor_value: InterpolatedValue
@@ -121,7 +127,7 @@ class CursorPagination:
 
     @property
     def first_token(self) -> None:
-        """Always None: the first request has no token."""
+        """Always None, because the first request has no token."""
 
     @property
     def requested_size(self) -> int | None:
@@ -129,7 +135,7 @@ class CursorPagination:
         return self.page_size
 
     def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:  # noqa: ARG002  (as all strategies)
-        """Return the token of the next page, or None if ``page`` was the last one."""
+        """Return the token of the page after ``page``, or None if ``page`` was the last one."""
         seen = {
             **scope,
             "response": page.document,
@@ -172,7 +178,7 @@ class DefaultPaginator:
             )
 
     def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
-        """Start the pagination of a slice; return a page cursor positioned at the first page."""
+        """Return a new page cursor for a slice, positioned at the first page."""
         return PageCursor(self)
 
 
@@ -181,7 +187,7 @@ class NoPagination:
     """Paginator for an API that returns all records of a slice in one response."""
 
     def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
-        """Start the pagination of a slice; return a page cursor positioned at the only page."""
+        """Return a new page cursor for a slice, positioned at the only page."""
         return PageCursor()
 
 
@@ -246,7 +252,7 @@ def _is_last(size: int, reduced_size: int | None) -> bool:
 
 
 def _parse_page_size(size: Any) -> int | None:
-    """Convert a page size to an integer; None or an empty string becomes None.
+    """Convert a page size to an integer; return None for None or an empty string.
 
     Raises:
         ManifestError: the size is not an integer.

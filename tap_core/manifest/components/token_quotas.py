@@ -1,4 +1,4 @@
-"""Quotas of several API tokens of one kind: requests per period and token.
+"""Quotas of API tokens that an authenticator rotates: requests per period and token.
 
 `tap_core.manifest.token_rotation` selects the token of each request. No `repr` shows a token.
 
@@ -25,7 +25,7 @@ __all__ = ["QuotaStatusSource", "RotatedTokens", "TokenQuota"]
 
 @dataclass(frozen=True, kw_only=True)
 class QuotaStatusSource:
-    """Endpoint that returns the remaining quota of a token."""
+    """API endpoint that returns the remaining quota of a token."""
 
     url: str
     http_method: Literal["GET", "POST"] = "GET"
@@ -35,9 +35,9 @@ class QuotaStatusSource:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenQuota:
-    """Quota of a token for the requests that its matchers select.
+    """Number of requests that a token may send per period, for the requests that `matchers` select.
 
-    Without matchers it applies to all requests that no other quota selects.
+    Without matchers the quota applies to all requests that no other quota selects.
     """
 
     name: str
@@ -51,12 +51,15 @@ class TokenQuota:
     exhaustion_status_codes: list[int] = field(default_factory=list)
 
     def matches(self, request: requests.PreparedRequest) -> bool:
-        """Return True if one of the matchers matches the request."""
+        """Return True if one of the quota's matchers matches the request."""
         return any(one.matches(request) for one in self.matchers)
 
     @cached_property
     def getters(self) -> dict[str, Callable[[Any], Any]]:
-        """Functions that read the quota's numbers from the endpoint's document, by option name."""
+        """Functions that read the remaining requests, reset time and limit from a response.
+
+        The keys are the option names, such as ``remaining_path``.
+        """
         paths = {"remaining_path": self.remaining_path, "reset_path": self.reset_path}
         if self.limit_path:
             paths["limit_path"] = self.limit_path
@@ -65,7 +68,7 @@ class TokenQuota:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RotatedTokens:
-    """Options of an authenticator that rotates several tokens, each with its quotas.
+    """Options of an authenticator that rotates several tokens, each with a quota of requests.
 
     Raises:
         ManifestError: `quotas` is empty, or `max_wait_time` is not an ISO 8601 duration.
@@ -90,7 +93,7 @@ class RotatedTokens:
 
     @cached_property
     def longest_wait(self) -> timedelta:
-        """Maximum time to wait until a token has quota left."""
+        """Maximum time to wait until a token has quota left, from `max_wait_time`."""
         return parse_length(self.max_wait_time)
 
     @property
