@@ -291,7 +291,7 @@ class AsyncJobReader:
         """Send the abort or delete request of a job; log a warning if the request fails.
 
         Args:
-            retriever: The retriever of the request; None sends nothing.
+            retriever: The retriever that sends the request; None sends nothing.
             job: The responses about the job.
             done: The action in the past tense for the warning, for example "aborted".
         """

@@ -180,7 +180,8 @@ class Builder:
             return str(node) if shape.kind == "text" else to_plain(node)
         if shape.value is None:
             return self._report(
-                position, "a response or the config supplies values here, no components."
+                position,
+                "a component must be declared in the manifest, not in a response or the config.",
             )
         return {
             key: self._convert_inner(shape.value, one, position.child(key, 0))
@@ -188,9 +189,10 @@ class Builder:
         }
 
     def _keep_unbuilt(self, node: Any, position: _Position) -> Any:
-        """Return a component's node unchanged, because the component that uses it builds it later.
+        """Return the node of a component unchanged, for a field that stores unbuilt nodes.
 
-        If this builder collects problems, it also builds the node now, only to find its problems.
+        The component with this field builds the node later. If this builder collects problems, it
+        also builds the node now, only to find its problems.
         """
         if not isinstance(node, MappingNode):
             return self._report(position, "a component must be a mapping with a `type`.")
@@ -239,7 +241,7 @@ class Builder:
         )
 
     def _convert_nested_value(self, shape: FieldType, node: Any, position: _Position) -> Any:
-        """Convert a value inside a mapping or list; an empty text becomes None."""
+        """Convert a value inside a mapping or list to a field type; an empty text becomes None."""
         if isinstance(node, str):
             return self._build_interpolated(shape, node, position, empty=None)
         return self._convert(shape, node, position)
@@ -408,7 +410,7 @@ class Builder:
         missing = sorted(plan.required - values.keys())
         if missing:
             kind = node.get(_TYPE) or cls.__name__
-            is_open = UNKNOWN in node  # parameters may fill it
+            is_open = UNKNOWN in node  # unknown parameters may set the missing options
             needs = f"{kind} needs {', '.join(missing)}."
             return UNKNOWN if is_open else self._report(position, needs)
         return self._instantiate(cls, plan, values, position)

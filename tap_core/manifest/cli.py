@@ -163,7 +163,7 @@ def _run_manifest(
     boundary: _Boundary = None,
     new_slices: _NewSlices = None,
     *,
-    version: VersionOption = False,  # noqa: ARG001  it has a callback
+    version: VersionOption = False,  # noqa: ARG001  (its callback prints the version)
 ) -> int:
     """Run the tap of a manifest with the arguments in ``context.args``; return the exit code."""
     if context.invoked_subcommand is not None:

@@ -122,7 +122,7 @@ class ManifestReader(WindowReader):
     # Slices of a custom or counting cursor
 
     def read(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context, one time window or cursor slice after the other."""
+        """Yield the records of a partition, one time window or cursor slice after the other."""
         cursor = self._components.other_cursor
         return super().read(context) if cursor is None else self._read_slices(cursor, context)
 
@@ -132,7 +132,7 @@ class ManifestReader(WindowReader):
         self._is_trial = True
 
     def end(self) -> None:
-        """Release the resources of a context after all of its records are read."""
+        """Stop the threads that read windows of the context, and end a connection test."""
         super().end()
         self._is_trial = False
 

@@ -113,7 +113,7 @@ class ListNode(list[Any]):
 
 
 def is_larger(value: Any, most: int) -> bool:
-    """Return True if a value consists of more than ``most`` values, including all nested values.
+    """Return True if a value, with all values nested in it, contains more than ``most`` values.
 
     A value that several parents share is counted once for each parent.
     """

@@ -91,7 +91,7 @@ def _make_single_getter(steps: Sequence[str]) -> Callable[[Any], Any]:
 
 
 def find_all(path: Sequence[str]) -> Callable[[Any], list[Any]]:
-    """Return a function that gets all values in a document that match ``path``, in order."""
+    """Return a function that returns all values in a document that match ``path``, in order."""
     find = _make_finder(tuple(map(str, path)))
     return lambda document: [holder[name] for holder, name in find(document)]
 

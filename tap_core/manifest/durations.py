@@ -14,7 +14,9 @@ _JANUARY: Final = datetime(2001, 1, 1, tzinfo=timezone.utc)
 
 
 def parse_length(duration: str) -> timedelta:
-    """Return the length of an ISO 8601 duration; a month counts as 31 days, a year as 365 days.
+    """Return the length of an ISO 8601 duration, such as ``P1M``.
+
+    A month counts as 31 days, a year as 365 days.
 
     Raises:
         ManifestError: the text is not a duration.

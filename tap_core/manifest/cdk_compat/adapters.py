@@ -73,7 +73,7 @@ def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
     partition, and all other items of the variable ``stream_slice`` become its cursor slice.
     """
     given = scope.get("stream_slice")
-    known: Mapping[str, Any] = {} if given is None else given  # it may have extra fields
+    known: Mapping[str, Any] = {} if given is None else given  # may be a slice with extra fields
     partition: Mapping[str, Any] = scope.get("partition") or {}
     return CdkStreamSlice(
         partition=partition,

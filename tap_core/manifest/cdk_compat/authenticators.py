@@ -247,12 +247,12 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     token_expiry_date: Any = None
     token_expiry_date_format: str | None = None
     token_expiry_is_time_of_expiration: bool = False
-    access_token_name: Any = "access_token"  # noqa: S105  (a name)
+    access_token_name: Any = "access_token"  # noqa: S105  (a field name)
     access_token_value: Any = None
     client_id_name: Any = "client_id"
-    client_secret_name: Any = "client_secret"  # noqa: S105  (a name)
+    client_secret_name: Any = "client_secret"  # noqa: S105  (a field name)
     expires_in_name: Any = "expires_in"
-    refresh_token_name: Any = "refresh_token"  # noqa: S105  (a name)
+    refresh_token_name: Any = "refresh_token"  # noqa: S105  (a field name)
     refresh_request_body: Mapping[str, Any] | None = None
     refresh_request_headers: Mapping[str, Any] | None = None
     grant_type_name: Any = "grant_type"
@@ -287,9 +287,9 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return {"Authorization": f"Bearer {self.get_access_token()}"}
 
     def get_access_token(self) -> str:
-        """Return an access token that has not expired.
+        """Return a valid access token; if the current one has expired, request a new one first.
 
-        An expired token is refreshed first, by one thread at a time.
+        Only one thread at a time requests a token.
         """
         if self.token_has_expired():
             with self._lock:
@@ -368,7 +368,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return {**self.get_refresh_request_body(), **form}
 
     def build_refresh_request_headers(self) -> Mapping[str, Any] | None:
-        """Return the headers of the token request, or None if the manifest declares none."""
+        """Return the headers of the token request, or None if the manifest declares no headers."""
         return self.get_refresh_request_headers() or None
 
     @property
@@ -397,7 +397,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     # Settings
 
     def get_token_refresh_endpoint(self) -> str | None:
-        """Return the evaluated URL of the token endpoint, or None if none is declared."""
+        """Return the URL of the token endpoint, or None if the manifest declares none."""
         return cast("str | None", self._given(self.token_refresh_endpoint))
 
     def get_client_id_name(self) -> str:

@@ -44,7 +44,7 @@ class DeclarativeCursor(StreamSlicer):
         raise NotImplementedError
 
     def get_stream_state(self) -> Mapping[str, Any]:
-        """Return the cursor's current state; it is stored after each completed slice."""
+        """Return the current state, which the stream stores after each completed slice."""
         raise NotImplementedError
 
     def select_state(self, stream_slice: CdkStreamSlice | None = None) -> Mapping[str, Any] | None:  # noqa: ARG002  (airbyte-cdk's signature)
@@ -233,7 +233,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return self._partition_daterange(start, end, self._step)
 
     def select_best_end_datetime(self) -> dt.datetime:
-        """Return the end of the last window: `end_datetime` or now, the earlier of the two."""
+        """Return the end of the period to read: `end_datetime` or now, the earlier of the two."""
         return self._select_best_end_datetime()
 
     def _select_best_end_datetime(self) -> dt.datetime:
@@ -331,7 +331,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # Records
 
     def should_be_synced(self, record: Any) -> bool:
-        """Return True if the record's cursor value is missing or within the period of this sync."""
+        """Return True if a record's cursor value is missing or within the period of this sync."""
         if not record.get(self._key):
             return True
         end = self.select_best_end_datetime()

@@ -40,7 +40,7 @@ class AirbyteDateTime(datetime):
     def __str__(self) -> str:
         """Return the datetime in ISO 8601 format, such as ``2024-01-31T08:00:00.250Z``.
 
-        The fraction has 3 digits, or 6 if needed; whole seconds have no fraction.
+        The fraction has 3 digits, or 6 for microseconds; whole seconds have no fraction.
         """
         if not self.microsecond:
             kind = "seconds"
@@ -54,7 +54,7 @@ class AirbyteDateTime(datetime):
         return self.from_datetime(self.to_datetime() + other)
 
     def __sub__(self, other: Any) -> Any:
-        """Return the datetime minus a timedelta, or the difference from another datetime."""
+        """Return the datetime minus a timedelta, or the timedelta between two datetimes."""
         if isinstance(other, timedelta):
             return self.from_datetime(self.to_datetime() - other)
         return self.to_datetime() - _plain(other)

@@ -221,7 +221,7 @@ class _Importer:
         names: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """Import a module and return it; the arguments are the same as for ``__import__``."""
+        """Import a module and return it; takes the same arguments as ``__import__``."""
         root = name.partition(".")[0]
         if level == 0 and root == _CDK:
             return self._make_cdk_module(name, names or ())
@@ -250,9 +250,9 @@ class _Importer:
         return made
 
     def _read_data(self, package: str, resource: str) -> bytes | None:
-        """Return the content of a package's data file; None if the connector has no such file.
+        """Return the content of a data file in the connector's folder; None if it does not exist.
 
-        A package other than the connector's is read with `pkgutil.get_data`.
+        This replaces `pkgutil.get_data`, which is still used for other packages.
         """
         root, *steps = package.split(".")
         if root not in self._roots:
@@ -266,7 +266,10 @@ class _Importer:
         return not known and find_spec(f"{self._package}.{name}") is None
 
     def _is_own(self, name: str) -> bool:
-        """Return True if an absolute module name refers to a file in the connector's folder."""
+        """Return True if an absolute import of ``name`` is searched in the connector's folder.
+
+        The name ``components`` is searched there only if the folder contains ``components.py``.
+        """
         return name.partition(".")[0] != "components" or (self._folder / "components.py").exists()
 
     def _make_cdk_module(self, name: str, names: Sequence[str]) -> ModuleType:
@@ -293,10 +296,10 @@ class _Importer:
 
 
 def _make_substitute(name: str, names: Sequence[str]) -> ModuleType:
-    """Return a module that replaces a package that is not installed, or one of its submodules.
+    """Return a substitute for a package that is not installed, such as ``dpath``.
 
-    ``name`` is the imported module, and ``names`` are the names to import from it. For a submodule
-    without names, as in ``import dpath.util``, the package is returned.
+    ``name`` is the imported package or submodule, and ``names`` are the names to import from it.
+    For a submodule without names, as in ``import dpath.util``, the package is returned.
     """
     root = name.partition(".")[0]
     found = _SUBSTITUTES[root]

@@ -236,7 +236,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the body of a request: a string, or a mapping that is sent as form fields."""
+        """Return the body of a request: a string, or a mapping to send as form fields."""
         return self._given(self.request_body_data, stream_slice, next_page_token)
 
     def get_request_body_json(

@@ -47,7 +47,7 @@ class CdkStreamSlice(Mapping[str, Any]):
     ) -> None:
         both = sorted(partition.keys() & cursor_slice.keys())
         if both:
-            raise ValueError(f"{', '.join(both)}: a key of the partition, and of the interval.")
+            raise ValueError(f"Keys in both the partition and the cursor slice: {', '.join(both)}.")
         self._partition = partition
         self._cursor_slice = cursor_slice
         self._extra_fields = extra_fields or {}
@@ -55,7 +55,7 @@ class CdkStreamSlice(Mapping[str, Any]):
 
     @property
     def partition(self) -> Mapping[str, Any]:
-        """Partition values, such as the id of a parent record; they identify the slice's state."""
+        """Values that identify a partition and its state, such as the id of a parent record."""
         found = self._partition
         while isinstance(found, CdkStreamSlice):
             found = found.partition
@@ -134,14 +134,14 @@ class Record(Mapping[str, Any]):
 
 
 class SyncMode(Enum):
-    """Sync mode of a stream, as in Airbyte's catalog."""
+    """Sync mode of a stream in Airbyte's catalog: full refresh or incremental."""
 
     full_refresh = "full_refresh"
     incremental = "incremental"
 
 
 class FailureType(Enum):
-    """Category of a failure, as in Airbyte's error messages."""
+    """Cause of a failure in Airbyte's error messages: system, config or transient error."""
 
     system_error = "system_error"
     config_error = "config_error"
@@ -149,7 +149,7 @@ class FailureType(Enum):
 
 
 class Type(Enum):
-    """Type of an Airbyte message, as in the Airbyte protocol."""
+    """Type of an Airbyte protocol message."""
 
     RECORD = "RECORD"
     STATE = "STATE"
@@ -166,7 +166,7 @@ class AirbyteMessage:
 
 
 class HttpMethod(Enum):
-    """HTTP method that a requester may use."""
+    """HTTP method that a requester may use for its requests."""
 
     DELETE = "DELETE"
     GET = "GET"

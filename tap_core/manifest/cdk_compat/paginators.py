@@ -79,9 +79,9 @@ class _CountingStrategy(CdkPaginationStrategy):
         last_record: Any,  # noqa: ARG002
         last_page_token_value: Any = None,
     ) -> Any:
-        """Return the token of the next page.
+        """Return the token of the next page; None if the page has fewer records than the page size.
 
-        Return None after a page that is empty or has fewer records than the page size.
+        Also return None after an empty page.
         """
         is_short = bool(self._page_size and last_page_size < self._page_size)
         if last_page_size == 0 or is_short:
@@ -110,13 +110,13 @@ class CdkPageIncrement(_CountingStrategy):
 
     @property
     def initial_token(self) -> Any:
-        """Number of the first page if `inject_on_first_request` is set; otherwise None.
+        """Number of the first page; None if the first request is to contain no page number.
 
-        None sends the first request without a page number.
+        The option `inject_on_first_request` decides.
         """
         return self.start_from_page if self.inject_on_first_request else None
 
-    def _get_next_token(self, last_page_size: int, token: Any) -> int:  # noqa: ARG002  (as all)
+    def _get_next_token(self, last_page_size: int, token: Any) -> int:  # noqa: ARG002  (every strategy takes it)
         return int(self.start_from_page if token is None else token) + 1
 
     def reset(self) -> None:
@@ -137,9 +137,9 @@ class CdkOffsetIncrement(_CountingStrategy):
 
     @property
     def initial_token(self) -> Any:
-        """Offset of the first page, 0, if `inject_on_first_request` is set; otherwise None.
+        """Offset of the first page, 0; None if the first request is to contain no offset.
 
-        None sends the first request without an offset.
+        The option `inject_on_first_request` decides.
         """
         return 0 if self.inject_on_first_request else None
 

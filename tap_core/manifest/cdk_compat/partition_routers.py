@@ -66,7 +66,7 @@ class CdkPartition:
         return self._slice
 
     def stream_name(self) -> str:
-        """Return the name of the parent stream."""
+        """Return the name of the parent stream to which the slice belongs."""
         return self._stream.name
 
 
@@ -87,7 +87,7 @@ class CdkStream:
 
     @property
     def cursor_field(self) -> str | list[str]:
-        """Name of the cursor field; an empty list if the stream has no cursor."""
+        """Name of the parent stream's cursor field; [] if the stream has no cursor."""
         return getattr(self._stream, "replication_key", None) or []
 
     @property
@@ -115,7 +115,7 @@ class CdkStream:
         return str(self._declared.get("name") or self._stream.name)
 
     def stream_slices(self, **_: Any) -> Iterator[CdkStreamSlice]:
-        """Yield the slices of the parent stream; one empty slice if it has no partitions."""
+        """Yield the parent stream's slices; yield one empty slice if it has no partitions."""
         for context in self._stream.slices():
             yield CdkStreamSlice(
                 partition=dict(context or {}),
@@ -205,7 +205,7 @@ class StreamSlicer:
 
     def _get_request_option(
         self,
-        option_type: RequestOptionType,  # noqa: ARG002  (for subclasses)
+        option_type: RequestOptionType,  # noqa: ARG002  (subclasses use it)
         stream_slice: Any,  # noqa: ARG002
     ) -> Mapping[str, Any]:
         return {}

@@ -52,7 +52,7 @@ class CdkDecoder:
 
 
 class CdkJsonDecoder(CdkDecoder):
-    """Decoder of JSON bodies: yields one document, or each element of a top-level list."""
+    """Decoder of JSON responses; it yields one document, or each element of a top-level list."""
 
     def __init__(self, parameters: Mapping[str, Any] | None = None) -> None:
         self._parameters = parameters or {}

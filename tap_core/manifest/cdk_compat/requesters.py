@@ -167,7 +167,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the body of a request: a string, or a mapping that is sent as form fields."""
+        """Return the body of a request: a string, or a mapping to send as form fields."""
         return self._request_options_provider.get_request_body_data(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )

@@ -32,7 +32,7 @@ class CdkSchemaLoader:
     """Base class of schema loaders, which return the JSON Schema of a stream."""
 
     def get_json_schema(self) -> Mapping[str, Any]:
-        """Return the JSON Schema of the stream's records."""
+        """Return the JSON Schema of the stream's records; implemented by subclasses."""
         raise NotImplementedError
 
 

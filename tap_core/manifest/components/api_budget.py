@@ -154,7 +154,7 @@ class Rate:
 
     @cached_property
     def seconds(self) -> float:
-        """Length of the interval in seconds."""
+        """Length of `interval` in seconds."""
         return _parse_seconds(self.interval)
 
 

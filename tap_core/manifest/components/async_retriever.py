@@ -107,7 +107,10 @@ class AsyncRetriever:
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """Equivalent SimpleRetriever, with the partition routers and the record selector."""
+        """SimpleRetriever with the same requester, partition routers and record selector.
+
+        Code that handles slices and records of all retrievers uses it.
+        """
         return SimpleRetriever(
             requester=self.creation_requester,
             record_selector=replace(self.record_selector, extractor=WholeDocumentExtractor()),
@@ -191,7 +194,10 @@ class AsyncRetriever:
 
     @staticmethod
     def _make_unparsed(requester: HttpRequester | CustomRequester | None) -> SimpleRetriever | None:
-        """Return a retriever that ignores the response body; None if there is no requester."""
+        """Return a retriever that sends a request and ignores the response body.
+
+        Return None if ``requester`` is None.
+        """
         if requester is None:
             return None
         selector = RecordSelector(extractor=WholeDocumentExtractor())

@@ -76,7 +76,7 @@ _JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 class NoAuth:
     """Authenticator that sends requests without credentials."""
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
         """Return a callable that leaves requests unchanged."""
         return SimpleAuthenticator()
 
@@ -100,7 +100,7 @@ class ApiKeyAuthenticator:
                 " or the older `header`."
             )
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
         """Return a callable that adds the API key to a request."""
         option = self.inject_into
         if option is None:
@@ -114,7 +114,7 @@ class BearerAuthenticator:
 
     api_token: str
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
         """Return a callable that adds the header ``Authorization: Bearer <token>`` to a request."""
         return BearerTokenAuthenticator(token=self.api_token)
 
@@ -126,7 +126,7 @@ class BasicHttpAuthenticator:
     username: str
     password: str = ""
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
         """Return a callable that adds the header ``Authorization: Basic …`` to a request."""
         return BasicAuthenticator(username=self.username, password=self.password)
 
@@ -233,7 +233,7 @@ class JwtAuthenticator:
     passphrase: str | None = None
     request_option: RequestOption = _BEARER
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
         """Return a callable that adds a JWT to a request.
 
         The callable signs a new JWT before the current one expires.
@@ -255,7 +255,7 @@ class JwtAuthenticator:
             return sign_jwt(payload, self._key(), self.algorithm, headers), ends_at
         except RuntimeError as error:
             raise ManifestError(str(error)) from None
-        except Exception as error:  # noqa: BLE001  (what a bad key raises depends on its kind)
+        except Exception as error:  # noqa: BLE001  (the error for a bad key depends on the algorithm)
             raise ManifestError(
                 f"The `secret_key` cannot sign a token with {self.algorithm}:"
                 f" {type(error).__name__}."  # its text may contain the key
@@ -371,7 +371,7 @@ class OAuthAuthenticator:
             options = ", ".join(f"`{name}`" for name in missing)
             raise ManifestError(f"An OAuthAuthenticator with this grant type needs {options}.")
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
         """Return a callable that adds the access token to a request.
 
         The callable refreshes the token before it expires.
@@ -430,7 +430,7 @@ class OAuthAuthenticator:
             **usual,
             **_evaluate_mapping(self.refresh_request_body),
             **usual,
-        }  # in the default order
+        }  # the default fields come first, and override the others
 
     def _usual_body(self) -> dict[str, Any]:
         body: dict[str, Any] = {self.grant_type_name: self.grant_type}
@@ -495,7 +495,7 @@ class SessionTokenRequestApiKeyAuthenticator:
     api_token: InterpolatedText | None = None
 
     def auth_with(self, token: ExpiringToken) -> InjectedCredential:
-        """Return a callable that adds the session token, at `inject_into`, to a request."""
+        """Return a callable that adds the session token to a request, as `inject_into` declares."""
         text: Any = self.api_token
         if text is None:
             return _SessionTokenCredential(self.inject_into, token, token)

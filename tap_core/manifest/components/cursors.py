@@ -99,7 +99,7 @@ class IncrementingCountCursor:
 
     def make_reader(
         self,
-        stream: DeclarativeStreamProtocol,  # noqa: ARG002  (as all cursors)
+        stream: DeclarativeStreamProtocol,  # noqa: ARG002  (every cursor takes it)
         state: Mapping[str, Any],
     ) -> CountReader:
         """Return a reader that starts at the cursor value in ``state`` and at least `start_value`.
@@ -127,13 +127,13 @@ class CountReader:
         """Yield the only slice, ``{"start": <start number>, "end": infinity}``."""
         yield self._slice
 
-    def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:  # noqa: ARG002  (as all readers)
+    def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:  # noqa: ARG002  (every reader takes it)
         """Add the start number to a request, if the manifest sets `start_value_option`."""
         if self._option is not None:
             self._option.put(request, stream_slice["start"])
 
     def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:  # noqa: ARG002
-        """Always return True: every record is emitted."""
+        """Always return True, because every record is emitted."""
         return True
 
     def close(self, stream_slice: CdkStreamSlice) -> None:
@@ -155,7 +155,7 @@ class _IgnoringComparator(ReplicationKeyComparator):
         """Always True, so that no cursor value raises an error."""
         return True
 
-    def is_usable(self, value: Any) -> bool:  # noqa: ARG002  (the base's)
+    def is_usable(self, value: Any) -> bool:  # noqa: ARG002  (the base class's parameter)
         """Always return False, because no cursor value becomes a bookmark."""
         return False
 
@@ -240,7 +240,7 @@ class CustomIncrementalSync(Custom):
 
     def make_comparator(
         self,
-        stream: str,  # noqa: ARG002  (as all cursors)
+        stream: str,  # noqa: ARG002  (every cursor takes it)
         usual: ReplicationKeyComparator,
     ) -> ReplicationKeyComparator:
         """Return a comparator that ignores cursor values, so that they never become bookmarks.

@@ -189,7 +189,7 @@ def _make_request_arguments(scope: TemplateScope) -> dict[str, Any]:
 
 
 class CustomRecordExtractor(Custom):
-    """Record extractor that calls ``extract_records(response)`` of a Python class."""
+    """Record extractor that calls ``extract_records(response)`` of a connector's Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("extract_records",)
 
@@ -224,7 +224,7 @@ def _undecoded(response: requests.Response) -> Iterator[Any]:
 
 
 class CustomRecordFilter(Custom):
-    """Record filter that calls ``filter_records(records, …)`` of a Python class."""
+    """Record filter that calls ``filter_records(records, …)`` of a connector's Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("filter_records",)
 
@@ -235,7 +235,7 @@ class CustomRecordFilter(Custom):
 
 
 class CustomTransformation(Custom):
-    """Record transformation that calls ``transform(record, …)`` of a Python class."""
+    """Record transformation that calls ``transform(record, …)`` of a connector's Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("transform",)
 
@@ -270,7 +270,7 @@ class CustomSchemaNormalization(Custom):
 
 
 class CustomDecoder(Custom):
-    """Decoder that calls ``decode(response)`` of a Python class."""
+    """Decoder that calls ``decode(response)`` of a connector's Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("decode",)
 
@@ -280,7 +280,7 @@ class CustomDecoder(Custom):
 
 
 class CustomSchemaLoader(Custom):
-    """Schema loader that calls ``get_json_schema()`` of a Python class."""
+    """Schema loader that calls ``get_json_schema()`` of a connector's Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("get_json_schema",)
 
@@ -291,7 +291,7 @@ class CustomSchemaLoader(Custom):
 
 
 class CustomStateMigration(Custom):
-    """State migration that calls ``should_migrate`` and ``migrate`` of a Python class."""
+    """State migration that calls ``migrate`` of a connector's Python class for older states."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("should_migrate", "migrate")
 
@@ -300,7 +300,7 @@ class CustomStateMigration(Custom):
         return {}
 
     def set_stream(self, stream: Mapping[str, Any]) -> None:
-        """Set the class's field ``declarative_stream`` to the declaration of the stream."""
+        """Set the Python class's field ``declarative_stream`` to the declaration of the stream."""
         self._known["declarative_stream"] = CdkDeclaration(stream)
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
@@ -519,7 +519,7 @@ class CustomRequester(Custom):
         params: Any = self.fields.get("request_parameters")
         for name in find_property_parameters(
             params
-        ):  # the class adds them to the request, as airbyte-cdk's do
+        ):  # the class adds these parameters, as in airbyte-cdk
             more["query_properties_key"] = name
             more["request_parameters"] = {key: params[key] for key in params if key != name}
         return more
@@ -555,7 +555,10 @@ class CustomRequester(Custom):
 
     @property
     def limits(self) -> Any:
-        """Limits of a response: bytes in memory, bytes in a file, seconds; None for the default."""
+        """Limits of a response: ``(max_response_bytes, max_download_bytes, max_response_seconds)``.
+
+        None means the default limit.
+        """
         return tuple(map(self.fields.get, ANSWER_LIMITS))
 
     def find_base_url(self, scope: TemplateScope) -> str:
@@ -588,7 +591,7 @@ class CustomRequester(Custom):
 
 
 class CustomPartitionRouter(Custom):
-    """Partition router that calls ``stream_slices()`` of a Python class."""
+    """Partition router that calls ``stream_slices()`` of a connector's Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("stream_slices",)
 

@@ -40,7 +40,7 @@ StateMigration: TypeAlias = LegacyToPerPartitionStateMigration | CustomStateMigr
 
 @dataclass(frozen=True, kw_only=True)
 class DeclarativeStream:
-    """Stream of a manifest: retriever, cursor, schema loader and transformations."""
+    """Stream declared in a manifest: its retriever, cursor, schema loader and transformations."""
 
     retriever: SimpleRetriever | CustomRetriever | AsyncRetriever
     name: str = ""
@@ -54,7 +54,7 @@ class DeclarativeStream:
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
     LATER: ClassVar[bool] = True
-    """True: as a field of a custom component it stays an unbuilt node."""
+    """True: a custom component receives this component unbuilt, as a node of the manifest."""
 
     def __post_init__(self) -> None:
         """Raise ManifestError if the retriever splits time windows that the cursor cannot split."""
@@ -63,10 +63,11 @@ class DeclarativeStream:
 
     @staticmethod
     def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:
-        """Return the template variables that only some components may use, and this stream may.
+        """Return the restricted template variables that the templates of a stream may use.
 
-        The result is ``("stream_state",)`` for a stream with a custom cursor, whose state has
-        airbyte-cdk's format; () for other streams. ``node`` is the declaration of the stream.
+        A restricted variable is available only in some components. A stream with a custom cursor
+        may use ``stream_state``, because its state has airbyte-cdk's format; other streams have no
+        restricted variables. ``node`` is the declaration of the stream.
         """
         own = node.get("incremental_sync")
         is_own = isinstance(own, Mapping) and own.get("type") == CustomIncrementalSync.__name__
@@ -87,7 +88,7 @@ class StateDelegatingStream:
     """ISO 8601 duration; a state that is older than this leads to a full refresh."""
 
     LATER: ClassVar[bool] = True
-    """True: as a field of a custom component it stays an unbuilt node."""
+    """True: a custom component receives this component unbuilt, as a node of the manifest."""
 
 
 @dataclass(frozen=True, kw_only=True)

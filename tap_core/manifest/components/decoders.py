@@ -58,7 +58,7 @@ __all__ = [
 
 _logger: Final = logging.getLogger("tap_core.manifest")
 _decode: Final = msgspec.json.Decoder(float_hook=Decimal).decode
-_TOLD: Final = 10
+_LOGGED_LINES: Final = 10
 """Number of skipped lines of a response that are logged individually."""
 
 _UNREADABLE_IN_A_ROW: Final = 100_000
@@ -108,7 +108,7 @@ class JsonParser(BoundedReader):
 
 @dataclass(frozen=True)
 class JsonDecoder(BoundedReader):
-    """Decoder of JSON bodies: yields one document, or each element of a top-level list."""
+    """Decoder of JSON responses; it yields one document, or each element of a top-level list."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the JSON document of a response; of a top-level list, yield each element.
@@ -146,7 +146,7 @@ class JsonLineParser(BoundedReader):
                 document = load_json(line.decode(self.encoding))
             except ValueError as error:
                 left_out, in_a_row = left_out + 1, in_a_row + 1
-                if left_out <= _TOLD:
+                if left_out <= _LOGGED_LINES:
                     _logger.warning(
                         "Line %s of a response is skipped, since it is not JSON: %s", number, error
                     )
@@ -157,13 +157,13 @@ class JsonLineParser(BoundedReader):
                 continue
             in_a_row = 0
             yield document
-        if left_out > _TOLD:
+        if left_out > _LOGGED_LINES:
             _logger.warning("A total of %s lines of a response are skipped.", left_out)
 
 
 @dataclass(frozen=True)
 class JsonlDecoder(_StreamDecoder):
-    """Decoder of JSON Lines bodies: yields one document per line."""
+    """Decoder of JSON Lines responses; it yields one document per line."""
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the JSON document of each line of a byte stream; skip and log invalid lines."""
@@ -190,7 +190,7 @@ class JsonItemsDecoder(_StreamDecoder):
 
 @dataclass(frozen=True)
 class IterableDecoder(BoundedReader):
-    """Decoder of text bodies: yields ``{"record": line}`` for each line."""
+    """Decoder of text responses; it yields ``{"record": line}`` for each line."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield ``{"record": line}`` for each line of a response."""
@@ -204,7 +204,7 @@ class IterableDecoder(BoundedReader):
 
 @dataclass(frozen=True)
 class CsvDecoder(_StreamDecoder):
-    """Decoder of CSV bodies: yields one dict per row, keyed by the names in the header row.
+    """Decoder of CSV responses; it yields one dict per row, keyed by the names in the header row.
 
     Values are strings; a value listed in `set_values_to_none` becomes None.
     """
@@ -227,7 +227,10 @@ class CsvDecoder(_StreamDecoder):
         return given.encode().decode("unicode_escape") if given.startswith("\\") else given
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield a dict for each CSV row of a byte stream; missing values at its end are None."""
+        """Yield a dict for each CSV row of a byte stream, keyed by the names in the header row.
+
+        Columns missing at the end of a short row are None.
+        """
         text = io.TextIOWrapper(data, encoding=self.encoding)
         bound = self.bound(data)
         lines = RowBound(bound, text, self._delimiter)
@@ -252,14 +255,14 @@ class CsvParser(CsvDecoder):
 
 @dataclass(frozen=True)
 class XmlDecoder:
-    """Decoder of XML bodies: yields the document in the structure of the xmltodict library.
+    """Decoder of XML responses; it yields a dict with the structure of the xmltodict library.
 
     An attribute becomes the key ``@name``. Text in an element with attributes or children becomes
     ``#text``. Repeated elements become a list.
     """
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the document of a response; nothing for an empty body.
+        """Yield the parsed XML document of a response; nothing for an empty body.
 
         Raises:
             FatalAPIError: the body is not XML, or parsing it would need too much memory.
@@ -330,7 +333,7 @@ class ZipfileDecoder(BoundedReader):
             raise ManifestError("decoder is missing: declare the decoder of the files.")
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of all files in the archive, in the order of the archive.
+        """Yield the documents that the decoder parses from each file in the archive, in order.
 
         Raises:
             FatalAPIError: the body is not a zip archive.

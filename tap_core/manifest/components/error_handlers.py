@@ -86,7 +86,7 @@ _DECIDES: Final = frozenset(
         ResponseAction.SPLIT_REQUEST_WINDOW,
     }
 )
-"""Actions with which a CompositeErrorHandler stops asking further handlers."""
+"""Actions that a CompositeErrorHandler returns at once, without trying further handlers."""
 
 _RETRIED: Final = frozenset(
     {
@@ -282,7 +282,7 @@ class CompositeErrorHandler:
 
     @property
     def max_seconds(self) -> float | None:
-        """Maximum time in seconds for all attempts of a request; the maximum over all handlers."""
+        """Maximum time in seconds for all attempts of a request: the maximum of all handlers."""
         return max((each.max_seconds or 0.0 for each in self.error_handlers), default=None)
 
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
@@ -339,7 +339,7 @@ class ConstantBackoffStrategy:
 
 @dataclass(frozen=True, kw_only=True)
 class ExponentialBackoffStrategy:
-    """Backoff strategy with doubled waits: 2, 4, 8 … seconds, multiplied by `factor`."""
+    """Backoff strategy whose waits double: 2, 4, 8 … seconds, multiplied by `factor`."""
 
     factor: float = 5
     jitter_range_in_seconds: float | None = None
@@ -357,7 +357,7 @@ class ExponentialBackoffStrategy:
 
 @dataclass(frozen=True, kw_only=True)
 class _HeaderBackoff:
-    """Base class of backoff strategies that read the wait from a response header."""
+    """Base class of backoff strategies that read the time to wait from a response header."""
 
     header: str
     regex: str | None = None

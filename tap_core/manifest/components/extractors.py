@@ -116,8 +116,8 @@ class DpathExtractor:
         path = self.field_path
         return find_all(path) if "*" in path else make_getter(path)
 
-    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (as all extractors)
-        """Return the records at `field_path`; none if the path is missing or its value is None."""
+    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (every extractor takes it)
+        """Return a document's records at `field_path`; none if the value is missing or empty."""
         found = self._found(document)
         if not isinstance(found, list):
             found = [found] if found is not MISSING and found else []
@@ -134,6 +134,6 @@ class WholeDocumentExtractor:
     It has no type name in manifests; the SDK uses it internally.
     """
 
-    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (as all extractors)
-        """Return the document as the only record."""
+    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (every extractor takes it)
+        """Return a tuple with the document as the only record."""
         return (document,)

@@ -34,7 +34,7 @@ _NOTHING: Final = frozenset(
         *("1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
     }
 )
-"""Values of CSV files that are read as None; pandas' defaults."""
+"""Values of CSV files that are read as None; these are pandas' defaults."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ResponseToFileExtractor(BoundedReader):
         """
         return lambda response: iter((response,))
 
-    def extract(self, document: Any, scope: TemplateScope) -> Iterator[Record]:  # noqa: ARG002  the Protocol's
+    def extract(self, document: Any, scope: TemplateScope) -> Iterator[Record]:  # noqa: ARG002  (the Protocol's parameter)
         """Yield a record for each CSV row of a response.
 
         Args:

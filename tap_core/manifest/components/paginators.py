@@ -50,9 +50,9 @@ class PageIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """Number of the first page if `inject_on_first_request` is set; otherwise None.
+        """Number of the first page; None if the first request is to contain no page number.
 
-        None sends the first request without a page number.
+        The option `inject_on_first_request` decides.
         """
         return self.start_from_page if self.inject_on_first_request else None
 
@@ -61,7 +61,7 @@ class PageIncrement:
         """Number of records to request per page; None if the manifest sets none."""
         return self.page_size
 
-    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:  # noqa: ARG002  (as all strategies)
+    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:  # noqa: ARG002  (every strategy takes it)
         """Return the number of the next page, or None if ``page`` was the last one.
 
         ``token`` is the number with which ``page`` was requested; None means the first page.
@@ -75,8 +75,8 @@ class PageIncrement:
 class OffsetIncrement:
     """Pagination strategy that requests pages by offset, the number of records read so far.
 
-    The pagination ends after a page that is empty or has fewer records than `page_size`, which may
-    be a template over the response.
+    The pagination ends after a page that is empty or has fewer records than `page_size`.
+    `page_size` may be a template that reads the size from the response.
     """
 
     page_size: InterpolatedValue = None
@@ -84,9 +84,9 @@ class OffsetIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """Offset of the first page, 0, if `inject_on_first_request` is set; otherwise None.
+        """Offset of the first page, 0; None if the first request is to contain no offset.
 
-        None sends the first request without an offset.
+        The option `inject_on_first_request` decides.
         """
         return 0 if self.inject_on_first_request else None
 
@@ -134,7 +134,7 @@ class CursorPagination:
         """Number of records to request per page; None if the manifest sets none."""
         return self.page_size
 
-    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:  # noqa: ARG002  (as all strategies)
+    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:  # noqa: ARG002  (every strategy takes it)
         """Return the token of the page after ``page``, or None if ``page`` was the last one."""
         seen = {
             **scope,
@@ -152,7 +152,7 @@ class CursorPagination:
 PaginationStrategy: TypeAlias = (
     PageIncrement | OffsetIncrement | CursorPagination | CustomPaginationStrategy
 )
-"""Computation of the next page's token, for a `DefaultPaginator`."""
+"""Component with which a `DefaultPaginator` computes the token of the next page."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +177,7 @@ class DefaultPaginator:
                 " of the pagination strategy."
             )
 
-    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
+    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (every paginator takes it)
         """Return a new page cursor for a slice, positioned at the first page."""
         return PageCursor(self)
 
@@ -186,7 +186,7 @@ class DefaultPaginator:
 class NoPagination:
     """Paginator for an API that returns all records of a slice in one response."""
 
-    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
+    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (every paginator takes it)
         """Return a new page cursor for a slice, positioned at the only page."""
         return PageCursor()
 
@@ -207,7 +207,7 @@ class PageCursor:
         self._token: Any = None
         if paginator is not None:
             self._token = paginator.pagination_strategy.first_token
-            if paginator.page_size_option is not None:  # a strategy without one may raise
+            if paginator.page_size_option is not None:  # the strategy may raise if no size is sent
                 self._size = paginator.pagination_strategy.requested_size
         self._declared_size = self._size
 
@@ -218,7 +218,7 @@ class PageCursor:
 
     @property
     def size(self) -> int | None:
-        """Number of records to request per page; None without a `page_size_option`."""
+        """Number of records to request per page; None if the paginator sends no page size."""
         return self._size
 
     def put(self, request: HTTPRequest) -> None:

@@ -44,10 +44,10 @@ __all__ = [
 ]
 
 PARENT_SLICE: Final = "parent_slice"
-"""Key of a context for the context of the parent stream's slice."""
+"""Key in a context under which the context of the parent stream's slice is stored."""
 
 CHILD_RESPONSE: Final = "child_response"
-"""Extra field of a slice for the child records that a parent record contains."""
+"""Extra field of a slice: the child records that a parent record contains, as a response."""
 
 
 class PartitionSlice(dict[str, Any]):
@@ -97,7 +97,7 @@ class ListPartitionRouter:
     config: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""
 
-    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:  # noqa: ARG002  the Protocol's
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:  # noqa: ARG002  (the Protocol's parameter)
         """Yield the context ``{cursor_field: value}`` for each value of the list.
 
         Raises:

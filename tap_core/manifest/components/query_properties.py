@@ -73,7 +73,7 @@ class GroupByKeyMergeStrategy:
     key: str | list[str]
 
     def group(self, record: Record) -> tuple[str, ...] | None:
-        """Return the values of a record's key fields as strings; None if one of them is empty."""
+        """Return the key of a record: its key field values as strings; None if a value is empty."""
         names = [self.key] if isinstance(self.key, str) else self.key
         values = [record.get(name) for name in names]
         return tuple(map(str, values)) if all(values) else None

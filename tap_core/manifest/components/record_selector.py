@@ -154,7 +154,7 @@ class RecordSelector:
         *,
         transform_first: bool = False,
     ) -> RecordSelection:
-        """Return a function that yields the selected and processed records of documents.
+        """Return a function that yields the selected and processed records of decoded documents.
 
         Args:
             transformations: The transformations of the stream.
@@ -260,7 +260,7 @@ def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> 
         documents: Iterable[Any],
         scope: TemplateScope,
         extracted: Callable[[], None],
-        failed: OnFailure | None = None,  # noqa: ARG001  nothing can fail
+        failed: OnFailure | None = None,  # noqa: ARG001  (no template can fail)
     ) -> Iterator[Record]:
         for document in documents:
             for record in extract(document, scope):
@@ -273,10 +273,7 @@ def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> 
 
 
 def _check_object(record: Any) -> None:
-    """Raise FatalAPIError if a record is not a mapping.
-
-    A custom extractor may return mappings other than dicts.
-    """
+    """Raise FatalAPIError if an extracted record is not a mapping, such as a JSON object."""
     if not isinstance(record, Mapping):
         raise FatalAPIError(
             f"The extractor found a record that is not an object (its Python type is"

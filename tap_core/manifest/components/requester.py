@@ -84,7 +84,7 @@ class RequestPath:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyPlainText:
-    """Plain text body; a text that is a Python dict literal is sent as form fields."""
+    """Request body of plain text; a text that is a Python dict literal is sent as form fields."""
 
     value: Parameter
 
@@ -105,7 +105,7 @@ class RequestBodyPlainText:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyUrlEncodedForm:
-    """Body of form fields, sent as ``application/x-www-form-urlencoded``."""
+    """Request body of form fields, sent as ``application/x-www-form-urlencoded``."""
 
     value: Parameter
 
@@ -120,7 +120,7 @@ class RequestBodyUrlEncodedForm:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyJsonObject:
-    """Body that is sent as a JSON document."""
+    """Request body that is sent as a JSON document."""
 
     value: InterpolatedValue
 
@@ -211,7 +211,10 @@ class HttpRequester:
 
     @property
     def limits(self) -> AnswerLimits:
-        """Limits of a response: bytes in memory, bytes in a file, seconds; None for the default."""
+        """Limits of a response: ``(max_response_bytes, max_download_bytes, max_response_seconds)``.
+
+        None means the default limit.
+        """
         return self.max_response_bytes, self.max_download_bytes, self.max_response_seconds
 
     def request(self, scope: TemplateScope) -> RequestSpec:

@@ -24,7 +24,7 @@ __all__ = [
     "DynamicDeclarativeStream",
     "HttpComponentsResolver",
     "ParametrizedComponentsResolver",
-    "ParsedValue",
+    "RecordReader",
     "StreamConfig",
     "StreamParametersDefinition",
     "find_template_names",
@@ -33,8 +33,8 @@ __all__ = [
 _SEEN: Final = frozenset({"config", "parameters", "components_values", "stream_template_config"})
 _SLICE: Final = frozenset({"stream_slice", "stream_partition", "stream_interval"})
 
-ParsedValue: TypeAlias = Callable[[Mapping[str, Any]], Iterable[tuple[Mapping[str, Any], Any]]]
-"""Function that yields the records of a retriever's node, each with its slice."""
+RecordReader: TypeAlias = Callable[[Mapping[str, Any]], Iterable[tuple[Mapping[str, Any], Any]]]
+"""Function that yields (slice, record) pairs of the retriever that a manifest node declares."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class ComponentMappingDefinition:
             )
 
     @staticmethod
-    def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:  # noqa: ARG004  the same for all
+    def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:  # noqa: ARG004  (the result is constant)
         """Return the template variables that only component mappings may use.
 
         They are ``components_values`` and ``stream_template_config``.
@@ -128,10 +128,11 @@ class HttpComponentsResolver(_Resolver):
     READS_YAML: ClassVar[bool] = False
     SEES: ClassVar[frozenset[str]] = _SEEN | _SLICE
 
-    def scopes(self, read: ParsedValue) -> Iterator[TemplateScope]:
-        """Yield the template variables for each stream, with a record as ``components_values``.
+    def scopes(self, read: RecordReader) -> Iterator[TemplateScope]:
+        """Yield the template variables for each stream to create.
 
-        ``read`` is a function that yields (slice, record) pairs of a retriever.
+        An API record becomes the variable ``components_values``. ``read`` is a function that yields
+        (slice, record) pairs of a retriever.
         """
         for one, record in read(self.retriever):
             yield {"components_values": record, "stream_slice": one}
@@ -148,9 +149,9 @@ class StreamConfig:
     default_values: Annotated[Any, "draft"] = None
 
     def values(self, config: Mapping[str, Any]) -> list[Any]:
-        """Return the items, one per stream: those of the list in the config, then `default_values`.
+        """Return the config items that each create one stream, followed by `default_values`.
 
-        If the config value is not a list, the value is a single item.
+        If the config value at the path is not a list, the value is the only config item.
         """
         path: list[Any] = resolve(self.configs_pointer, {"config": config})
         found = make_getter(path)(dict(config))
@@ -173,10 +174,11 @@ class ConfigComponentsResolver(_Resolver):
 
     HAS_CONDITIONS: ClassVar[bool] = True
 
-    def scopes(self, read: ParsedValue) -> Iterator[TemplateScope]:  # noqa: ARG002  nothing is asked for
-        """Yield the template variables for each stream: a config item as ``components_values``.
+    def scopes(self, read: RecordReader) -> Iterator[TemplateScope]:  # noqa: ARG002  (nothing is requested)
+        """Yield the template variables for each stream to create.
 
-        ``read`` is not used, because nothing is requested from the API.
+        An item of the config becomes the variable ``components_values``. ``read`` is not used,
+        because nothing is requested from the API.
         """
         given = self.stream_config
         parts = given if isinstance(given, list) else [given]
@@ -184,9 +186,9 @@ class ConfigComponentsResolver(_Resolver):
             yield {"components_values": _merge_items(combination)}
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:
-        """Return True if a mapping's value stays a string: with ``value_type: string``.
+        """Return True if a mapping has ``value_type: string``: its value then stays a string.
 
-        Any other string value is parsed as YAML.
+        A string value with another type is parsed as YAML.
         """
         return mapping.value_type == "string"
 
@@ -212,10 +214,11 @@ class ParametrizedComponentsResolver(_Resolver):
 
     BRINGS_DATA: ClassVar[bool] = False
 
-    def scopes(self, read: ParsedValue | None = None) -> Iterator[TemplateScope]:  # noqa: ARG002  the same
-        """Yield the template variables for each stream, with a list item as ``components_values``.
+    def scopes(self, read: RecordReader | None = None) -> Iterator[TemplateScope]:  # noqa: ARG002  (nothing is requested)
+        """Yield the template variables for each stream to create.
 
-        ``read`` is not used, because nothing is requested from the API.
+        An item of the list becomes the variable ``components_values``. ``read`` is not used,
+        because nothing is requested from the API.
         """
         for one in self.stream_parameters.list_of_parameters_for_stream:
             yield {"components_values": _expand_entry(one)}

@@ -23,11 +23,11 @@ __all__ = ["InlineSchemaLoader", "JsonFileSchemaLoader", "find_schema_file", "re
 
 @dataclass(frozen=True)
 class InlineSchemaLoader:
-    """Schema loader that returns a schema written in the manifest."""
+    """Schema loader that returns a JSON Schema written in the manifest."""
 
     schema: Any = None
 
-    def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:  # noqa: ARG002  (as all schema loaders)
+    def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:  # noqa: ARG002  (every schema loader takes it)
         """Return the JSON Schema in the manifest; {} if there is none.
 
         Raises:

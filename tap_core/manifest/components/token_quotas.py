@@ -98,7 +98,7 @@ class RotatedTokens:
 
     @property
     def known_tokens(self) -> list[str]:
-        """Tokens to use, without surrounding whitespace and without empty tokens."""
+        """API tokens from the option `tokens`, without surrounding whitespace and empty tokens."""
         given = self.tokens
         found = given.split(self.token_delimiter or ",") if isinstance(given, str) else given
         return [token.strip() for token in found if token.strip()]

@@ -86,7 +86,8 @@ class AddFields:
     def transform(self) -> _Change:
         """Function that adds the fields to a record in place.
 
-        The condition is evaluated for each field, with the variables ``value`` and ``path``.
+        The condition is evaluated for each field, with the field's ``value`` and ``path`` as
+        variables.
         """
         added = [(one.path, one.value, _make_setter(one.path)) for one in self.fields]
         condition = self.condition
@@ -125,14 +126,14 @@ class RemoveFields:
         if all(len(one) == 1 and one[0].isidentifier() for one in self.field_pointers):
             names = [one[0] for one in self.field_pointers]
 
-            def remove_names(record: Record, scope: TemplateScope) -> None:  # noqa: ARG001  the Protocol's
+            def remove_names(record: Record, scope: TemplateScope) -> None:  # noqa: ARG001  (the Protocol's parameter)
                 for name in names:
                     record.pop(name, None)
 
             return remove_names
         removers = [make_remover(one) for one in self.field_pointers]
 
-        def remove(record: Record, scope: TemplateScope) -> None:  # noqa: ARG001  the Protocol's
+        def remove(record: Record, scope: TemplateScope) -> None:  # noqa: ARG001  (the Protocol's parameter)
             for one in removers:
                 one(record)
 
@@ -153,7 +154,7 @@ class RemoveFields:
 class KeysToLower:
     """Transformation that converts top-level field names to lower case."""
 
-    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
+    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  (the Protocol's parameter)
         """Convert the names of a record's top-level fields to lower case, in place."""
         _replace(record, {name.lower(): value for name, value in record.items()})
 
@@ -165,7 +166,7 @@ class KeysToSnakeCase:
     Objects inside lists stay unchanged.
     """
 
-    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
+    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  (the Protocol's parameter)
         """Convert the field names of a record to snake_case, in place."""
         _replace(record, _rename_fields(record, _snake_case))
 
@@ -224,7 +225,7 @@ class DpathFlattenFields:
     def _remove(self) -> Callable[[Any], None]:
         return make_remover(self.field_path)
 
-    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
+    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  (the Protocol's parameter)
         """Move the fields of the nested object at `field_path` to the top level, in place."""
         found = self._found(record)
         if not isinstance(found, dict):
@@ -248,8 +249,8 @@ class FlattenFields:
 
     flatten_lists: bool = True
 
-    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
-        """Replace the fields of a record with its flattened values, in place."""
+    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  (the Protocol's parameter)
+        """Move all nested values of a record to its top level, in place."""
         _replace(record, _flatten(record, into_lists=self.flatten_lists))
 
 

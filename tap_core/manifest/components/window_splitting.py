@@ -62,7 +62,7 @@ class RequestWindowSplitting:
         """
         granule, write = cursor.granularity, cursor.format.write
         granules = (window.end - window.start) // granule + 1
-        if granules < 2 or window.end - window.start <= self._min_window:  # noqa: PLR2004  (halves)
+        if granules < 2 or window.end - window.start <= self._min_window:  # noqa: PLR2004  (two halves)
             said = (
                 f"The API rejects the window {window.start_time} to {window.end_time},"
                 " which cannot be split further."
