@@ -332,7 +332,7 @@ class Builder:
         return made
 
     def _depends_on_unknown(self, bound: Any, position: _Position) -> bool:
-        """Return True if a template uses the config or parameters, and their values are unknown."""
+        """Return True if a template uses config or parameters whose values are not known yet."""
         names = bound.template.names
         if "parameters" in names and any(one is UNKNOWN for one in position.parameters.values()):
             return True
@@ -547,10 +547,9 @@ def _has_unknown(values: Iterable[Any]) -> bool:
 
 
 def _must_stay_unrendered(bound: Any, position: _Position) -> bool:
-    """Return True if a template of a component mapping uses the config, and is rendered later.
+    """Return True if a template in a component mapping uses the config, so is rendered later.
 
-    The later rendering marks values of the config as data, so that they are not rendered as
-    templates.
+    The later rendering marks config values as data, so that braces in them are not templates.
     """
     return "components_values" in position.restricted_names and "config" in bound.template.names
 

@@ -175,7 +175,7 @@ def _run_manifest(
 
 
 def _changes(cutoff: str | None, boundary: str | None, new_slices: str | None) -> dict[str, str]:
-    """Return the options that are set, as keyword arguments for `make_tap_class`."""
+    """Return the options that are set, by name, such as ``{"cutoff": "interval_end"}``."""
     chosen = {"cutoff": cutoff, "boundary": boundary, "new_slices": new_slices}
     return {name: value for name, value in chosen.items() if value}
 

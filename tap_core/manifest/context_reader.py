@@ -157,7 +157,7 @@ class ManifestReader(WindowReader):
     def find_partition(self, context: Context | None) -> tuple[PartitionSlice, Mapping[str, Any]]:
         """Return the partition values of the current slice, and the values of its cursor interval.
 
-        An example of the latter is ``{"start": 5, "end": 10}``; it is {} without a cursor slice.
+        The cursor interval is a dict such as ``{"start": 5}``; it is {} without a cursor slice.
         """
         more = getattr(context, "extra_fields", None)
         partition = PartitionSlice(context or {}, extra_fields=more)

@@ -221,7 +221,10 @@ def _entries(holder: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _iterate_locations(document: Any) -> Iterator[_Location]:
-    """Yield a (container, key or index) pair for each value in a document, level by level."""
+    """Yield a (container, key or index) pair for each value in a document, at all levels.
+
+    The values of a container come before the values nested in them.
+    """
     for name, _ in _entries(document):
         yield document, name
     for _, value in _entries(document):

@@ -33,7 +33,7 @@ class DeclarativeCursor(StreamSlicer):
         raise NotImplementedError
 
     def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
-        """Process a record before it is emitted; the default implementation does nothing."""
+        """Process a record of a slice before it is emitted; does nothing by default."""
 
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:
         """Update the state; called after all records of a slice were emitted.
@@ -55,7 +55,7 @@ class DeclarativeCursor(StreamSlicer):
         return self.get_stream_state()
 
     def should_be_synced(self, record: Any) -> bool:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Return True if a record is to be emitted, as by default; False drops the record.
+        """Return True to emit a record, False to drop it; True by default.
 
         The method is called only for data feeds (``is_data_feed``) and for streams with client-side
         incremental sync.

@@ -95,8 +95,8 @@ NAMES: Final[Mapping[str, str]] = {
 def resolve_export(name: str) -> Any:
     """Return this package's class or function for an airbyte-cdk name; None if it is not supported.
 
-    For example, ``HttpRequester`` is defined as `CdkHttpRequester`. The prefix ``Cdk`` is used
-    where another class of tap_core has the same name.
+    For example, ``'HttpRequester'`` returns `CdkHttpRequester`. The prefix ``Cdk`` is used where
+    another class of tap_core has the same name.
     """
     module = NAMES.get(name)
     if module is None:

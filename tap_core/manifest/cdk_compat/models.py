@@ -63,7 +63,7 @@ class CdkStreamSlice(Mapping[str, Any]):
 
     @property
     def cursor_slice(self) -> Mapping[str, Any]:
-        """Start and end of the cursor interval, for example ``start_time`` and ``end_time``."""
+        """Start and end of the cursor interval, such as ``{"start_time": …, "end_time": …}``."""
         found = self._cursor_slice
         while isinstance(found, CdkStreamSlice):
             found = found.cursor_slice

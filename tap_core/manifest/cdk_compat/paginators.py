@@ -58,7 +58,7 @@ class CdkPaginationStrategy:
         return None
 
     def reset(self) -> None:
-        """Restart at the first page; does nothing unless a subclass with state overrides it."""
+        """Reset the strategy to the first page; does nothing unless a subclass overrides it."""
 
 
 @dataclass
@@ -79,9 +79,9 @@ class _CountingStrategy(CdkPaginationStrategy):
         last_record: Any,  # noqa: ARG002
         last_page_token_value: Any = None,
     ) -> Any:
-        """Return the token of the next page; None if the page has fewer records than the page size.
+        """Return the token of the next page, or None if ``response`` is the last page.
 
-        Also return None after an empty page.
+        The last page is empty or has fewer records than the page size.
         """
         is_short = bool(self._page_size and last_page_size < self._page_size)
         if last_page_size == 0 or is_short:
@@ -110,9 +110,9 @@ class CdkPageIncrement(_CountingStrategy):
 
     @property
     def initial_token(self) -> Any:
-        """Number of the first page; None if the first request is to contain no page number.
+        """Page number in the first request: `start_from_page`, or None to send no page number.
 
-        The option `inject_on_first_request` decides.
+        It is None unless `inject_on_first_request` is set.
         """
         return self.start_from_page if self.inject_on_first_request else None
 
@@ -137,9 +137,9 @@ class CdkOffsetIncrement(_CountingStrategy):
 
     @property
     def initial_token(self) -> Any:
-        """Offset of the first page, 0; None if the first request is to contain no offset.
+        """Offset in the first request: 0, or None to send no offset.
 
-        The option `inject_on_first_request` decides.
+        It is None unless `inject_on_first_request` is set.
         """
         return 0 if self.inject_on_first_request else None
 

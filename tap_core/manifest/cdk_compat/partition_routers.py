@@ -1,7 +1,7 @@
-"""Base classes for custom partition routers, and parent streams in airbyte-cdk's interface.
+"""Base classes for custom partition routers, and an adapter for parent streams.
 
-A parent stream is read through its child stream. `StreamOwner` refers to the child stream as soon
-as slices are requested.
+A custom partition router may read its parent streams. A parent stream is created by its child
+stream, to which `StreamOwner` refers.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class CdkStream:
         return str(self._declared.get("name") or self._stream.name)
 
     def stream_slices(self, **_: Any) -> Iterator[CdkStreamSlice]:
-        """Yield the parent stream's slices; yield one empty slice if it has no partitions."""
+        """Yield the slices of the parent stream; without partitions, yield one empty slice."""
         for context in self._stream.slices():
             yield CdkStreamSlice(
                 partition=dict(context or {}),
@@ -216,7 +216,7 @@ class CdkPartitionRouter(StreamSlicer):
     """Base class of partition routers, which split a stream into one slice per partition."""
 
     def get_stream_state(self) -> Mapping[str, Any] | None:
-        """Return None, because the stream stores the state of the slices, not the router."""
+        """Return None, because the stream, not the router, stores the state of the slices."""
 
 
 @dataclass

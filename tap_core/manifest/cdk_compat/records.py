@@ -100,7 +100,7 @@ class CdkDpathExtractor(RecordExtractor):
 
 @dataclass
 class CdkRecordFilter:
-    """Filter that keeps the records for which a condition, a template, is true."""
+    """Filter that keeps the records for which the template `condition` is true."""
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any]

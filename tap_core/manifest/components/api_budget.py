@@ -154,7 +154,7 @@ class Rate:
 
     @cached_property
     def seconds(self) -> float:
-        """Length of `interval` in seconds."""
+        """Length of `interval`, an ISO 8601 duration, in seconds."""
         return _parse_seconds(self.interval)
 
 

@@ -50,9 +50,9 @@ class AsyncJobStatusMap:
             if words.count(word) > 1:
                 raise ManifestError(f"The status '{word}' is listed twice: list it once.")
 
-    def get_status(self, word: str) -> JobStatus | None:
+    def get_status(self, api_status: str) -> JobStatus | None:
         """Return the SDK's job status for a status name of the API; None if it is not listed."""
-        kinds = [kind for kind in get_args(JobStatus) if word in getattr(self, kind)]
+        kinds = [kind for kind in get_args(JobStatus) if api_status in getattr(self, kind)]
         return cast("JobStatus", kinds[0]) if kinds else None
 
 

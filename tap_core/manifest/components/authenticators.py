@@ -484,7 +484,7 @@ class SessionTokenRequestBearerAuthenticator:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTokenRequestApiKeyAuthenticator:
-    """Option of SessionTokenAuthenticator: send the session token where `inject_into` declares.
+    """Option of SessionTokenAuthenticator: send the session token as `inject_into` declares.
 
     `api_token` is an optional template for the sent value, with the variable ``session_token``.
     """

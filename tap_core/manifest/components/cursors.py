@@ -102,7 +102,7 @@ class IncrementingCountCursor:
         stream: DeclarativeStreamProtocol,  # noqa: ARG002  (every cursor takes it)
         state: Mapping[str, Any],
     ) -> CountReader:
-        """Return a reader that starts at the cursor value in ``state`` and at least `start_value`.
+        """Return a reader that starts at the higher of `start_value` and the value in ``state``.
 
         If ``state`` contains no number, the reader starts at `start_value`.
         """

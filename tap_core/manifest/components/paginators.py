@@ -50,9 +50,9 @@ class PageIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """Number of the first page; None if the first request is to contain no page number.
+        """Page number in the first request: `start_from_page`, or None to send no page number.
 
-        The option `inject_on_first_request` decides.
+        It is None unless `inject_on_first_request` is set.
         """
         return self.start_from_page if self.inject_on_first_request else None
 
@@ -84,9 +84,9 @@ class OffsetIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """Offset of the first page, 0; None if the first request is to contain no offset.
+        """Offset in the first request: 0, or None to send no offset.
 
-        The option `inject_on_first_request` decides.
+        It is None unless `inject_on_first_request` is set.
         """
         return 0 if self.inject_on_first_request else None
 

@@ -255,7 +255,10 @@ class GroupingPartitionRouter:
             yield _make_group(batch)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Do nothing, because templates insert the values of a group, as in airbyte-cdk."""
+        """Do nothing, because templates in the manifest add the values of a group to a request.
+
+        airbyte-cdk does the same.
+        """
 
 
 @dataclass(frozen=True)

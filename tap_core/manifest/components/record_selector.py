@@ -92,7 +92,7 @@ Extractor: TypeAlias = (
 
 @dataclass(frozen=True)
 class RecordFilter:
-    """Filter that keeps the records for which a condition, a template, is true."""
+    """Filter that keeps the records for which the template `condition` is true."""
 
     condition: Condition = False
 

@@ -35,9 +35,10 @@ class QuotaStatusSource:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenQuota:
-    """Number of requests that a token may send per period, for the requests that `matchers` select.
+    """Quota of a token, in requests per period, for the requests that `matchers` select.
 
-    Without matchers the quota applies to all requests that no other quota selects.
+    Without matchers the quota applies to all requests that no other quota selects. The paths and
+    headers locate the remaining requests, the reset time and the limit in the API's responses.
     """
 
     name: str
@@ -56,9 +57,9 @@ class TokenQuota:
 
     @cached_property
     def getters(self) -> dict[str, Callable[[Any], Any]]:
-        """Functions that read the remaining requests, reset time and limit from a response.
+        """Functions that read the numbers of the quota from a response of its status endpoint.
 
-        The keys are the option names, such as ``remaining_path``.
+        The keys are ``remaining_path``, ``reset_path`` and, if it is set, ``limit_path``.
         """
         paths = {"remaining_path": self.remaining_path, "reset_path": self.reset_path}
         if self.limit_path:
