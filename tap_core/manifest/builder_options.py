@@ -39,9 +39,9 @@ def unknown_options(
 ) -> list[tuple[Any, bool]]:
     """Return each unknown option of a component, with True for an error or False for a warning.
 
-    It is a warning if another component, an older version of Airbyte's manifests, or a parameter
-    has the name. If the component has such an option, its other unknown options are warnings too,
-    unless they look like misspellings.
+    An option causes a warning if another component, an older version of Airbyte's manifests, or a
+    parameter has the same name. If the component has such an option, its other unknown options
+    cause warnings too, unless they look like misspellings.
 
     Args:
         node: The component's node.

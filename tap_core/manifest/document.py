@@ -1,8 +1,8 @@
-"""Nodes of a manifest: dicts, lists and strings with the line numbers of their YAML source.
+"""Nodes of a manifest: dicts and lists with the line numbers of their YAML source.
 
-The nodes are subclasses of dict, list and str, so that code which only reads values can ignore the
-line numbers. References and templates are not resolved here. `to_plain` converts nodes to plain
-values for other libraries.
+The nodes are subclasses of dict and list, so that code which only reads values can ignore the line
+numbers. Subclasses of str and dict mark values that come from a response or the config. References
+and templates are not resolved here. `to_plain` converts nodes to plain values for other libraries.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ class CdkErrorHandler:
 
 @dataclass
 class CdkDefaultErrorHandler(CdkErrorHandler):
-    """Error handler that applies its response filters, then the defaults for the HTTP status."""
+    """Error handler that applies its response filters, then the default for the HTTP status."""
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any]

@@ -227,14 +227,14 @@ class AirbyteTracedException(Exception):  # noqa: N818  (airbyte-cdk's name)
 
 
 class DefaultBackoffException(requests.HTTPError):
-    """HTTP error whose request is to be sent again after the default wait."""
+    """HTTP error after which the request is to be sent again, with the default wait."""
 
     def __init__(self, request: Any, response: Any, error_message: str = "", **_: Any) -> None:
         super().__init__(error_message, request=request, response=response)
 
 
 class UserDefinedBackoffException(DefaultBackoffException):
-    """HTTP error whose request is to be sent again after ``backoff`` seconds."""
+    """HTTP error after which the request is to be sent again, after ``backoff`` seconds."""
 
     def __init__(self, backoff: float, request: Any, response: Any, **more: Any) -> None:
         super().__init__(request, response, **more)

@@ -298,7 +298,7 @@ class GzipParser(BoundedReader):
     inner_parser: Parser
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Decompress a byte stream and yield the documents that `inner_parser` parses from it."""
+        """Decompress a byte stream and yield the documents that `inner_parser` parses."""
         yield from self.inner_parser.parse(decompress(data, self.bound(data)))
 
 

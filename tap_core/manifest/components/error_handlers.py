@@ -216,7 +216,7 @@ class HttpResponseFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultErrorHandler:
-    """Error handler that applies its response filters, then the defaults for the HTTP status."""
+    """Error handler that applies its response filters, then the default for the HTTP status."""
 
     response_filters: list[HttpResponseFilter] | None = None
     backoff_strategies: list[BackoffStrategy] | None = None

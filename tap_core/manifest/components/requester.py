@@ -110,9 +110,10 @@ class RequestBodyUrlEncodedForm:
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return (form fields, False), or (None, None) if all fields are empty.
+        """Return (form fields, False), or (None, None) if there are no fields to send.
 
-        False means that the body is not JSON. None values and empty strings are omitted.
+        False means that the body is not JSON. Fields that are None are omitted; of a mapping of
+        templates, empty strings are omitted, too.
         """
         fields = _evaluate_fields(self.value, scope)
         return (fields, False) if fields else (None, None)
@@ -127,7 +128,8 @@ class RequestBodyJsonObject:
     def content(self, scope: TemplateScope) -> _Body:
         """Return (document, True), or (None, None) if the rendered document is empty.
 
-        True means that the body is JSON. Empty members are omitted at all levels.
+        True means that the body is JSON. Members that are None or an empty string are omitted at
+        all levels.
         """
         document = _evaluate_document(self.value, scope)
         return (document, True) if document else (None, None)
@@ -328,9 +330,10 @@ def _can_append_path(folder: str) -> bool:
 
 
 def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Render fields and return them as a flat dict, without None values and empty strings.
+    """Render fields and return them as a flat dict, without None values.
 
-    ``fields`` is a mapping of templates, or one template that renders as a mapping.
+    ``fields`` is a mapping of templates, whose empty results are omitted, too, or one template that
+    renders as a mapping.
     """
     if not isinstance(fields, dict):
         whole = fields(scope) if callable(fields) else fields
@@ -346,7 +349,10 @@ def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
 
 
 def _evaluate_document(document: Any, scope: TemplateScope) -> Any:
-    """Render all templates in a JSON document; omit empty members of mappings at all levels."""
+    """Render all templates in a JSON document.
+
+    Members of mappings that are None or an empty string are omitted at all levels.
+    """
     if callable(document):
         found = document(scope)
         return None if found == "" else found

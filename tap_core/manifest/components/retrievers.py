@@ -96,7 +96,7 @@ class CustomRetriever(Custom):
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """Equivalent SimpleRetriever, with the requester, paginator and other components.
+        """SimpleRetriever with the same requester, record selector, paginator and other options.
 
         Raises:
             ManifestError: `requester` or `record_selector` is missing.
