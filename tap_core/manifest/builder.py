@@ -249,7 +249,8 @@ class Builder:
     def _convert_list(self, shape: FieldType, node: list[Any], position: _Position) -> Any:
         """Convert each item of a list to the item type of ``shape``.
 
-        Return `UNKNOWN` if an item could not be converted; its problem is reported already.
+        Return `UNKNOWN` if an item could not be converted; the item's problem has then been
+        reported.
         """
         inner = shape.item
         if inner is None:

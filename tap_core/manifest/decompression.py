@@ -1,9 +1,9 @@
 """Decompression of response bodies as byte streams of limited size.
 
 A stream decompresses no more than its reader requests. A response decompresses to at most
-`max_unpacked_bytes`, or to `RATIO` times its own size if that is more. The time to read the
-response's rows is measured at each block. Format errors (a truncated or encrypted archive, a wrong
-checksum) are raised as errors of the API's response.
+`max_unpacked_bytes`, or to `RATIO` times its own size if that is more. After each block, the
+processor time for reading the response is checked against its limit. Format errors (a truncated or
+encrypted archive, a wrong checksum) are raised as errors of the API's response.
 """
 
 from __future__ import annotations

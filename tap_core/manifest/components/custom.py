@@ -596,7 +596,7 @@ class CustomPartitionRouter(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("stream_slices",)
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield the context (a dict of partition values) of each slice of the Python class."""
+        """Yield a context (a dict of partition values) for each slice of the Python class."""
         self.owner.stream = stream
         for one in self.instance.stream_slices():
             yield to_context(one)

@@ -5,7 +5,8 @@
 - A body is decompressed while it is read; `max_unpacked_bytes` limits the size of a document, a
   line and a row.
 - JSON numbers keep all of their digits.
-- An invalid body is an error, not a response without records; an empty body has no documents.
+- An invalid body is an error, not a response without records; only single invalid lines of JSON
+  Lines are skipped. An empty body has no documents.
 - The HTTP client has already decoded ``Content-Encoding``.
 """
 
