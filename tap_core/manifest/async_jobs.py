@@ -155,7 +155,7 @@ class AsyncJobReader:
     def _wait_for_retry(self, job: _JobResponses | None, status: JobStatus) -> None:
         """Log a warning that a job failed or timed out, and wait before the next attempt.
 
-        If no job could be created, ``job`` is None and nothing is logged here.
+        Without a ``job``, because it could not be created, nothing is logged here.
         """
         wait = None
         if job is not None:

@@ -171,8 +171,8 @@ class InterpolatedRequestInputProvider(_Parametrized):
     ) -> Any:
         """Render `request_inputs` and return the result.
 
-        Members of a mapping that are None or an empty string are omitted. ``valid_key_types`` and
-        ``valid_value_types`` are ignored.
+        Members of a mapping with the value None or an empty string are omitted. ``valid_key_types``
+        and ``valid_value_types`` are ignored.
         """
         found = evaluate(
             self.request_inputs or {},

@@ -112,7 +112,7 @@ class CdkPageIncrement(_CountingStrategy):
     def initial_token(self) -> Any:
         """Page number in the first request: `start_from_page`, or None to send no page number.
 
-        It is None unless `inject_on_first_request` is set.
+        The first request has a page number only if `inject_on_first_request` is set.
         """
         return self.start_from_page if self.inject_on_first_request else None
 
@@ -139,7 +139,7 @@ class CdkOffsetIncrement(_CountingStrategy):
     def initial_token(self) -> Any:
         """Offset in the first request: 0, or None to send no offset.
 
-        It is None unless `inject_on_first_request` is set.
+        The first request has an offset only if `inject_on_first_request` is set.
         """
         return 0 if self.inject_on_first_request else None
 

@@ -156,7 +156,7 @@ class AsyncRetriever:
     def targets(self) -> SimpleRetriever | None:
         """Retriever that sends the request that lists the download targets of a job.
 
-        It is None if the last polling response contains the targets.
+        None means that the last polling response contains the targets.
         """
         asked = self._target_requester
         return None if asked is None else self._make_retriever(asked)
@@ -170,7 +170,7 @@ class AsyncRetriever:
     def deletion(self) -> SimpleRetriever | None:
         """Retriever that sends the request that deletes a job after its results are read.
 
-        It is None if the manifest declares no such request.
+        None means that the manifest declares no such request.
         """
         return self._make_unparsed(self.delete_requester)
 
@@ -196,7 +196,7 @@ class AsyncRetriever:
     def _make_unparsed(requester: HttpRequester | CustomRequester | None) -> SimpleRetriever | None:
         """Return a retriever that sends a request and ignores the response body.
 
-        Return None if ``requester`` is None.
+        Return None if there is no ``requester``.
         """
         if requester is None:
             return None

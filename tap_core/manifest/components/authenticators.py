@@ -402,7 +402,7 @@ class OAuthAuthenticator:
     def _configured_token(self) -> tuple[str, datetime | None] | None:
         """Access token and its expiry time from the config; None if there is no access token.
 
-        The expiry time is None if it is unknown.
+        An unknown expiry time becomes None.
         """
         updater = self.refresh_token_updater
         if updater is not None:
@@ -463,7 +463,7 @@ class OAuthAuthenticator:
 
 
 def _evaluate_mapping(value: Any) -> dict[str, Any]:
-    """Render the templates in a mapping; omit members that are None or an empty string."""
+    """Render the templates in a mapping; omit members with the value None or an empty string."""
     mapping = resolve_mapping(value, {})
     return {name: value for name, value in mapping.items() if value is not None and value != ""}
 
@@ -549,7 +549,8 @@ class SessionTokenAuthenticator:
     def _log_in(self, stream: DeclarativeStreamProtocol) -> tuple[str, datetime | None]:
         """Send the login request; return the session token and its expiry time.
 
-        The expiry time is None if `expiration_duration` is not set.
+        Without `expiration_duration` None is returned as the time, because the expiry time is
+        unknown.
 
         Raises:
             FatalAPIError: The response has no token.

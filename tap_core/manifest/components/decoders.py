@@ -230,7 +230,7 @@ class CsvDecoder(_StreamDecoder):
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield a dict for each CSV row of a byte stream, keyed by the names in the header row.
 
-        Columns missing at the end of a short row are None.
+        Columns missing at the end of a short row get the value None.
         """
         text = io.TextIOWrapper(data, encoding=self.encoding)
         bound = self.bound(data)

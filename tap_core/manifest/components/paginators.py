@@ -52,7 +52,7 @@ class PageIncrement:
     def first_token(self) -> int | None:
         """Page number in the first request: `start_from_page`, or None to send no page number.
 
-        It is None unless `inject_on_first_request` is set.
+        The first request has a page number only if `inject_on_first_request` is set.
         """
         return self.start_from_page if self.inject_on_first_request else None
 
@@ -86,7 +86,7 @@ class OffsetIncrement:
     def first_token(self) -> int | None:
         """Offset in the first request: 0, or None to send no offset.
 
-        It is None unless `inject_on_first_request` is set.
+        The first request has an offset only if `inject_on_first_request` is set.
         """
         return 0 if self.inject_on_first_request else None
 

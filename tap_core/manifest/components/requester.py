@@ -112,8 +112,8 @@ class RequestBodyUrlEncodedForm:
     def content(self, scope: TemplateScope) -> _Body:
         """Return (form fields, False), or (None, None) if there are no fields to send.
 
-        False means that the body is not JSON. Fields that are None are omitted; of a mapping of
-        templates, empty strings are omitted, too.
+        False means that the body is not JSON. Fields with the value None are omitted; of a mapping
+        of templates, empty strings are omitted, too.
         """
         fields = _evaluate_fields(self.value, scope)
         return (fields, False) if fields else (None, None)
@@ -128,8 +128,8 @@ class RequestBodyJsonObject:
     def content(self, scope: TemplateScope) -> _Body:
         """Return (document, True), or (None, None) if the rendered document is empty.
 
-        True means that the body is JSON. Members that are None or an empty string are omitted at
-        all levels.
+        True means that the body is JSON. Members with the value None or an empty string are omitted
+        at all levels.
         """
         document = _evaluate_document(self.value, scope)
         return (document, True) if document else (None, None)
@@ -204,9 +204,9 @@ class HttpRequester:
 
     @property
     def timeout(self) -> tuple[float | None, float | None] | None:
-        """Connect timeout and read timeout in seconds.
+        """Pair of connect timeout and read timeout in seconds.
 
-        A timeout that is not set is None; the property is None if both are not set.
+        None instead of a timeout, or instead of the pair, means the default.
         """
         limits = self.connect_timeout_in_seconds, self.read_timeout_in_seconds
         return None if limits == (None, None) else limits
@@ -351,7 +351,7 @@ def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
 def _evaluate_document(document: Any, scope: TemplateScope) -> Any:
     """Render all templates in a JSON document.
 
-    Members of mappings that are None or an empty string are omitted at all levels.
+    Members of mappings with the value None or an empty string are omitted at all levels.
     """
     if callable(document):
         found = document(scope)
