@@ -1,10 +1,9 @@
 """Asynchronous jobs of an API: create, poll, download the results, delete or abort.
 
-A job belongs to one stream slice and is handled by one thread. As in airbyte-cdk, a job that fails
-or times out is created again, up to three times in total; the error handler of each single request
-retries in addition. One limit on running jobs applies to all threads of a tap; a completed job
-whose result is still being downloaded does not count towards it. Waiting ends as soon as the run
-ends.
+A job reads one stream slice and is handled by one thread. As in airbyte-cdk, a job that fails or
+times out is created again, up to three times in total; in addition, the error handler retries each
+single request. The limit on running jobs applies to all threads of a tap; a completed job whose
+result is still being downloaded does not count. Waiting ends as soon as the run ends.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _USUAL_WAIT: Final = 5.0
 
 
 class JobLimiter:
-    """Limit for the number of asynchronous jobs that the API runs at the same time."""
+    """Limit for the number of asynchronous jobs that may run at the same time."""
 
     def __init__(self, most: int) -> None:
         self.most: int = most
@@ -60,8 +59,8 @@ class JobLimiter:
     def hold_slot(self, check: Callable[[], object]) -> Iterator[None]:
         """Wait until a job may be started, and count it as running during the ``with`` block.
 
-        During the wait, ``check`` is called every 0.1 seconds. It raises an error to end the wait,
-        for example because the run has failed.
+        During the wait, ``check`` is called every 0.1 seconds. To end the wait, ``check`` raises an
+        exception, for example because the run has failed.
         """
         while not self._free.acquire(timeout=_POLL_SECONDS):
             check()
@@ -72,7 +71,7 @@ class JobLimiter:
 
 
 def poll_sleep(run: SyncRun, seconds: float) -> None:
-    """Sleep for a number of seconds, or until the run ends.
+    """Sleep for a number of seconds; raise an exception as soon as the run ends.
 
     Raises:
         Exception: the first error of the run.
@@ -93,7 +92,7 @@ def _check(run: SyncRun) -> None:
 
 @dataclass(slots=True)
 class _JobResponses:
-    """Responses of the API about one job; templates of later requests use them as variables."""
+    """Responses of the API about one job, which templates of later requests use as variables."""
 
     known: dict[str, Any]
     in_slice: dict[str, Any] = field(default_factory=dict)
@@ -103,7 +102,7 @@ class _JobResponses:
 
 @dataclass(frozen=True, slots=True)
 class AsyncJobReader:
-    """Reader of one slice's records for an AsyncRetriever: creates a job and reads its results."""
+    """Reader of one slice for an AsyncRetriever: creates a job and reads the job's results."""
 
     stream: DeclarativeStreamProtocol
     retriever: AsyncRetriever
@@ -115,7 +114,7 @@ class AsyncJobReader:
     """Stream and slice as text for messages; contains no secrets."""
 
     def records(self) -> Iterator[Record]:
-        """Create a job for the slice, poll it until it ends, and yield the records of its results.
+        """Create a job for the slice, poll it until it ends, and yield the records in its results.
 
         Raises:
             FatalSyncError: the job failed in all attempts, or its status is not in
@@ -134,7 +133,7 @@ class AsyncJobReader:
     # Creation and polling
 
     def _run_job(self) -> _JobResponses | None:
-        """Run the job until it completes, and return the API's responses about it.
+        """Create a job, wait until it completes, and return the API's responses about the job.
 
         A job that fails or times out is created again. Return None if the status of the job is
         ``skipped``.
@@ -156,7 +155,7 @@ class AsyncJobReader:
     def _wait_for_retry(self, job: _JobResponses | None, status: JobStatus) -> None:
         """Log a warning that a job failed or timed out, and wait before the next attempt.
 
-        ``job`` is None if no job could be created; then nothing is logged.
+        Without a ``job``, because it could not be created, nothing is logged here.
         """
         wait = None
         if job is not None:
@@ -167,12 +166,14 @@ class AsyncJobReader:
         poll_sleep(self.run, wait or _USUAL_WAIT)
 
     def _create_job(self, *, is_last: bool) -> _JobResponses | None:
-        """Send the request that creates a job, and return the response.
-
-        Return None if the request failed and may be repeated.
+        """Send the request that creates a job; return the response, or None if the request failed.
 
         Args:
-            is_last: True for the last attempt: its error is raised instead of returning None.
+            is_last: True for the last attempt, in which an error is raised instead of returning
+                None.
+
+        Raises:
+            FatalSyncError: the last attempt failed, or the error is a configuration error.
         """
         try:
             response = self.stream.with_request_only(
@@ -194,9 +195,9 @@ class AsyncJobReader:
         return _JobResponses({"creation_response": context}, {"create_job_response": response})
 
     def _follow_job(self, job: _JobResponses) -> JobStatus:
-        """Poll a job until it ends; return its status.
+        """Poll a job until it ends and return its status; abort it after a timeout or an error.
 
-        On a timeout or an error, the job is aborted. An error is then raised.
+        An error is raised again after the job was aborted.
         """
         try:
             status = self._poll_job(job)
@@ -290,7 +291,7 @@ class AsyncJobReader:
         """Send the abort or delete request of a job; log a warning if the request fails.
 
         Args:
-            retriever: The retriever of the request; None sends nothing.
+            retriever: The retriever that sends the request; None sends nothing.
             job: The responses about the job.
             done: The action in the past tense for the warning, for example "aborted".
         """
@@ -315,7 +316,7 @@ def _decoder(retriever: SimpleRetriever) -> Decoder:
 def _build_template_context(
     response: requests.Response, retriever: SimpleRetriever
 ) -> dict[str, Any]:
-    """Return a response as a template variable: its JSON members, ``headers`` and ``request``."""
+    """Return the variables that templates read of a response: JSON members, headers, request."""
     document = next(_decoder(retriever).decode(response), None)
     known: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
     return {"headers": response.headers, "request": response.request, **known}

@@ -1,10 +1,10 @@
-"""Builder of components from a manifest's tree, driven by the type hints of their classes.
+"""Builder that turns the nodes of a manifest into component objects, using their type hints.
 
 The builder names no component: it checks each option against the dataclass field of the same name.
-A template that uses only the config is rendered when the component is built, so a component holds
-plain values wherever nothing varies per request. Every error names file, line and path of keys. The
-same code builds a connector and lints a manifest: the linter collects the errors and skips parts
-that depend on a config that it does not have.
+A template that uses only the config is rendered when the component is built, so that a component
+has plain values wherever nothing varies per request. Every error contains the file, the line and
+the path of keys. The same code builds a connector and lints a manifest: the linter collects the
+errors, and skips parts that depend on a config that it does not have.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ def build_component(
         manifest: The loaded manifest.
         node: The part of the manifest to build; None returns None.
         expected: A component class, or any type hint that a component's field may have.
-        config: The connector's config. None leaves templates that use the config unrendered.
+        config: The connector's config; None is the same as {}.
         parameters: The ``$parameters`` for a node that is not a component.
         warn: Called with the message of each problem that does not prevent the run.
 
     Raises:
-        ManifestError: the node cannot be built; the error names file, line and keys.
+        ManifestError: the node cannot be built; the error contains file, line and keys.
     """
     return Builder(manifest, config or {}, warn=warn).build(node, expected, parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Position in the manifest, with the ``$parameters`` that apply at this position."""
+    """Position of a node in the manifest, with the ``$parameters`` that apply to the node."""
 
     path: str
     line: int
@@ -84,16 +84,16 @@ class _Position:
     """Restricted template names that are available at this position, such as ``stream_state``."""
 
     def child(self, key: Any, line: int) -> _Position:
-        """Return the position of a key or list index below this position.
+        """Return the position of the value at a key or list index of the current node.
 
-        ``line`` 0 means that the line is unknown; the line of this position is used.
+        If ``line`` is 0 (unknown), the line of the current node is used.
         """
         step = f"[{key}]" if isinstance(key, int) else f".{key}"
         path = f"{self.path}{step}".lstrip(".")
         return replace(self, path=path, line=line or self.line)
 
     def for_component(self, cls: Any, node: MappingNode) -> _Position:
-        """Return this position with the restricted variables that a component class allows.
+        """Return a copy of the position with the restricted variables of a component class.
 
         Restricted variables, such as ``stream_state``, are available only in the templates of some
         components. A class lists them with a static method ``get_restricted_names``.
@@ -110,7 +110,7 @@ class _Position:
 class Builder:
     """Builder of the components of one manifest.
 
-    Without a config, templates that use the config are not rendered.
+    With `config` None, templates that use the config are not rendered.
     """
 
     manifest: Manifest
@@ -122,12 +122,11 @@ class Builder:
     _scope: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Pass the config to all templates as the variable ``config``."""
         if self.config is not None:
             self._scope["config"] = self.config
 
     def build(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
-        """Build what a node declares; return None if the node has a problem.
+        """Build and return what a node declares; return None if the node has a problem.
 
         The arguments are the same as in `build_component`.
 
@@ -173,7 +172,7 @@ class Builder:
         return made(shape, node, position)
 
     def _convert_data(self, shape: FieldType, node: DataMapping, position: _Position) -> Any:
-        """Convert a mapping from a response or the config to plain values.
+        """Convert a mapping from an API response or the config to plain values.
 
         Such a mapping is never built as a component, even if it has a ``type``.
         """
@@ -181,7 +180,8 @@ class Builder:
             return str(node) if shape.kind == "text" else to_plain(node)
         if shape.value is None:
             return self._report(
-                position, "a response or the config supplies values here, no components."
+                position,
+                "a component must be declared in the manifest, not in a response or the config.",
             )
         return {
             key: self._convert_inner(shape.value, one, position.child(key, 0))
@@ -189,9 +189,10 @@ class Builder:
         }
 
     def _keep_unbuilt(self, node: Any, position: _Position) -> Any:
-        """Return a component's node unchanged; the component that uses it builds it later.
+        """Return the node of a component unchanged, for a field that stores unbuilt nodes.
 
-        If this builder collects problems, it also builds the node now, only to find its problems.
+        The component with this field builds the node later. If this builder collects problems, it
+        also builds the node now, only to find its problems.
         """
         if not isinstance(node, MappingNode):
             return self._report(position, "a component must be a mapping with a `type`.")
@@ -240,15 +241,16 @@ class Builder:
         )
 
     def _convert_nested_value(self, shape: FieldType, node: Any, position: _Position) -> Any:
-        """Convert a value inside a mapping or list; an empty text becomes None."""
+        """Convert a value inside a mapping or list to a field type; an empty text becomes None."""
         if isinstance(node, str):
             return self._build_interpolated(shape, node, position, empty=None)
         return self._convert(shape, node, position)
 
     def _convert_list(self, shape: FieldType, node: list[Any], position: _Position) -> Any:
-        """Convert each item of a list to the item type of a field.
+        """Convert each item of a list to the item type of ``shape``.
 
-        Return UNKNOWN if an item could not be converted; its problem is then reported already.
+        Return `UNKNOWN` if an item could not be converted; the item's problem has then been
+        reported.
         """
         inner = shape.item
         if inner is None:
@@ -267,7 +269,7 @@ class Builder:
     def _build_interpolated(
         self, shape: FieldType, node: Any, position: _Position, *, empty: Any = ""
     ) -> Any:
-        """Return the value of a field that may contain a template.
+        """Return the value of an option that may contain a template.
 
         If the template cannot be rendered yet, return a `BoundTemplate`, a callable that renders it
         later. ``empty`` is the value to return for an empty text.
@@ -297,17 +299,17 @@ class Builder:
         types: tuple[type, ...] = (),
         empty: Any = "",
     ) -> Any:
-        """Compile the template of a field and return it as a `BoundTemplate`.
+        """Compile the template of an option and return it as a `BoundTemplate`.
 
-        Return UNKNOWN after reporting a problem in the template. Jinja is imported when the first
+        Return `UNKNOWN` after reporting a problem in the template. Jinja is imported when the first
         template is compiled.
 
         Args:
             text: The text of the template.
-            position: The position of the field in the manifest.
-            kind: The kind of the field: ``text``, ``value`` or ``condition``.
+            position: The position of the option in the manifest.
+            kind: The kind of the option: ``text``, ``value`` or ``condition``.
             types: The types that a literal in the result may have; () allows all types.
-            empty: The value of the field if the template renders as an empty text.
+            empty: The value of the option if the template renders as an empty text.
         """
         from tap_core.manifest.interpolation import (
             RESTRICTED_NAMES,
@@ -331,17 +333,17 @@ class Builder:
         return made
 
     def _depends_on_unknown(self, bound: Any, position: _Position) -> bool:
-        """Return True if a template uses the config or parameters before their values are known."""
+        """Return True if a template uses config or parameters whose values are not known yet."""
         names = bound.template.names
         if "parameters" in names and any(one is UNKNOWN for one in position.parameters.values()):
             return True
         return self.config is None and "config" in names
 
     def _build_plain(self, shape: FieldType, node: Any, position: _Position) -> Any:
-        """Return the value of an option that is evaluated before any request is sent.
+        """Return the value of an option that must be known before any request is sent.
 
         If the config is not known yet, return a function from config to value if the option accepts
-        one, otherwise UNKNOWN. Also return UNKNOWN if the value has a problem.
+        one, otherwise `UNKNOWN`. Also return `UNKNOWN` if the value has a problem.
         """
         text = ""
         if isinstance(node, str) and has_template(node):
@@ -409,7 +411,7 @@ class Builder:
         missing = sorted(plan.required - values.keys())
         if missing:
             kind = node.get(_TYPE) or cls.__name__
-            is_open = UNKNOWN in node  # parameters may fill it
+            is_open = UNKNOWN in node  # unknown parameters may set the missing options
             needs = f"{kind} needs {', '.join(missing)}."
             return UNKNOWN if is_open else self._report(position, needs)
         return self._instantiate(cls, plan, values, position)
@@ -436,8 +438,8 @@ class Builder:
     ) -> Iterable[tuple[str, FieldType]]:
         """Return the name and the type of each option of a component class.
 
-        A class may restrict the types of literals in an option, depending on the other options of
-        the node. For this it has a static method ``literal_types``.
+        A class with a static method ``literal_types`` restricts the types of literals in an option,
+        depending on the other options in ``node``.
         """
         get_from_class = getattr(kind, "literal_types", None)
         if get_from_class is None:
@@ -506,7 +508,7 @@ class Builder:
     def _build_custom(
         self, cls: type, plan: ComponentPlan, node: MappingNode, position: _Position
     ) -> Any:
-        """Return the component that wraps a Python class of the connector (``class_name``)."""
+        """Return the component for a Python class of the connector, which ``class_name`` names."""
         name = node.get("class_name")
         if _has_unknown(node.values()):
             return UNKNOWN
@@ -520,9 +522,9 @@ class Builder:
         return self._instantiate(cls, plan, {"class_name": name, "fields": fields}, position)
 
     def _build_custom_field(self, node: Any, position: _Position) -> Any:
-        """Return the value of an option of a custom class (``class_name``).
+        """Build the components in an option of a custom class (``class_name``).
 
-        A component in the value is built; any other value is returned unchanged.
+        Any value that is not a component is returned unchanged.
         """
         if isinstance(node, list):
             lines = node.lines if isinstance(node, ListNode) else []
@@ -546,9 +548,9 @@ def _has_unknown(values: Iterable[Any]) -> bool:
 
 
 def _must_stay_unrendered(bound: Any, position: _Position) -> bool:
-    """Return True if a template of a component mapping uses the config and so is rendered later.
+    """Return True if a template in a component mapping uses the config, so is rendered later.
 
-    The later rendering marks config data, so that it is not mistaken for text of the manifest.
+    The later rendering marks config values as data, so that braces in them are not templates.
     """
     return "components_values" in position.restricted_names and "config" in bound.template.names
 

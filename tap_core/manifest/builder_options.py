@@ -1,8 +1,8 @@
-"""Unknown options of a component: sorted into errors and warnings.
+"""Unknown options of a manifest component: sorted into errors and warnings.
 
 airbyte-cdk ignores all unknown options, and published manifests have many: comments, and options or
-parameters that belong to another component. Those are reported as warnings. An option that no
-component and no parameter of the manifest has is an error.
+parameters that belong to another component. Such options cause warnings. An option that is unknown
+in all components and parameters of the manifest is an error.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def unknown_options(
 ) -> list[tuple[Any, bool]]:
     """Return each unknown option of a component, with True for an error or False for a warning.
 
-    It is a warning if the name is known from another component, from an older version of Airbyte's
-    manifests, or as a parameter. If the component has such an option, its other unknown options are
-    warnings too. However, an option that looks like a misspelling is then still an error.
+    An option causes a warning if another component, an older version of Airbyte's manifests, or a
+    parameter has the same name. If the component has such an option, its other unknown options
+    cause warnings too, unless they look like misspellings.
 
     Args:
         node: The component's node.
@@ -66,7 +66,7 @@ def _find_misspelled(words: Iterable[Any], known: Collection[Any]) -> list[Any]:
 
 @cache
 def _get_all_options() -> frozenset[str]:
-    """Return the option names of all component types."""
+    """Return the option names of all component types of Airbyte manifests."""
     plans = [
         get_component_plan(cls)
         for name in MODULES

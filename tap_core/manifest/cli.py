@@ -1,8 +1,9 @@
-"""Command `tap-manifest`: runs a manifest as a tap, under Singer, Airbyte or Fivetran.
+"""Command `tap-manifest`, which runs an Airbyte manifest as a tap (Singer, Airbyte or Fivetran).
 
-Without one of its commands, the program takes its own options (the manifest, and the behaviours in
-which this SDK differs from airbyte-cdk) and passes all other arguments unchanged to the tap's
-command line. Problems of a manifest are printed as lines, without a traceback.
+The commands lint, try and install are this program's. Otherwise it takes its own options (the
+manifest, and the behaviors in which this SDK differs from airbyte-cdk), and passes all other
+arguments to the command line of the tap. Problems of a manifest are printed as lines, without a
+traceback.
 """
 
 from __future__ import annotations
@@ -86,15 +87,15 @@ commands = typer.Typer()
 
 
 class _ManifestProgram(Program):
-    """Program that takes its own options out of the arguments and leaves the tap's.
+    """Program that parses its own options and leaves all other arguments to the tap.
 
-    A command, which has its own options, is the first argument.
+    If the first argument is a command of the program, all arguments belong to that command.
     """
 
     ignore_unknown_options = True
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; without a command, leave those of the tap in the context."""
+        """Parse the options of the program; leave the arguments of the tap in ``ctx.args``."""
         if args and args[0] not in _TAP_COMMANDS and args[0] in self.commands:
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True
@@ -139,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _list_commands() -> typer.Typer:
-    """Return the commands of this program and, for the help, those of the tap."""
+    """Return the commands of this program, and those of the tap, which are listed in the help."""
     from tap_core.tap_base import import_commands
 
     listed = typer.Typer()
@@ -162,9 +163,9 @@ def _run_manifest(
     boundary: _Boundary = None,
     new_slices: _NewSlices = None,
     *,
-    version: VersionOption = False,  # noqa: ARG001  it has a callback
+    version: VersionOption = False,  # noqa: ARG001  (its callback prints the version)
 ) -> int:
-    """Run the tap of a manifest with the arguments that are left in the context."""
+    """Run the tap of a manifest with the arguments in ``context.args``; return the exit code."""
     if context.invoked_subcommand is not None:
         return 0
     if not manifest:
@@ -174,7 +175,7 @@ def _run_manifest(
 
 
 def _changes(cutoff: str | None, boundary: str | None, new_slices: str | None) -> dict[str, str]:
-    """Return the behaviours that were chosen, by the names of `make_tap_class`."""
+    """Return the options that are set, by name, such as ``{"cutoff": "interval_end"}``."""
     chosen = {"cutoff": cutoff, "boundary": boundary, "new_slices": new_slices}
     return {name: value for name, value in chosen.items() if value}
 
@@ -261,7 +262,8 @@ def install(
 ) -> int:
     """Write an executable that runs a manifest.
 
-    It is for clients that need a single path. It runs the manifest with the options passed here.
+    Use it for clients that need a single path. The executable runs the manifest with the options
+    passed here.
     """
     place = Path(manifest).resolve()
     if not place.is_file():

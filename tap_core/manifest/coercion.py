@@ -1,4 +1,4 @@
-"""Conversion of plain option values to the types of their fields.
+"""Conversion of plain option values in a manifest to the types of their dataclass fields.
 
 The functions are pure. A value from YAML or a template is converted if its meaning does not change,
 such as a quoted number for a number field, or a number for a text field. All other values raise an
@@ -21,12 +21,12 @@ _SHOWN: Final = 60
 
 
 def coerce_scalar(shape: FieldType, value: Any) -> Any:
-    """Convert a value to one of the scalar types or literals that an option accepts.
+    """Convert a value to one of the types that an option accepts, such as ``'3'`` to 3.
 
-    ``shape`` describes the accepted types.
+    ``shape`` describes the accepted types; a list or mapping is converted item by item.
 
     Raises:
-        ValueError: the value has another type.
+        ValueError: the value cannot be converted.
     """
     if shape.is_any or (value is None and shape.is_optional):
         return value
@@ -73,7 +73,7 @@ def _format_value(value: Any) -> str:
 
 
 def describe_expected_type(shape: FieldType) -> str:
-    """Describe the types that an option accepts, for messages, such as "an integer".
+    """Describe the types that an option accepts, for error messages, such as "an integer".
 
     ``shape`` contains the accepted types.
     """

@@ -1,9 +1,9 @@
-"""Reader of the contexts of a manifest's stream, for any kind of cursor.
+"""Reader of a manifest's stream: reads the records of one context (partition) at a time.
 
 The slices of a custom or counting cursor are read one after the other, each by a copy of the
-stream. Such a cursor's state is stored after all records of a slice have been written. It is stored
-under ``cursor_state``, unless it holds only the value of the cursor field: then it is an ordinary
-bookmark.
+stream. The state of such a cursor is stored after all records of a slice have been written. It is
+stored under ``cursor_state``, unless it contains only the value of the cursor field; it then
+becomes an ordinary bookmark.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ __all__ = ["CursorSlice", "ManifestReader"]
 
 
 class CursorSlice(NamedTuple):
-    """Slice of a custom or counting cursor, with the cursor reader that yielded it."""
+    """Slice of a custom or counting cursor, with the cursor reader that yielded the slice."""
 
     reader: CursorReader
     cursor_slice: CdkStreamSlice
 
 
 class ManifestReader(WindowReader):
-    """Reader of the contexts of a manifest's stream, where a context is the values of a partition.
+    """Reader of a manifest's stream, which reads the records of one context at a time.
 
-    It reads time windows or cursor slices one after the other, and stores their state.
+    A context contains the values of a partition. Its time windows or cursor slices are read one
+    after the other, and their state is stored.
     """
 
     current_slice: CursorSlice | None = None
@@ -68,8 +69,8 @@ class ManifestReader(WindowReader):
             stream: Stream to read, a ManifestStream.
             components: Components of the stream.
             slices: Slices of the stream.
-            is_resumed: True for a parent stream that resumes from the state of its child
-                stream. The state of such a parent is not emitted.
+            is_resumed: True for a parent stream that resumes from the state of its child stream.
+                The state of such a parent is not emitted.
         """
         super().__init__(stream)
         self._components = components
@@ -79,7 +80,7 @@ class ManifestReader(WindowReader):
     # Windows
 
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:
-        """Return the error for an invalid start or end of the cursor.
+        """Return the error for an invalid start or end datetime of the cursor.
 
         The message names the config keys that the template of the option uses. ``name`` is
         ``start`` or ``end``.
@@ -102,7 +103,8 @@ class ManifestReader(WindowReader):
     def find_time_range(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
         """Return the start and the end of the period to read.
 
-        With ``global_substream_cursor`` no slice is read beyond the end of the first slice.
+        With ``global_substream_cursor`` no slice ends later than the first one, because all slices
+        share one bookmark.
         """
         start, end = super().find_time_range(cursor)
         return start, self._slices.limit_end(end) if cursor.global_substream_cursor else end
@@ -110,7 +112,7 @@ class ManifestReader(WindowReader):
     def find_stored(
         self, cursor: DatetimeBasedCursor, context: Context | None
     ) -> dt.datetime | None:
-        """Return the datetime up to which a slice is already synced; None without a bookmark."""
+        """Return the datetime up to which a context is already synced; None without a bookmark."""
         found = super().find_stored(cursor, context)
         if found is None or not cursor.global_substream_cursor or cursor.lookback_window:
             return found
@@ -120,7 +122,7 @@ class ManifestReader(WindowReader):
     # Slices of a custom or counting cursor
 
     def read(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context, one time window or cursor slice after the other."""
+        """Yield the records of a partition, one time window or cursor slice after the other."""
         cursor = self._components.other_cursor
         return super().read(context) if cursor is None else self._read_slices(cursor, context)
 
@@ -130,7 +132,7 @@ class ManifestReader(WindowReader):
         self._is_trial = True
 
     def end(self) -> None:
-        """Release the resources of a context after all of its records are read."""
+        """Stop the threads that read windows of the context, and end a connection test."""
         super().end()
         self._is_trial = False
 
@@ -153,7 +155,10 @@ class ManifestReader(WindowReader):
                 return
 
     def find_partition(self, context: Context | None) -> tuple[PartitionSlice, Mapping[str, Any]]:
-        """Return the current slice's partition values, and the values of its cursor interval."""
+        """Return the partition values of the current slice, and the values of its cursor interval.
+
+        The cursor interval is a dict such as ``{"start": 5}``; it is {} without a cursor slice.
+        """
         more = getattr(context, "extra_fields", None)
         partition = PartitionSlice(context or {}, extra_fields=more)
         if self.current_slice is None:
@@ -170,16 +175,13 @@ class ManifestReader(WindowReader):
 
     @property
     def state_scope(self) -> Mapping[str, Any]:
-        """State of a custom cursor, as a mapping with the template variable ``stream_state``.
-
-        The mapping is empty while no slice is read.
-        """
+        """Mapping ``{"stream_state": <cursor state>}`` for templates; {} while no slice is read."""
         return {} if self.current_slice is None else {STATE: self.current_slice.reader.state}
 
     # State of a custom or counting cursor
 
     def _find_position(self, context: Context | None) -> dict[str, Any]:
-        """Return the stored state of a context in the cursor's format; {} without stored state."""
+        """Return the stored state of a context in the cursor's format; {} if none is stored."""
         stream, manager = self.stream, self.stream.state_manager
         if stream.replication_method != REPLICATION_INCREMENTAL:
             return {}

@@ -1,8 +1,9 @@
-"""Origins (scheme, host, port) that may receive the credentials of a manifest's stream.
+"""Origins (scheme, host, port) to which the credentials of a manifest's stream may be sent.
 
-An origin is trusted if the manifest declares it: as the base URL of a requester whose template
+An origin is trusted if the manifest declares it: as the base URL of a requester, in a template that
 depends only on the config and the manifest. Values from an API response never make an origin
-trusted. A stream that was made from a stream template is limited to the template's own origins.
+trusted. A stream that was generated from a stream template may use only origins that the template
+contains.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ __all__ = ["add_base_origin", "is_template_origin", "make_component_route", "mak
 
 
 def is_template_origin(node: Mapping[str, Any], origin: Origin) -> bool:
-    """Return True if the template of a generated stream contains an origin (scheme, host, port).
+    """Return True if the stream template of a generated stream contains ``origin``.
 
-    Always True for a stream that is declared without a template. ``node`` is the stream.
+    An origin is a scheme, host and port. Always return True for a stream that is declared without a
+    template. ``node`` is the declaration of the stream.
     """
     origins = getattr(node, "origins", None)
     return origins is None or origin in origins
@@ -56,10 +58,10 @@ def make_trusted_scope(
 
 
 def add_base_origin(origins: set[Origin], base: str, node: Mapping[str, Any]) -> set[Origin]:
-    """Add the origin of a requester's base URL to ``origins``; return ``origins``.
+    """Add the origin (scheme, host, port) of a base URL to ``origins``; return ``origins``.
 
     Nothing is added for an empty base URL, or for an origin that the stream's template does not
-    contain.
+    contain. ``node`` is the declaration of the stream.
     """
     origin = declared_origin(base) if base else None
     if origin is not None and is_template_origin(node, origin):
@@ -70,9 +72,10 @@ def add_base_origin(origins: set[Origin], base: str, node: Mapping[str, Any]) ->
 def make_component_route(
     request: requests.PreparedRequest, node: Mapping[str, Any], is_secure: Callable[[], bool]
 ) -> Route:
-    """Return the rules for where a component's request, such as a token request, may be sent.
+    """Return a Route that allows a request only to the origin (scheme, host, port) of its URL.
 
-    Only the origin of the request's URL is allowed.
+    The request is one of a component, such as a token request. ``node`` is the declaration of the
+    stream.
     """
     own = parse_origin(request.url)
     return Route(

@@ -1,9 +1,9 @@
-"""Decompression of responses as byte streams of bounded size.
+"""Decompression of response bodies as byte streams of limited size.
 
 A stream decompresses no more than its reader requests. A response decompresses to at most
-`max_unpacked_bytes`, or to `RATIO` times its own size if that is more. The time to read the
-response's rows is measured at each block. Format errors (a truncated or encrypted archive, a wrong
-checksum) are raised as errors of the API's response.
+`max_unpacked_bytes`, or to `RATIO` times its own size if that is more. After each block, the
+processor time for reading the response is checked against its limit. Format errors (a truncated or
+encrypted archive, a wrong checksum) are raised as errors of the API's response.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class BoundedReader:
     def bound(self, data: object = None) -> Bound:
         """Return the size limit for reading a stream.
 
-        It is the decoder's own limit, if that is set. Otherwise it is the limit of ``data``, the
-        stream of the outer decoder, or the default if ``data`` has no limit.
+        It is `max_unpacked_bytes` if set. Otherwise it is the limit of ``data``, the stream of the
+        outer decoder, or 64 MiB if ``data`` has no limit.
         """
         if self.max_unpacked_bytes is not None:
             return Bound(self.max_unpacked_bytes, f"{_SETTING} of the decoder")
@@ -107,7 +107,7 @@ class BoundedReader:
 
 
 class _ResponseStream(io.BufferedReader):
-    """Buffered byte stream of a response, with its size limit, byte count and reading time."""
+    """Buffered byte stream of a response body, with its size limit, byte count and reading time."""
 
     bound: Bound | None = None
     total: _ByteCounter | None = None
@@ -115,7 +115,7 @@ class _ResponseStream(io.BufferedReader):
 
 
 class _CountingStream(io.RawIOBase):
-    """Raw stream that reads in blocks and adds the size of each block to the response's total."""
+    """Raw stream that reads in blocks and adds their sizes to the total of a response."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class _CountingStream(io.RawIOBase):
 
 
 class _ByteCounter:
-    """Counter of the decompressed bytes of a response; it includes archives inside archives."""
+    """Counter of the decompressed bytes of a response, including those of nested archives."""
 
     def __init__(
         self, bound: Bound, packed: Callable[[], int], outer: _ByteCounter | None = None
@@ -171,7 +171,7 @@ class _ByteCounter:
 
 
 def open_body(response: requests.Response) -> IO[bytes]:
-    """Open the body of a response as a byte stream that measures its reading time."""
+    """Open the body of a response as a byte stream that measures the time spent reading."""
     time = get_reading_time(response)
     made = _ResponseStream(_CountingStream(open_response_body(response), time), _BLOCK)
     made.time = time
@@ -179,7 +179,7 @@ def open_body(response: requests.Response) -> IO[bytes]:
 
 
 def decompress(data: IO[bytes], bound: Bound) -> IO[bytes]:
-    """Return a stream of the decompressed bytes; bytes that are not gzip are not changed.
+    """Return a stream of the decompressed bytes of gzip data; other data is returned unchanged.
 
     ``bound`` is the size limit for the decompressed bytes.
     """
@@ -194,7 +194,10 @@ def decompress(data: IO[bytes], bound: Bound) -> IO[bytes]:
 
 
 def iterate_files(response: requests.Response, bound: Bound) -> Iterator[IO[bytes]]:
-    """Yield a byte stream for each file in a response body that is a zip archive."""
+    """Yield a byte stream for each file in a response body that is a zip archive.
+
+    ``bound`` is the size limit for the decompressed files.
+    """
     data, time = open_response_body(response), get_reading_time(response)
     size = data.seek(0, io.SEEK_END)
     data.seek(0)
@@ -217,7 +220,7 @@ def _stream(
 
 
 class _ArchiveFile:
-    """Wrapper of a zip file for the module zipfile; limits the size of the archive's file list."""
+    """File object of a zip archive that limits the size of the archive's list of files."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

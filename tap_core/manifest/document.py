@@ -1,7 +1,8 @@
-"""Nodes of a manifest's document: dicts, lists and texts that know their lines.
+"""Nodes of a manifest: dicts and lists with the line numbers of their YAML source.
 
-The nodes are plain dicts and lists with an address, and nothing is resolved here. Code that only
-reads them can ignore the addresses; `to_plain` makes plain values for other libraries.
+The nodes are subclasses of dict and list, so that code which only reads values can ignore the line
+numbers. Subclasses of str and dict mark values that come from a response or the config. References
+and templates are not resolved here. `to_plain` converts nodes to plain values for other libraries.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ __all__ = [
 
 
 class _Unknown:
-    """Type of `UNKNOWN`, the marker for values not known yet; copies are the same object."""
+    """Type of `UNKNOWN`, the marker for a value that is not known yet.
+
+    A copy of the marker is the same object.
+    """
 
     def __deepcopy__(self, memo: Any) -> _Unknown:
         return self
@@ -43,7 +47,7 @@ any other parameters.
 
 
 class MappingNode(dict[Any, Any]):
-    """Mapping in a manifest, with its line numbers, its path and the parameters it may use."""
+    """Mapping in a manifest, with its line numbers, its path and the ``$parameters`` it may use."""
 
     __slots__ = ("filled", "line", "lines", "origins", "parameters", "path")
 
@@ -67,7 +71,7 @@ class MappingNode(dict[Any, Any]):
 
 
 class DataText(str):
-    """Text from a response or the config; it is never a template, even if it contains braces."""
+    """Text from a response or the config, which is never a template, even if it contains braces."""
 
     __slots__ = ()
 
@@ -79,13 +83,17 @@ class OwnText(str):
 
 
 class DataMapping(dict[Any, Any]):
-    """Mapping from a response or the config; it is never a component, even if it has a ``type``."""
+    """Mapping from a response or the config, which is never a component, even with a ``type``."""
 
     __slots__ = ()
 
 
 def as_data(value: Any) -> Any:
-    """Return a copy of a response or config value; texts and mappings in it are marked as data."""
+    """Return a copy of a response or config value, marked as data at all nesting levels.
+
+    Texts become `DataText`, which is never a template, and mappings `DataMapping`, which is never a
+    component.
+    """
     if isinstance(value, str):
         return DataText(value)
     if isinstance(value, dict):
@@ -105,7 +113,7 @@ class ListNode(list[Any]):
 
 
 def is_larger(value: Any, most: int) -> bool:
-    """Return True if a value, with all values nested in it, consists of more than ``most`` values.
+    """Return True if a value, with all values nested in it, contains more than ``most`` values.
 
     A value that several parents share is counted once for each parent.
     """
@@ -135,9 +143,9 @@ def _key(key: Any) -> str:
 
 
 def to_nodes(value: Any, line: int) -> Any:
-    """Convert plain dicts and lists to a part of a manifest, with line numbers.
+    """Convert plain dicts and lists to nodes of a manifest, with line numbers.
 
-    Parts that already have line numbers keep them; all others get ``line``.
+    Values that already have line numbers keep them; all others get ``line``.
     """
     if isinstance(value, DataMapping):
         return value

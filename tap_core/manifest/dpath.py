@@ -1,9 +1,9 @@
-"""Paths into documents with the wildcards ``*`` and ``**``, as manifests write them.
+"""Paths into documents with the wildcards ``*`` and ``**``, as manifests contain them.
 
-A path is a list of names and indices, or a text with ``/`` between them. The functions compile a
-path once; a path without wildcards is a chain of look-ups. The syntax is that of the dpath library,
-which airbyte-cdk uses: ``*``, ``?`` and ``[…]`` match within one step, ``**`` matches any number of
-steps, and an element removed before the end of a list becomes null.
+A path is a list of keys and indices, or a text with ``/`` between them. Each path is compiled once;
+a path without wildcards is a chain of look-ups. The syntax is that of the dpath library, which
+airbyte-cdk uses: ``*``, ``?`` and ``[…]`` match within one key, ``**`` matches any number of
+levels. An element removed before the end of a list becomes None.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WILD: Final = frozenset("*?[")
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """Split a path at its slashes; ``/`` means the document itself and gives ()."""
+    """Split a path at its slashes: ``'/a/b'`` becomes ``('a', 'b')``, and ``'/'`` becomes ()."""
     return tuple(path.lstrip("/").split("/")) if path != "/" else ()
 
 
@@ -91,15 +91,16 @@ def _make_single_getter(steps: Sequence[str]) -> Callable[[Any], Any]:
 
 
 def find_all(path: Sequence[str]) -> Callable[[Any], list[Any]]:
-    """Return a function that gets all values in a document that match ``path``, in order."""
+    """Return a function that returns all values in a document that match ``path``, in order."""
     find = _make_finder(tuple(map(str, path)))
     return lambda document: [holder[name] for holder, name in find(document)]
 
 
 def make_locator(path: Sequence[str]) -> Callable[[Any], list[_Location]]:
-    """Return a function that finds every location in a document that matches ``path``.
+    """Return a function that returns all locations in a document that match ``path``.
 
-    A location is a pair of a container and the key or index in it. The path must not be empty.
+    A location is a pair of a container (dict or list) and a key or index. The path must not be
+    empty.
     """
     find = _make_finder(tuple(path))
     return lambda document: list(find(document))
@@ -121,14 +122,14 @@ def make_remover(path: Sequence[str]) -> Callable[[Any], None]:
 
 
 def iterate_leaves(document: Any) -> Iterator[_Location]:
-    """Yield the location (container and key) of each scalar value in a document."""
+    """Yield a (container, key or index) pair for each scalar value in a document."""
     for holder, name in _iterate_locations(document):
         if not isinstance(holder[name], (Mapping, list)):
             yield holder, name
 
 
 def set_at(document: Any, path: Sequence[str], value: Any) -> None:
-    """Set the value at a path in place.
+    """Set the value at a path in a document, in place.
 
     Missing parents are created: as lists if the next part of the path is a number, otherwise as
     objects.
@@ -143,7 +144,10 @@ def set_at(document: Any, path: Sequence[str], value: Any) -> None:
 
 
 def delete_at(location: _Location) -> None:
-    """Remove the value at a location; do nothing if it does not exist."""
+    """Remove the value at a location, a (container, key or index) pair, if it exists.
+
+    An element before the end of a list becomes None, so that other indices do not change.
+    """
     holder, name = location
     if _has(holder, name):
         _remove(holder, name)
@@ -173,7 +177,7 @@ def _set(holder: Any, step: str, value: Any) -> None:
 
 
 def _get_child(holder: Any, step: str) -> Any:
-    """Return the value at ``step``, a key or index of ``holder``; `MISSING` without a value."""
+    """Return the value at ``step``, a key or index of the container ``holder``, or `MISSING`."""
     if isinstance(holder, dict):
         return cast(dict[str, Any], holder).get(step, MISSING)
     if isinstance(holder, list):
@@ -217,7 +221,10 @@ def _entries(holder: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _iterate_locations(document: Any) -> Iterator[_Location]:
-    """Yield the locations of all values in a document, level by level."""
+    """Yield a (container, key or index) pair for each value in a document, at all levels.
+
+    The values of a container come before the values nested in them.
+    """
     for name, _ in _entries(document):
         yield document, name
     for _, value in _entries(document):
@@ -225,7 +232,7 @@ def _iterate_locations(document: Any) -> Iterator[_Location]:
 
 
 def _make_finder(steps: tuple[str, ...]) -> _Find:
-    """Return a function that yields the locations (container and key) that match a path.
+    """Return a function that yields a (container, key or index) pair for each match of a path.
 
     ``steps`` are the parts of the path; there must be at least one.
     """
@@ -246,10 +253,10 @@ def _make_finder(steps: tuple[str, ...]) -> _Find:
 
 
 def _make_deep_finder(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
-    """Return a function that yields the locations matching a path with ``**``.
+    """Return a function that yields a (container, key or index) pair for each match of a path.
 
-    ``**`` matches any number of levels. ``before`` and ``after`` are the parts of the path before
-    it and after it.
+    The path contains ``**``, which matches any number of levels. ``before`` and ``after`` are the
+    parts of the path before and after ``**``.
     """
     start = _make_finder(before) if before else None
     end = _make_finder(after) if after else None
@@ -271,7 +278,10 @@ def _make_deep_finder(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
 
 
 def _make_matcher(step: str) -> Callable[[Any], list[Any]]:
-    """Return a function that lists the keys or indices of a container that match a path part."""
+    """Return a function that lists the keys or indices of a container that match a path part.
+
+    ``step`` is the path part, such as ``name``, ``*`` or ``id_*``.
+    """
     if step == "*":
         return lambda holder: [name for name, _ in _entries(holder)]
     if not _is_wild(step):

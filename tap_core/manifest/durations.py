@@ -1,4 +1,4 @@
-"""Lengths of ISO 8601 durations in options of a manifest."""
+"""Lengths of ISO 8601 durations, such as ``P1M``, in options of a manifest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _JANUARY: Final = datetime(2001, 1, 1, tzinfo=timezone.utc)
 
 
 def parse_length(duration: str) -> timedelta:
-    """Return the length of an ISO 8601 duration; a month counts as 31 days, a year as 365 days.
+    """Return the length of an ISO 8601 duration, such as ``P1M``.
+
+    A month counts as 31 days, a year as 365 days.
 
     Raises:
         ManifestError: the text is not a duration.

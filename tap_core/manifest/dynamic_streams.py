@@ -1,8 +1,8 @@
-"""Streams that are generated from stream templates (``dynamic_streams``).
+"""Generation of streams from stream templates (``dynamic_streams`` in a manifest).
 
 This module is imported only for manifests with ``dynamic_streams``. The requests of a components
 resolver are sent once per run; their responses are cached. A stream's name identifies the stream
-and its state, so it must be a text and unique.
+and its state, so it must be a unique text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def generate_streams(
 ) -> Iterator[tuple[str, MappingNode]]:
     """Generate the streams of all dynamic streams in the manifest.
 
-    Yield each as a pair: the name of the dynamic stream, and the node that declares the stream.
+    Yield pairs of the name of the dynamic stream, and the node that declares the generated stream.
 
     Args:
         tap: The tap, for the internal streams that read from the API.
@@ -107,14 +107,17 @@ def _fill_template(
 
 
 def _find_origins(shared: SharedResources, template: MappingNode) -> frozenset[Origin]:
-    """Return the origins (scheme, host, port) in a template's URLs, before data is filled in."""
+    """Return the origins (scheme, host, port) of a template's URLs before data is filled in."""
     keys = ("url_base", "url", _TOKEN_ENDPOINT)
     found = (_find_origin(shared, part, key) for part in _iterate_nodes(template) for key in keys)
     return frozenset(origin for origin in found if origin is not None)
 
 
 def _find_origin(shared: SharedResources, part: MappingNode, key: str) -> Origin | None:
-    """Return the origin of a URL option; None if the URL depends on more than the config."""
+    """Return the origin (scheme, host, port) of the URL in the option ``key``.
+
+    Return None if the option is missing, or if its template depends on more than the config.
+    """
     with suppress(ManifestError):
         text = build_component(
             shared.manifest, part.get(key), str | None, shared.config, part.parameters
@@ -126,13 +129,10 @@ def _find_origin(shared: SharedResources, part: MappingNode, key: str) -> Origin
 def _check_token_endpoints(
     shared: SharedResources, stream: MappingNode, origins: frozenset[Origin]
 ) -> None:
-    """Raise ManifestError if data from a response changed the origin of a token endpoint.
+    """Raise ManifestError if a response sets a token endpoint to an untrusted origin.
 
-    Token requests contain the client secret, so they are sent only to an origin (scheme, host,
-    port) that the stream template itself contains. ``origins`` are these origins.
-
-    Raises:
-        ManifestError: the template does not contain the origin of the token endpoint.
+    Token requests contain the client secret, so they are sent only to the ``origins`` (scheme,
+    host, port) that the stream template itself contains.
     """
     for part in _iterate_nodes(stream):
         origin = _find_origin(shared, part, _TOKEN_ENDPOINT)
@@ -144,7 +144,7 @@ def _check_token_endpoints(
 
 
 def _iterate_nodes(part: Any) -> Iterator[MappingNode]:
-    """Yield a node and all mappings nested in it."""
+    """Yield all mapping nodes in a part of a manifest, including the part itself."""
     if isinstance(part, MappingNode):
         yield part
     below = part.values() if isinstance(part, Mapping) else part
@@ -156,7 +156,7 @@ def _iterate_nodes(part: Any) -> Iterator[MappingNode]:
 def _read_records(
     tap: Any, shared: SharedResources, retriever: Mapping[str, Any], name: str
 ) -> Iterator[tuple[PartitionSlice, Record]]:
-    """Yield the records that the retriever of a components resolver reads, each with its slice.
+    """Yield (slice, record) pairs that the retriever of a components resolver reads.
 
     Raises:
         DiscoveryError: the records cannot be read; the original error is its cause.
@@ -178,7 +178,7 @@ def _read_records(
 
 
 def _find_name_problem(stream: MappingNode, name: Any) -> str | None:
-    """Return a message about the name of a generated stream; None if the name is valid."""
+    """Return an error message if the name of a generated stream is invalid; otherwise None."""
     if not isinstance(name, str) or not name:
         return (
             f"makes a stream whose name is {name!r}, not a text: map a text to [name], with"

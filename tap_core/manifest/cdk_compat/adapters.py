@@ -1,7 +1,8 @@
-"""Adapters that give custom components this package's components in airbyte-cdk's interface.
+"""Adapters that pass this SDK's components to custom Python components of Airbyte manifests.
 
-A custom component receives them as the values of its fields. The adapter is chosen by the methods
-that a component has; a custom component is passed as its own airbyte-cdk instance.
+A custom component is a class written for airbyte-cdk; it receives its nested components as field
+values. `adapt` gives each nested component airbyte-cdk's interface, depending on its type or
+methods. A nested custom component is passed as the instance of its Python class.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ _STREAMS = frozenset({"DeclarativeStream", "StateDelegatingStream"})
 
 
 def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
-    """Return an adapter with airbyte-cdk's interface for a component.
+    """Return a value in which each component is replaced by an adapter for airbyte-cdk's interface.
 
-    In a list or mapping, each component is replaced by its adapter. Any other value is returned
-    unchanged.
+    Lists and mappings are converted recursively, a declared stream becomes a `CdkStream`, and any
+    other value is returned unchanged.
 
     Args:
         value: A component, a list or mapping of components, or any other value.
@@ -66,9 +67,13 @@ def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
 
 
 def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
-    """Return the ``stream_slice`` of the template variables as airbyte-cdk's StreamSlice."""
+    """Return the current slice as airbyte-cdk's StreamSlice.
+
+    ``scope`` contains the template variables. The variable ``partition`` becomes the slice's
+    partition, and all other items of the variable ``stream_slice`` become its cursor slice.
+    """
     given = scope.get("stream_slice")
-    known: Mapping[str, Any] = {} if given is None else given  # it may have extra fields
+    known: Mapping[str, Any] = {} if given is None else given  # may be a slice with extra fields
     partition: Mapping[str, Any] = scope.get("partition") or {}
     return CdkStreamSlice(
         partition=partition,
@@ -118,7 +123,7 @@ def _adapt_added_field(one: transformations.AddedFieldDefinition) -> CdkAddedFie
 
 
 class _ExtractorAdapter(RecordExtractor):
-    """Adapter with airbyte-cdk's RecordExtractor interface for a record extractor of this SDK.
+    """Adapter that gives this SDK's record extractors airbyte-cdk's RecordExtractor interface.
 
     Response bodies must be JSON.
     """
@@ -127,22 +132,22 @@ class _ExtractorAdapter(RecordExtractor):
         self._inner = inner
 
     def extract_records(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the records that the wrapped extractor finds in a JSON response."""
+        """Decode a JSON response and yield the records that the wrapped extractor finds in it."""
         for document in CdkJsonDecoder().decode(response):
             yield from self._inner.extract(document, {})
 
 
 class _BackoffAdapter(CdkBackoffStrategy):
-    """Adapter with airbyte-cdk's BackoffStrategy interface for a backoff strategy of this SDK."""
+    """Adapter that gives this SDK's backoff strategies airbyte-cdk's BackoffStrategy interface."""
 
     def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
         self._inner = inner
         self._config = config
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the wait in seconds after attempt number ``attempt_count``.
+        """Return the seconds to wait before the next attempt; None uses the default backoff.
 
-        Return None to use the default wait.
+        ``attempt_count`` is the number of attempts so far.
         """
         answer = None if isinstance(response_or_exception, Exception) else response_or_exception
         found = self._inner.compute_wait(answer, attempt_count, {"config": self._config})
@@ -150,9 +155,9 @@ class _BackoffAdapter(CdkBackoffStrategy):
 
 
 class _ErrorHandlerAdapter(_BackoffAdapter):
-    """Adapter with airbyte-cdk's ErrorHandler interface for an error handler of this SDK.
+    """Adapter that gives this SDK's error handlers airbyte-cdk's ErrorHandler interface.
 
-    Custom code may set additional attributes on it.
+    Custom code may set additional attributes on the adapter.
     """
 
     @property
@@ -161,12 +166,12 @@ class _ErrorHandlerAdapter(_BackoffAdapter):
         return int(self._inner.max_tries) - 1
 
     def interpret_response(self, response_or_exception: Any) -> Any:
-        """Return the error handler's resolution (action and message) for a response."""
+        """Return the error handler's action, failure type and message for a response."""
         return to_resolution(self._inner.interpret(response_or_exception, {"config": self._config}))
 
 
 class _AuthenticatorAdapter(AuthBase):
-    """Adapter with the interface of requests (``AuthBase``) for an authenticator of this SDK."""
+    """Adapter that makes this SDK's authenticators usable as ``requests.auth.AuthBase``."""
 
     def __init__(self, inner: Any, owner: StreamOwner, config: Mapping[str, Any]) -> None:
         self._inner = inner

@@ -1,7 +1,7 @@
-"""Base classes of custom authenticators under airbyte-cdk's names.
+"""Base classes for custom authenticators, with airbyte-cdk's class and method names.
 
 An authenticator is called with a prepared request. By default it sets one header, `auth_header`, to
-`token`; a subclass may also return query parameters to add.
+`token`; a subclass may also return query parameters or body fields to add.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class AbstractHeaderAuthenticator(AuthBase):
     """Base class of authenticators that send a token in a request header."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add the header of `get_auth_header` to a prepared request and return the request."""
+        """Add the headers of `get_auth_header` to a prepared request; return the request."""
         request.headers.update(self.get_auth_header())
         return request
 
@@ -63,24 +63,27 @@ class AbstractHeaderAuthenticator(AuthBase):
 
     @property
     def token(self) -> str:
-        """Value of the request header; implemented by subclasses."""
+        """Header value to send, such as ``Bearer <token>``; implemented by subclasses."""
         raise NotImplementedError
 
 
 @dataclass
 class DeclarativeAuthenticator(AbstractHeaderAuthenticator):
-    """Base class of the authenticators that a manifest can declare."""
+    """Base class of the authenticators that a manifest can declare.
+
+    A subclass may send credentials in query parameters or the body, instead of a header.
+    """
 
     def get_request_params(self) -> Mapping[str, Any]:
-        """Return the query parameters that carry credentials; none by default."""
+        """Return the query parameters that carry credentials; {} by default."""
         return {}
 
     def get_request_body_data(self) -> Mapping[str, Any] | str:
-        """Return the form fields or text body that carry credentials; none by default."""
+        """Return the form fields or text body that carry credentials; {} by default."""
         return {}
 
     def get_request_body_json(self) -> Mapping[str, Any]:
-        """Return the members of a JSON body that carry credentials; none by default."""
+        """Return the members of the JSON body that carry credentials; {} by default."""
         return {}
 
 
@@ -92,34 +95,34 @@ class CdkNoAuth(DeclarativeAuthenticator):
 
     @property
     def auth_header(self) -> str:
-        """Empty string: no header is sent."""
+        """Empty string, because no authentication header is sent."""
         return ""
 
     @property
     def token(self) -> str:
-        """Empty string: there is no token."""
+        """Empty string, because there is no token to send."""
         return ""
 
 
 @dataclass
 class TokenProvider:
-    """Base class of token providers, which return the token for an authenticator."""
+    """Base class of token providers, which supply the token that an authenticator sends."""
 
     def get_token(self) -> str:
-        """Return the current token."""
+        """Return the token to send with the next request; implemented by subclasses."""
         raise NotImplementedError
 
 
 @dataclass
 class InterpolatedStringTokenProvider(TokenProvider):
-    """Token provider that evaluates a template over the config, such as ``{{ config['key'] }}``."""
+    """Token provider that renders a template with the config, such as ``{{ config['key'] }}``."""
 
     config: Mapping[str, Any]
     api_token: Any
     parameters: Mapping[str, Any]
 
     def get_token(self) -> str:
-        """Evaluate the template and return the token."""
+        """Render the template `api_token` with the config and return the result as the token."""
         return str(evaluate(self.api_token, self.config, self.parameters))
 
 
@@ -127,7 +130,7 @@ class InterpolatedStringTokenProvider(TokenProvider):
 class CdkBearerAuthenticator(DeclarativeAuthenticator):
     """Authenticator that sends ``Authorization: Bearer <token>``.
 
-    The token comes from a token provider.
+    The token comes from a TokenProvider.
     """
 
     token_provider: TokenProvider
@@ -141,7 +144,7 @@ class CdkBearerAuthenticator(DeclarativeAuthenticator):
 
     @property
     def token(self) -> str:
-        """Header value: ``Bearer`` and the current token of the token provider."""
+        """Header value ``Bearer <token>``, with the current token of `token_provider`."""
         return f"Bearer {self.token_provider.get_token()}"
 
 
@@ -155,7 +158,6 @@ class CdkBasicHttpAuthenticator(DeclarativeAuthenticator):
     password: Any = ""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Convert the user name and the password to template objects."""
         self._username = InterpolatedString.create(self.username, parameters=parameters)
         self._password = InterpolatedString.create(self.password, parameters=parameters)
 
@@ -181,7 +183,6 @@ class CdkApiKeyAuthenticator(DeclarativeAuthenticator):
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the field name of `request_option` and read its option ``inject_into``."""
         name = getattr(self.request_option, "field_name", "")
         self._field_name = str(evaluate(name, self.config, parameters))
         kind = getattr(self.request_option, "inject_into", "header")
@@ -194,7 +195,7 @@ class CdkApiKeyAuthenticator(DeclarativeAuthenticator):
 
     @property
     def token(self) -> str:
-        """API key from the token provider."""
+        """API key to send: the current token of `token_provider`."""
         return self.token_provider.get_token()
 
     def get_request_params(self) -> Mapping[str, Any]:
@@ -203,7 +204,7 @@ class CdkApiKeyAuthenticator(DeclarativeAuthenticator):
 
 
 class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
-    """Factory that returns the authenticator selected by the config (SelectiveAuthenticator)."""
+    """Class whose constructor returns one of several authenticators, selected by a config value."""
 
     def __new__(
         cls,
@@ -212,7 +213,9 @@ class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
         authenticator_selection_path: list[str],
         **_: Any,
     ) -> Any:
-        """Return the authenticator whose name is at ``authenticator_selection_path`` in the config.
+        """Return the authenticator that the config selects by name.
+
+        The name is the config value at ``authenticator_selection_path``, a list of nested keys.
 
         Raises:
             ValueError: the config has no value at the path, or the value is not in
@@ -228,7 +231,7 @@ class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
 
 @dataclass
 class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
-    """Authenticator that refreshes OAuth 2.0 access tokens (RFC 6749, section 6).
+    """Authenticator that requests and refreshes OAuth 2.0 access tokens (RFC 6749, section 6).
 
     A subclass may override the same methods as in airbyte-cdk. A new refresh token in the token
     response is not written to the config; use the manifest's OAuthAuthenticator for that.
@@ -244,12 +247,12 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     token_expiry_date: Any = None
     token_expiry_date_format: str | None = None
     token_expiry_is_time_of_expiration: bool = False
-    access_token_name: Any = "access_token"  # noqa: S105  (a name)
+    access_token_name: Any = "access_token"  # noqa: S105  (a field name)
     access_token_value: Any = None
     client_id_name: Any = "client_id"
-    client_secret_name: Any = "client_secret"  # noqa: S105  (a name)
+    client_secret_name: Any = "client_secret"  # noqa: S105  (a field name)
     expires_in_name: Any = "expires_in"
-    refresh_token_name: Any = "refresh_token"  # noqa: S105  (a name)
+    refresh_token_name: Any = "refresh_token"  # noqa: S105  (a field name)
     refresh_request_body: Mapping[str, Any] | None = None
     refresh_request_headers: Mapping[str, Any] | None = None
     grant_type_name: Any = "grant_type"
@@ -260,7 +263,6 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     _lock: Any = field(init=False, repr=False, compare=False, default_factory=threading.RLock)
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters, and read the access token and its expiry date if declared."""
         self._parameters = parameters or {}
         self._token_expiry_date = ab_datetime_now() - timedelta(days=1)
         if self.token_expiry_date:
@@ -277,10 +279,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
 
     @property
     def token(self) -> str:
-        """Header value: ``Bearer`` and an access token that has not expired.
-
-        An expired token is refreshed first.
-        """
+        """Header value ``Bearer <access token>``; an expired access token is refreshed first."""
         return f"Bearer {self.get_access_token()}"
 
     def get_auth_header(self) -> Mapping[str, Any]:
@@ -288,9 +287,9 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return {"Authorization": f"Bearer {self.get_access_token()}"}
 
     def get_access_token(self) -> str:
-        """Return an access token that has not expired.
+        """Return a valid access token; if the current one has expired, request a new one first.
 
-        An expired token is refreshed first, by one thread at a time.
+        Only one thread at a time requests a token.
         """
         if self.token_has_expired():
             with self._lock:
@@ -309,7 +308,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return ab_datetime_now() > self.get_token_expiry_date()
 
     def refresh_access_token(self) -> tuple[str, Any]:
-        """Request an access token; return the token and its lifetime (seconds) or expiry date.
+        """Request a new access token; return the token and its lifetime (seconds) or expiry date.
 
         Raises:
             ValueError: the token response contains no access token.
@@ -321,14 +320,14 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return token, names.get_value(answer, self.get_expires_in_name())
 
     def _make_handled_request(self) -> Any:
-        """Request a token and return the JSON response.
+        """Send the token request and return the parsed JSON response.
 
         Subclasses written for airbyte-cdk 7 override this method.
         """
         return self._get_refresh_access_token_response()
 
     def _get_refresh_access_token_response(self) -> Any:
-        """Request a token and return the JSON response.
+        """Send the token request and return the parsed JSON response.
 
         Subclasses written for older versions of airbyte-cdk override this method.
         """
@@ -369,7 +368,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return {**self.get_refresh_request_body(), **form}
 
     def build_refresh_request_headers(self) -> Mapping[str, Any] | None:
-        """Return the headers of the token request, or None if the manifest declares none."""
+        """Return the headers of the token request, or None if the manifest declares no headers."""
         return self.get_refresh_request_headers() or None
 
     @property
@@ -377,7 +376,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         """Current access token: the configured one, or the one requested last.
 
         Raises:
-            ValueError: there is no token yet.
+            ValueError: no access token is configured, and none was requested yet.
         """
         if self._access_token is None:
             raise ValueError("There is no access token yet.")
@@ -398,11 +397,11 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     # Settings
 
     def get_token_refresh_endpoint(self) -> str | None:
-        """Return the evaluated URL of the token endpoint, or None if none is declared."""
+        """Return the URL of the token endpoint, or None if the manifest declares none."""
         return cast("str | None", self._given(self.token_refresh_endpoint))
 
     def get_client_id_name(self) -> str:
-        """Return the form field name for the client ID, ``client_id`` by default."""
+        """Return the name of the form field for the client ID, ``client_id`` by default."""
         return str(self._given(self.client_id_name))
 
     def get_client_id(self) -> str:
@@ -410,7 +409,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return cast(str, self._given(self.client_id))
 
     def get_client_secret_name(self) -> str:
-        """Return the form field name for the client secret, ``client_secret`` by default."""
+        """Return the name of the form field for the client secret, ``client_secret`` by default."""
         return str(self._given(self.client_secret_name))
 
     def get_client_secret(self) -> str:
@@ -418,7 +417,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return cast(str, self._given(self.client_secret))
 
     def get_refresh_token_name(self) -> str:
-        """Return the form field name for the refresh token, ``refresh_token`` by default."""
+        """Return the name of the form field for the refresh token, ``refresh_token`` by default."""
         return str(self._given(self.refresh_token_name))
 
     def get_refresh_token(self) -> str | None:
@@ -426,19 +425,19 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return None if self.refresh_token is None else str(self._given(self.refresh_token))
 
     def get_scopes(self) -> list[str]:
-        """Return the OAuth scopes to request."""
+        """Return the OAuth scopes to request; [] if the manifest declares none."""
         return self.scopes or []
 
     def get_access_token_name(self) -> str:
-        """Return the name of the access token in the response, ``access_token`` by default."""
+        """Return the response field that contains the access token, ``access_token`` by default."""
         return str(self._given(self.access_token_name))
 
     def get_expires_in_name(self) -> str:
-        """Return the name of the token's lifetime in the response, ``expires_in`` by default."""
+        """Return the response field that contains the lifetime, ``expires_in`` by default."""
         return str(self._given(self.expires_in_name))
 
     def get_grant_type_name(self) -> str:
-        """Return the form field name for the grant type, ``grant_type`` by default."""
+        """Return the name of the form field for the grant type, ``grant_type`` by default."""
         return str(self._given(self.grant_type_name))
 
     def get_grant_type(self) -> str:
@@ -446,9 +445,9 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return str(self._given(self.grant_type))
 
     def get_refresh_request_body(self) -> Mapping[str, Any]:
-        """Return the additional form fields of the token request (``refresh_request_body``)."""
+        """Return the additional form fields of the token request, from ``refresh_request_body``."""
         return cast(Mapping[str, Any], self._given(self.refresh_request_body or {}))
 
     def get_refresh_request_headers(self) -> Mapping[str, Any]:
-        """Return the headers of the token request (``refresh_request_headers``)."""
+        """Return the headers of the token request, from the option ``refresh_request_headers``."""
         return cast(Mapping[str, Any], self._given(self.refresh_request_headers or {}))

@@ -1,4 +1,4 @@
-"""Base classes of custom cursors: time slices, their request options and the state.
+"""Base classes for custom cursors, which split a stream into slices and track its state.
 
 These are the cursors of airbyte-cdk 6, the last version in which connectors can provide their own
 cursors. A subclass may override every method, also private ones, since published connectors do. The
@@ -26,36 +26,36 @@ _USUAL_FORMAT = "%Y-%m-%dT%H:%M:%S.%f%z"
 
 
 class DeclarativeCursor(StreamSlicer):
-    """Base class of cursors, which generate the slices of a stream and track its state."""
+    """Base class of cursors, which split a stream into slices and track its state."""
 
     def set_initial_state(self, stream_state: Mapping[str, Any]) -> None:
-        """Set the state of the last sync, as returned by `get_stream_state`."""
+        """Resume from the state that `get_stream_state` returned in the last sync, or from {}."""
         raise NotImplementedError
 
     def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
-        """Process a record of a slice; called for each record before it is emitted."""
+        """Process a record of a slice before it is emitted; does nothing by default."""
 
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:
         """Update the state; called after all records of a slice were emitted.
 
-        By default ``args`` is empty. It contains the latest record of the slice if the overriding
-        method accepts it, as in older versions of airbyte-cdk.
+        ``args`` is empty, unless the overriding method takes a second argument, as in older
+        versions of airbyte-cdk. Such a method receives the latest record of the slice.
         """
         raise NotImplementedError
 
     def get_stream_state(self) -> Mapping[str, Any]:
-        """Return the state to store; called after each completed slice."""
+        """Return the current state, which the stream stores after each completed slice."""
         raise NotImplementedError
 
     def select_state(self, stream_slice: CdkStreamSlice | None = None) -> Mapping[str, Any] | None:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Return the state of one slice.
+        """Return the state of a slice; by default the state of the whole stream.
 
-        Without a slice, or for a stream without partitions, return the state of the whole stream.
+        Templates read the result as ``stream_state`` while the slice is read.
         """
         return self.get_stream_state()
 
     def should_be_synced(self, record: Any) -> bool:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Return True if a record is to be emitted; False drops the record.
+        """Return True to emit a record, False to drop it; True by default.
 
         The method is called only for data feeds (``is_data_feed``) and for streams with client-side
         incremental sync.
@@ -69,10 +69,7 @@ Cursor = DeclarativeCursor
 
 @dataclass
 class CdkMinMaxDatetime:
-    """Datetime template with an optional minimum and maximum (MinMaxDatetime).
-
-    The options `min_datetime` and `max_datetime` limit the datetime.
-    """
+    """Datetime from a template, clamped to an optional minimum and maximum (MinMaxDatetime)."""
 
     datetime: Any
     parameters: InitVar[Mapping[str, Any]]
@@ -81,7 +78,6 @@ class CdkMinMaxDatetime:
     max_datetime: Any = ""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Convert the datetime, the minimum and the maximum to template objects."""
         self.datetime = InterpolatedString.create(self.datetime, parameters=parameters)
         for name in ("min_datetime", "max_datetime"):
             if given := getattr(self, name):
@@ -89,7 +85,10 @@ class CdkMinMaxDatetime:
 
     @classmethod
     def create(cls, value: Any, parameters: Mapping[str, Any]) -> CdkMinMaxDatetime:
-        """Return an instance for a string or a mapping of options; return an instance unchanged."""
+        """Create an instance from a datetime string or a mapping of options.
+
+        An existing instance is returned unchanged.
+        """
         if isinstance(value, cls):
             return value
         if isinstance(value, Mapping):
@@ -98,7 +97,7 @@ class CdkMinMaxDatetime:
         return cls(datetime=value, parameters=parameters)
 
     def get_datetime(self, config: Mapping[str, Any], **additional_parameters: Any) -> dt.datetime:
-        """Evaluate the templates and return the datetime, limited to the minimum and the maximum.
+        """Render the templates and return the datetime, clamped to the minimum and the maximum.
 
         Raises:
             ValueError: the datetime, the minimum or the maximum does not match ``datetime_format``.
@@ -121,10 +120,10 @@ _FIELDS = ("datetime", "datetime_format", "min_datetime", "max_datetime")
 
 @dataclass
 class CdkDatetimeBasedCursor(DeclarativeCursor):
-    """Cursor that reads time windows from the last state until now (DatetimeBasedCursor).
+    """Cursor that splits the period since the last sync into time windows of length `step`.
 
-    The state is ``{cursor_field: value}``, where the value is the highest cursor value of all
-    records in completed windows.
+    Without `step` there is one window. The state is ``{cursor_field: value}``, where the value is
+    the highest cursor value of all records in completed windows.
     """
 
     start_datetime: Any
@@ -147,11 +146,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     cursor_datetime_formats: list[str] = field(default_factory=list)
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Convert the options to template objects; start and end are evaluated at each sync.
-
-        Raises:
-            ValueError: only one of `step` and `cursor_granularity` is set.
-        """
+        """Raise ValueError if only one of `step` and `cursor_granularity` is set."""
         if bool(self.step) != bool(self.cursor_granularity):
             raise ValueError("step and cursor_granularity belong together: set both or neither.")
 
@@ -186,7 +181,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # The state
 
     def get_stream_state(self) -> Mapping[str, Any]:
-        """Return ``{cursor_field: value}``; {} before the first window is completed."""
+        """Return the state ``{cursor_field: value}``; {} before the first window is completed."""
         return {self._key: self._cursor} if self._cursor else {}
 
     def set_initial_state(self, stream_state: Mapping[str, Any]) -> None:
@@ -194,7 +189,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         self._cursor = stream_state.get(self._key) if stream_state else None
 
     def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
-        """Store the record's cursor value if it is in the window and is the highest so far."""
+        """Store a record's cursor value if it is in the slice's window and the highest so far."""
         value = record.get(self._key)
         if not value:
             return
@@ -206,7 +201,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
             self._highest_observed_cursor_field_value = value
 
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Make the highest cursor value observed so far the state.
+        """Store the highest cursor value observed so far as the state of the stream.
 
         Raises:
             ValueError: the slice has a partition; this cursor does not support partitions.
@@ -219,7 +214,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         self._cursor = max(reversed(known), key=self.parse_date) if known else None
 
     def get_cursor_datetime_from_state(self, stream_state: Mapping[str, Any]) -> dt.datetime | None:
-        """Return the cursor value in a state as a datetime; None if missing or not a datetime."""
+        """Return the cursor value in a state as a datetime; None if it is missing or invalid."""
         value = stream_state.get(self._key)
         with suppress(ValueError):
             return self.parse_date(str(value)) if value else None
@@ -228,19 +223,23 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # Windows
 
     def stream_slices(self) -> Iterable[CdkStreamSlice]:
-        """Return the time windows as slices: from the state, or from the start, until the end."""
+        """Return one slice per time window, from the stored cursor value until the end.
+
+        The first window starts `lookback_window` before the stored value, but not before
+        `start_datetime`.
+        """
         end = self.select_best_end_datetime()
         start = self._calculate_earliest_possible_value(end)
         return self._partition_daterange(start, end, self._step)
 
     def select_best_end_datetime(self) -> dt.datetime:
-        """Return the end of the last window: `end_datetime` or now, the earlier of the two."""
+        """Return the end of the period to read: `end_datetime` or now, the earlier of the two."""
         return self._select_best_end_datetime()
 
     def _select_best_end_datetime(self) -> dt.datetime:
-        """Return `select_best_end_datetime()`.
+        """Return `end_datetime` or now, the earlier of the two.
 
-        Older connectors override this private method instead of the public one.
+        Older connectors override this method instead of `select_best_end_datetime`.
         """
         now = dt.datetime.now(tz=self._timezone)
         return min(self._end_datetime.get_datetime(self.config), now) if self._end_datetime else now
@@ -290,7 +289,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return comparator(cursor_value, default_date)
 
     def parse_date(self, date: Any) -> dt.datetime:
-        """Parse a cursor value with the first datetime format of the cursor that matches.
+        """Parse a cursor value with the first of the cursor's datetime formats that matches it.
 
         Raises:
             ValueError: no format matches.
@@ -332,7 +331,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # Records
 
     def should_be_synced(self, record: Any) -> bool:
-        """Return True if the record's cursor value is missing or within the period of this sync."""
+        """Return True if a record's cursor value is missing or within the period of this sync."""
         if not record.get(self._key):
             return True
         end = self.select_best_end_datetime()
@@ -355,11 +354,14 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return start <= self.parse_date(value) <= end
 
     def is_greater_than_or_equal(self, first: Any, second: Any) -> bool:
-        """Return True if the first record's cursor value is at least the second record's."""
+        """Return True if the first record's cursor value is at least the second record's.
+
+        If a cursor value is missing, return True only if the first record has one.
+        """
         values = first.get(self._key), second.get(self._key)
         if all(values):
             return self.parse_date(values[0]) >= self.parse_date(values[1])
         return bool(values[0])
 
     def _send_log(self, level: Any, message: str) -> None:
-        """Do nothing: the stream logs the warning about records without a cursor value."""
+        """Do nothing, because the stream itself warns about records without a cursor value."""

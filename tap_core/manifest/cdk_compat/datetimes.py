@@ -1,6 +1,6 @@
-"""Datetime type, parsing and formatting under airbyte-cdk's names.
+"""Substitutes for airbyte-cdk's datetime class and its parsing and formatting functions.
 
-A datetime without a UTC offset is read as UTC.
+A datetime without a UTC offset is interpreted as UTC.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class AirbyteDateTime(datetime):
 
     @classmethod
     def from_datetime(cls, dt: datetime) -> AirbyteDateTime:
-        """Convert a datetime to an AirbyteDateTime; a datetime without a time zone is in UTC."""
+        """Convert a datetime to an AirbyteDateTime; a missing time zone is interpreted as UTC."""
         return cls(
             *(dt.year, dt.month, dt.day),
             *(dt.hour, dt.minute, dt.second, dt.microsecond),
@@ -38,10 +38,9 @@ class AirbyteDateTime(datetime):
         return datetime.combine(self.date(), self.timetz())
 
     def __str__(self) -> str:
-        """Return the datetime in ISO 8601 format.
+        """Return the datetime in ISO 8601 format, such as ``2024-01-31T08:00:00.250Z``.
 
-        A fraction of a second has 3 digits, or 6 if it is not a whole number of milliseconds. There
-        is no fraction if the datetime has whole seconds.
+        The fraction has 3 digits, or 6 for microseconds; whole seconds have no fraction.
         """
         if not self.microsecond:
             kind = "seconds"
@@ -55,7 +54,7 @@ class AirbyteDateTime(datetime):
         return self.from_datetime(self.to_datetime() + other)
 
     def __sub__(self, other: Any) -> Any:
-        """Return the datetime minus a timedelta, or the difference from another datetime."""
+        """Return the datetime minus a timedelta, or the timedelta between two datetimes."""
         if isinstance(other, timedelta):
             return self.from_datetime(self.to_datetime() - other)
         return self.to_datetime() - _plain(other)
@@ -98,7 +97,7 @@ def ab_datetime_parse(dt_str: Any) -> AirbyteDateTime:
 
 
 def ab_datetime_try_parse(dt_str: Any) -> AirbyteDateTime | None:
-    """Parse a datetime string; return None if parsing fails."""
+    """Parse a datetime like `ab_datetime_parse`, but return None for an invalid value."""
     try:
         return ab_datetime_parse(dt_str)
     except ValueError:
@@ -113,12 +112,18 @@ def ab_datetime_format(dt: datetime, format: str | None = None) -> str:
 
 
 class DatetimeParser:
-    """Parser and formatter for the datetime formats in a manifest, such as ``%s`` or ``%ms``."""
+    """Parser and formatter for the datetime formats of manifests.
+
+    These are strftime formats and Airbyte's additions, such as ``%ms`` for Unix milliseconds.
+    """
 
     def parse(self, date: str | int, format: str) -> datetime:
-        """Parse a value with a manifest's datetime format; a value without an offset is in UTC."""
+        """Parse a value with a datetime format, such as ``%Y-%m-%d`` or ``%s`` (Unix seconds).
+
+        A value without a UTC offset is interpreted as UTC.
+        """
         return get_format(format).read(str(date))
 
     def format(self, dt: datetime, format: str) -> str:
-        """Format a datetime with a manifest's datetime format."""
+        """Format a datetime with a format such as ``%Y-%m-%d`` or ``%s`` (Unix seconds)."""
         return get_format(format).write(dt)

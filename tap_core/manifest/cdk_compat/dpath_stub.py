@@ -1,7 +1,7 @@
 """Substitute for the functions of the package ``dpath`` that connectors use.
 
-Connectors get it only if dpath is not installed. A path is a string of steps (``a/*/c``) or a list
-of steps. ``*`` matches any one step, ``**`` any number of steps; a number is an index into a list.
+Connectors get it only if dpath is not installed. A path is a string such as ``a/*/c``, or a list of
+keys. ``*`` matches any one key, ``**`` any number of levels; a number is an index into a list.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _iterate_matches(
     Args:
         container: The mapping or list to search.
         steps: The parts of the glob; ``**`` matches any number of levels.
-        keys: The path from the document's root to ``container``.
+        keys: The path from the root of the document to ``container``.
     """
     if not steps:
         yield keys, container
@@ -57,7 +57,9 @@ def _iterate_matches(
 
 
 def get(obj: Any, glob: Any, separator: str = "/", default: Any = _MISSING) -> Any:
-    """Return the one value that matches a glob, such as ``a/*/b``.
+    """Return the only value in ``obj`` that matches the path ``glob``, such as ``a/*/b``.
+
+    If no value matches, return ``default``.
 
     Raises:
         KeyError: no value matches, and there is no default.
@@ -76,7 +78,10 @@ def get(obj: Any, glob: Any, separator: str = "/", default: Any = _MISSING) -> A
 def values(
     obj: Any, glob: Any, separator: str = "/", afilter: Callable[[Any], bool] | None = None
 ) -> list[Any]:
-    """Return all values that match a glob and for which ``afilter`` returns True."""
+    """Return the values in ``obj`` that match the path ``glob``, such as ``a/*/b``.
+
+    ``afilter`` is a function that returns True for each value to include; None includes all values.
+    """
     found = (value for _, value in _iterate_matches(obj, _steps(glob, separator)))
     return [value for value in found if afilter is None or afilter(value)]
 
@@ -88,7 +93,7 @@ def search(
     separator: str = "/",
     afilter: Callable[[Any], bool] | None = None,
 ) -> Any:
-    """Return the part of a document that matches a glob.
+    """Return a nested dict with only those values of ``obj`` that match the path ``glob``.
 
     If ``yielded`` is True, return an iterator of (path, value) pairs instead. ``afilter`` is a
     function that returns True for each value to include; None includes all values.
@@ -113,7 +118,7 @@ def set(  # noqa: A001  (dpath's name)
     separator: str = "/",
     afilter: Callable[[Any], bool] | None = None,
 ) -> int:
-    """Replace all values that match a glob, in place; return the number of replaced values.
+    """Replace each value in ``obj`` that matches the path ``glob``; return the number of matches.
 
     ``afilter`` is a function that returns True for each value to replace; None replaces all.
     """
@@ -126,7 +131,7 @@ def set(  # noqa: A001  (dpath's name)
 
 
 def new(obj: Any, path: Any, value: Any, separator: str = "/", creator: Any = None) -> Any:  # noqa: ARG001
-    """Set the value at a path in place; missing parent objects are created."""
+    """Set the value at ``path``, such as ``a/b``, in ``obj``; create missing parent objects."""
     *keys, last = _steps(path, separator)
     at: Any = obj
     for step in keys:
@@ -137,7 +142,7 @@ def new(obj: Any, path: Any, value: Any, separator: str = "/", creator: Any = No
 def delete(
     obj: Any, glob: Any, separator: str = "/", afilter: Callable[[Any], bool] | None = None
 ) -> int:
-    """Delete all values that match a glob, in place; return the number of deleted values.
+    """Delete the values in ``obj`` that match the path ``glob``; return their number.
 
     ``afilter`` is a function that returns True for each value to delete; None deletes all.
 

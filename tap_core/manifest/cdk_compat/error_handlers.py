@@ -1,7 +1,7 @@
-"""Base classes of custom error handlers, response filters and backoff strategies.
+"""Base classes for custom error handlers, response filters and backoff strategies.
 
-The decisions are made by `tap_core.manifest.components.error_handlers`; this module converts them
-to airbyte-cdk's types.
+`tap_core.manifest.components.error_handlers` decides how a response is handled; the classes here
+convert the decision to airbyte-cdk's types.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ _RETRIES = 5
 
 
 def to_resolution(resolution: ResponseResolution) -> CdkErrorResolution:
-    """Convert the resolution of a response, its action and message, to an ErrorResolution."""
+    """Convert this SDK's ResponseResolution to airbyte-cdk's ErrorResolution.
+
+    Both contain an action (such as RETRY), a failure type and a message.
+    """
     return CdkErrorResolution(
         CdkResponseAction(resolution.action.value),
         FailureType(resolution.failure_type) if resolution.failure_type else None,
@@ -45,7 +48,7 @@ def to_resolution(resolution: ResponseResolution) -> CdkErrorResolution:
 
 
 def create_fallback_error_resolution(response_or_exception: Any) -> CdkErrorResolution:
-    """Return the resolution for a response or exception that no filter matches: retry."""
+    """Return the action RETRY and a message, for a response or exception that no filter matches."""
     if isinstance(response_or_exception, requests.Response):
         message = f"Unexpected response with the HTTP status {response_or_exception.status_code}."
     else:
@@ -54,13 +57,13 @@ def create_fallback_error_resolution(response_or_exception: Any) -> CdkErrorReso
 
 
 class CdkBackoffStrategy:
-    """Base class of backoff strategies, which compute the wait before a retry."""
+    """Base class of backoff strategies, which compute the seconds to wait before a retry."""
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds to wait after attempt number ``attempt_count``; None for the default.
+        """Return the seconds to wait before the next attempt; None uses the default backoff.
 
-        Older classes implement ``backoff`` instead. It is called for responses, but not for
-        exceptions.
+        By default the older method ``backoff(response, attempt_count)`` is called, if the class has
+        one. For an exception the default result is None.
         """
         older = getattr(self, "backoff", None)
         if older is None or not isinstance(response_or_exception, requests.Response):
@@ -70,9 +73,9 @@ class CdkBackoffStrategy:
 
 @dataclass
 class CdkExponentialBackoffStrategy(CdkBackoffStrategy):
-    """Backoff strategy with doubled waits: 2, 4, 8 … seconds, multiplied by ``factor``.
+    """Backoff strategy whose waits double: 2, 4, 8 … seconds, multiplied by ``factor``.
 
-    A random jitter is added if one is declared.
+    A random jitter is added if ``jitter_range_in_seconds`` is set.
     """
 
     parameters: InitVar[Mapping[str, Any]]
@@ -81,14 +84,16 @@ class CdkExponentialBackoffStrategy(CdkBackoffStrategy):
     jitter_range_in_seconds: float | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the template of ``factor``."""
         factor = float(evaluate(self.factor, self.config, parameters))
         self._strategy = ours.ExponentialBackoffStrategy(
             factor=factor, jitter_range_in_seconds=self.jitter_range_in_seconds
         )
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds to wait after attempt number ``attempt_count``."""
+        """Return the seconds to wait: ``factor`` times 2 to the power of ``attempt_count``.
+
+        A random jitter is added if ``jitter_range_in_seconds`` is set.
+        """
         return self._strategy.compute_wait(response_or_exception, attempt_count, {})
 
 
@@ -96,7 +101,7 @@ class CdkExponentialBackoffStrategy(CdkBackoffStrategy):
 class CdkConstantBackoffStrategy(CdkBackoffStrategy):
     """Backoff strategy that waits the same number of seconds each time.
 
-    A random jitter is added if one is declared.
+    A random jitter is added if ``jitter_range_in_seconds`` is set.
     """
 
     backoff_time_in_seconds: Any
@@ -105,26 +110,25 @@ class CdkConstantBackoffStrategy(CdkBackoffStrategy):
     jitter_range_in_seconds: float | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the template of the number of seconds."""
         seconds = float(evaluate(self.backoff_time_in_seconds, self.config, parameters))
         self._strategy = ours.ConstantBackoffStrategy(
             backoff_time_in_seconds=seconds, jitter_range_in_seconds=self.jitter_range_in_seconds
         )
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds to wait, the same after each attempt; plus a jitter if declared."""
+        """Return the constant number of seconds to wait, plus a random jitter if declared."""
         return self._strategy.compute_wait(response_or_exception, attempt_count, {})
 
 
 class CdkHttpResponseFilter:
-    """Adapter with airbyte-cdk's HttpResponseFilter interface for a response filter of this SDK."""
+    """Adapter that gives this SDK's response filters airbyte-cdk's HttpResponseFilter interface."""
 
     def __init__(self, inner: ours.HttpResponseFilter, config: Mapping[str, Any]) -> None:
         self.inner: ours.HttpResponseFilter = inner
         self.config: Mapping[str, Any] = config
 
     def matches(self, response_or_exception: Any) -> CdkErrorResolution | None:
-        """Return the resolution for a response that matches the filter.
+        """Return the action, failure type and message for a response that matches the filter.
 
         Return None for any other response and for an exception.
         """
@@ -135,16 +139,16 @@ class CdkHttpResponseFilter:
 
 
 class DefaultHttpResponseFilter:
-    """Response filter that returns the default resolution for an HTTP status."""
+    """Response filter that selects the default action for an HTTP status, such as RETRY for 503."""
 
     def __init__(self, config: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
         self.config: Mapping[str, Any] = config
         self.parameters: Mapping[str, Any] = parameters
 
     def matches(self, response_or_exception: Any) -> CdkErrorResolution | None:
-        """Return the default resolution for a response; for a connection error, return a retry.
+        """Return the default action for a response's HTTP status, or RETRY for a failed request.
 
-        Return None for any other exception.
+        Return None for an exception that is not a ``requests.RequestException``.
         """
         if isinstance(response_or_exception, requests.Response):
             return to_resolution(ours.default_resolution(response_or_exception))
@@ -154,12 +158,12 @@ class DefaultHttpResponseFilter:
 
 
 class CdkErrorHandler:
-    """Base class of error handlers; connectors import it for type hints and as a base."""
+    """Base class of error handlers, which connectors use in type hints and derive classes from."""
 
 
 @dataclass
 class CdkDefaultErrorHandler(CdkErrorHandler):
-    """Error handler that tries its response filters, then the defaults for the HTTP status."""
+    """Error handler that applies its response filters, then the default for the HTTP status."""
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any]
@@ -169,15 +173,15 @@ class CdkDefaultErrorHandler(CdkErrorHandler):
     backoff_strategies: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate ``max_retries`` if it is a template."""
         self._parameters = parameters
         if isinstance(self.max_retries, str):
             self.max_retries = int(evaluate(self.max_retries, self.config, parameters))
 
     def interpret_response(self, response_or_exception: Any) -> CdkErrorResolution:
-        """Return the resolution (action and message) for a response or exception.
+        """Return the action, failure type and message for a response or exception.
 
-        It comes from the first response filter that matches, or is the default resolution.
+        They come from the first response filter that matches, otherwise from the defaults for the
+        HTTP status.
         """
         for each in self.response_filters or ():
             found = each.matches(response_or_exception=response_or_exception)
@@ -189,7 +193,7 @@ class CdkDefaultErrorHandler(CdkErrorHandler):
     def backoff_time(self, response_or_exception: Any, attempt_count: int = 0) -> float | None:
         """Return the seconds to wait, from the first backoff strategy that returns more than 0.
 
-        Return None, the default wait, if no strategy does.
+        Return None if no strategy does; the SDK's default backoff then applies.
         """
         strategies: Any = self.backoff_strategies or []
         for strategy in strategies if is_list(strategies) else [strategies]:

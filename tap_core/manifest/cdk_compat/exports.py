@@ -1,4 +1,4 @@
-"""Table of the supported airbyte-cdk names and of the modules that define them here.
+"""Table of the supported airbyte-cdk names and of the modules of this package that define them.
 
 The table is keyed by name only, without airbyte-cdk's module: airbyte-cdk has moved its classes
 between modules, and a connector may import a class from any of its former modules.
@@ -93,10 +93,10 @@ NAMES: Final[Mapping[str, str]] = {
 
 
 def resolve_export(name: str) -> Any:
-    """Return the class or function for a name that connectors import from airbyte-cdk.
+    """Return this package's class or function for an airbyte-cdk name; None if it is not supported.
 
-    Return None if the name is not supported. A class of this package is named ``Cdk<name>`` if
-    tap_core has another class called ``<name>``.
+    For example, ``'HttpRequester'`` returns `CdkHttpRequester`. The prefix ``Cdk`` is used where
+    another class of tap_core has the same name.
     """
     module = NAMES.get(name)
     if module is None:

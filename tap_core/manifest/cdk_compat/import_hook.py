@@ -1,12 +1,12 @@
-"""Import of the Python files next to a manifest, such as ``components.py``.
+"""Import of the Python files next to an Airbyte manifest, such as ``components.py``.
 
-- The files of a folder form a package with a unique name, so that the connectors of one process do
-  not share modules.
-- Their imports from ``airbyte_cdk`` resolve to `tap_core.manifest.cdk_compat`, whether or not
-  airbyte-cdk is installed. Imports of all other code in the process are unaffected.
-- Imports of the connector's own package (``source_x.utils``) are searched in the folder.
-- Their ``__init__.py`` runs only when a name is imported from the package that is not one of its
-  files.
+- The files of a folder form a package with a unique name, so that several connectors in one process
+  do not share modules.
+- Their imports from ``airbyte_cdk`` resolve to `tap_core.manifest.cdk_compat`, even if airbyte-cdk
+  is installed. Imports in all other code of the process are unaffected.
+- Imports of the connector's own package, such as ``source_x.utils``, are searched in the folder.
+- The ``__init__.py`` of a folder runs only when a name is imported from the package that is not one
+  of its files.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ _log: Final = logging.getLogger(__name__)
 
 
 def load_class(class_name: str, folder: Path) -> type:
-    """Import and return a class by the name in the manifest, such as ``source_x.components.Y``.
+    """Import and return the Python class that a manifest names, such as ``source_x.components.Y``.
 
     Args:
         class_name: The qualified class name.
         folder: The folder of the manifest, which contains the connector's Python files.
 
     Raises:
-        ManifestError: the class does not exist, or importing its file failed; the message
-            contains file and line.
+        ManifestError: the class does not exist, or importing its file failed; the message contains
+            file and line.
     """
     module_name, _, name = class_name.rpartition(".")
     first, *rest = module_name.split(".")
     steps = rest if first not in {"", "components"} else [first or "components", *rest]
     package = _register_package(folder.resolve(), first)
     with _turn:
-        if not steps and _has_after_init(package, name, folder):
+        if not steps and _is_defined_in_init(package, name, folder):
             module = sys.modules[package]
         else:
             file = ".".join(steps or ["components"])
@@ -78,7 +78,7 @@ def load_class(class_name: str, folder: Path) -> type:
     return found
 
 
-def _has_after_init(package: str, name: str, folder: Path) -> bool:
+def _is_defined_in_init(package: str, name: str, folder: Path) -> bool:
     """Run a package's ``__init__.py``; return True if it defines or imports ``name``."""
     try:
         _run_init(sys.modules[package])
@@ -102,7 +102,7 @@ def _imported(name: str, class_name: str, folder: Path) -> ModuleType:
 
 
 def _make_error(error: Exception, folder: Path) -> ManifestError:
-    """Return a ManifestError for a failed import; it names file and line of the failing code."""
+    """Return a ManifestError for a failed import, with file and line of the failing code."""
     own = str(folder.resolve())
     frames = [one for one in traceback.extract_tb(error.__traceback__) if own in one.filename]
     place = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
@@ -125,9 +125,9 @@ def _get_file(module: ModuleType) -> str:
 
 
 def _register_package(folder: Path, first: str) -> str:
-    """Register a package for a folder; return its module name, which is unique per folder.
+    """Register a package for a connector's folder in ``sys.modules``; return its unique name.
 
-    ``first`` is the name of the package in the connector's own imports, such as ``source_x``.
+    ``first`` is the package name in the connector's own imports, such as ``source_x``.
     """
     digest = hashlib.sha256(f"{folder}\0{first}".encode()).hexdigest()[:16]
     name = f"{_PREFIX}{digest}"
@@ -145,7 +145,7 @@ def _register_package(folder: Path, first: str) -> str:
 
 
 def _run_init(package: ModuleType) -> None:
-    """Run the ``__init__.py`` of a package once.
+    """Run the ``__init__.py`` of a package, unless it has already been run.
 
     A file that is imported during the run sees a package that is only partially initialized.
     """
@@ -164,7 +164,7 @@ def _run_init(package: ModuleType) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Import finder (``sys.meta_path``) for the modules in folders of connectors."""
+    """Import finder (``sys.meta_path``) for the Python files in connectors' folders."""
 
     def find_spec(
         self,
@@ -190,10 +190,10 @@ def _log_custom_code(file: Path) -> None:
 
 
 class _Loader(SourceFileLoader):
-    """Module loader that executes a connector's file with a replaced ``__import__``."""
+    """Module loader that executes a connector's file with redirected imports (`_Importer`)."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the file, with the replaced ``__import__`` as one of its builtins."""
+        """Execute a connector's file with `_Importer.import_names` as its ``__import__``."""
         _log_custom_code(Path(self.path))
         package = sys.modules[module.__name__.partition(".")[0]]
         replaced = {**builtins.__dict__, "__import__": _Importer(package).import_names}
@@ -202,9 +202,10 @@ class _Loader(SourceFileLoader):
 
 
 class _Importer:
-    """Replacement for ``__import__`` in the files of one connector.
+    """Replacement for the builtin ``__import__`` in the files of one connector.
 
-    It redirects imports of airbyte-cdk and of the connector's own package.
+    It redirects imports of airbyte-cdk to this package, and imports of the connector's own package
+    to the connector's folder.
     """
 
     def __init__(self, package: ModuleType) -> None:
@@ -220,7 +221,7 @@ class _Importer:
         names: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """Import a module and return it; the arguments are the same as for ``__import__``."""
+        """Import a module and return it; takes the same arguments as ``__import__``."""
         root = name.partition(".")[0]
         if level == 0 and root == _CDK:
             return self._make_cdk_module(name, names or ())
@@ -239,7 +240,7 @@ class _Importer:
         return _IMPORT(name, scope, local, names or (), level)
 
     def _get_root_name(self, root: str) -> str:
-        """Return the name of the registered module that ``import <root>`` must return."""
+        """Return the ``sys.modules`` key of the module that ``import <root>`` must return."""
         return f"{self._package}.{root}" if root == "components" else self._package
 
     def _make_pkgutil(self) -> ModuleType:
@@ -249,9 +250,9 @@ class _Importer:
         return made
 
     def _read_data(self, package: str, resource: str) -> bytes | None:
-        """Return the content of a package's data file; None if the connector has no such file.
+        """Return the content of a data file in the connector's folder; None if it does not exist.
 
-        A package other than the connector's is read with `pkgutil.get_data`.
+        This replaces `pkgutil.get_data`, which is still used for other packages.
         """
         root, *steps = package.split(".")
         if root not in self._roots:
@@ -265,11 +266,16 @@ class _Importer:
         return not known and find_spec(f"{self._package}.{name}") is None
 
     def _is_own(self, name: str) -> bool:
-        """Return True if an absolute module name refers to a file in the connector's folder."""
+        """Return True if an absolute import of ``name`` is searched in the connector's folder.
+
+        The name ``components`` is searched there only if the folder contains ``components.py``.
+        """
         return name.partition(".")[0] != "components" or (self._folder / "components.py").exists()
 
     def _make_cdk_module(self, name: str, names: Sequence[str]) -> ModuleType:
-        """Return a module with this package's substitutes for the imported airbyte-cdk names.
+        """Return a module with this package's substitute for each airbyte-cdk name in ``names``.
+
+        An unsupported name becomes a placeholder class, which fails when it is used.
 
         Raises:
             ImportError: the import lists no names, as in ``import airbyte_cdk``.
@@ -290,10 +296,10 @@ class _Importer:
 
 
 def _make_substitute(name: str, names: Sequence[str]) -> ModuleType:
-    """Return a module that replaces a package that is not installed, or a submodule of the package.
+    """Return a substitute for a package that is not installed, such as ``dpath``.
 
-    ``name`` is the imported module, and ``names`` are the names to import from it. For a submodule
-    without names, as in ``import dpath.util``, the package is returned.
+    ``name`` is the imported package or submodule, and ``names`` are the names to import from it.
+    For a submodule without names, as in ``import dpath.util``, the package is returned.
     """
     root = name.partition(".")[0]
     found = _SUBSTITUTES[root]

@@ -1,7 +1,7 @@
-"""Template objects of airbyte-cdk: strings and mappings that are evaluated with a config.
+"""Substitutes for airbyte-cdk's template classes, such as ``InterpolatedString``.
 
-`tap_core.manifest.interpolation` evaluates the templates. A string is compiled when it is first
-evaluated, since airbyte-cdk also creates these objects for strings that are not valid templates.
+`tap_core.manifest.interpolation` renders the templates. A string is compiled when it is first
+rendered, since airbyte-cdk also creates these objects for strings that are not valid templates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _nothing() -> Mapping[str, Any]:
 def evaluate(
     value: Any, config: Mapping[str, Any], parameters: Mapping[str, Any], **variables: Any
 ) -> Any:
-    """Evaluate all templates in a value, at all levels of nested mappings and lists.
+    """Render all templates in a value, including those in nested mappings and lists.
 
     ``variables`` are template variables in addition to config and parameters, such as ``record``.
     """
@@ -74,45 +74,40 @@ def _value(
 
 
 class _Parametrized:
-    """Base class of template objects; stores the ``$parameters`` of the component."""
+    """Base class of template objects, which render templates with the variable ``parameters``."""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the ``$parameters``, which templates use as the variable ``parameters``."""
         self._parameters = parameters or {}
 
 
 @dataclass
 class InterpolatedString(_Parametrized):
-    """String that may contain a template, with the ``$parameters`` of its component."""
+    """String that may contain a Jinja template, with the ``$parameters`` of its component."""
 
     string: str
     parameters: InitVar[Mapping[str, Any]]
     default: str | None = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the ``$parameters``; use ``string`` as the default value if none is set."""
         super().__post_init__(parameters)
         self.default = self.default or self.string
 
     def eval(self, config: Mapping[str, Any], **kwargs: Any) -> Any:
-        """Render the template in the string and return the result.
+        """Render the template in the string and return the result; ``'3'`` becomes the number 3.
 
-        If the result is a Python literal, such as a number, return the value of the literal.
         ``kwargs`` are additional template variables, such as ``record`` or ``stream_slice``.
         """
         return _value(self.string, "value", config, self._parameters, kwargs)
 
     def __eq__(self, other: object) -> bool:
-        """Return True if the other object is an InterpolatedString with the same string."""
         return isinstance(other, InterpolatedString) and self.string == other.string
 
     def __hash__(self) -> int:
-        """Return the hash of the string."""
         return hash(self.string)
 
     @classmethod
     def create(cls, string_or_interpolated: Any, *, parameters: Mapping[str, Any]) -> Any:
-        """Return an InterpolatedString for a string; return an InterpolatedString unchanged."""
+        """Create an InterpolatedString from a string; return an InterpolatedString unchanged."""
         if isinstance(string_or_interpolated, InterpolatedString):
             return string_or_interpolated
         is_text = isinstance(string_or_interpolated, str)
@@ -122,13 +117,13 @@ class InterpolatedString(_Parametrized):
 
 @dataclass
 class InterpolatedBoolean(_Parametrized):
-    """Condition in a manifest: a template, or a constant bool."""
+    """Condition in a manifest: a Jinja template, or the constant True or False."""
 
     condition: str
     parameters: InitVar[Mapping[str, Any]]
 
     def eval(self, config: Mapping[str, Any], **additional_parameters: Any) -> bool:
-        """Evaluate the condition and return its truth value.
+        """Render the condition and return its truth value.
 
         ``additional_parameters`` are additional template variables, such as ``record``.
         """
@@ -140,13 +135,13 @@ class InterpolatedBoolean(_Parametrized):
 
 @dataclass
 class InterpolatedMapping(_Parametrized):
-    """Mapping whose keys and values may contain templates."""
+    """Mapping whose keys and values may contain Jinja templates."""
 
     mapping: Mapping[str, Any]
     parameters: InitVar[Mapping[str, Any]]
 
     def eval(self, config: Mapping[str, Any], **additional_parameters: Any) -> dict[str, Any]:
-        """Return the mapping with its keys and values evaluated.
+        """Return a dict with all templates in the keys and values rendered.
 
         ``additional_parameters`` are additional template variables, such as ``record``.
         """
@@ -158,9 +153,9 @@ class InterpolatedMapping(_Parametrized):
 
 @dataclass
 class InterpolatedRequestInputProvider(_Parametrized):
-    """Templates of one part of a request: query parameters, headers or body.
+    """Provider of one part of a request, such as its headers, from templates.
 
-    The part is declared as one template, or as a mapping of templates.
+    `request_inputs` is one template, or a mapping of templates.
     """
 
     parameters: InitVar[Mapping[str, Any]]
@@ -174,9 +169,10 @@ class InterpolatedRequestInputProvider(_Parametrized):
         valid_key_types: Any = None,  # noqa: ARG002  (airbyte-cdk's signature)
         valid_value_types: Any = None,  # noqa: ARG002
     ) -> Any:
-        """Return the evaluated value; members that are None or an empty string are omitted.
+        """Render `request_inputs` and return the result.
 
-        ``valid_key_types`` and ``valid_value_types`` are ignored.
+        Members of a mapping with the value None or an empty string are omitted. ``valid_key_types``
+        and ``valid_value_types`` are ignored.
         """
         found = evaluate(
             self.request_inputs or {},
@@ -192,7 +188,7 @@ class InterpolatedRequestInputProvider(_Parametrized):
 
 @dataclass
 class InterpolatedRequestOptionsProvider(_Parametrized):
-    """Provider that evaluates the templates of a request: query parameters, headers and body."""
+    """Provider of a request's query parameters, headers and body, declared as templates."""
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any] = field(default_factory=_nothing)
@@ -216,7 +212,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the query parameters of a request, evaluated for a slice and a page token."""
+        """Return the query parameters of a request, rendered for a slice and a page token."""
         found: Any = self._given(self.request_parameters, stream_slice, next_page_token)
         params = found if is_mapping(found) else _nothing()
         if not self.query_properties_key:
@@ -230,7 +226,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the headers of a request, evaluated for a slice and a page token."""
+        """Return the headers of a request, rendered for a slice and a page token."""
         return self._given(self.request_headers, stream_slice, next_page_token)
 
     def get_request_body_data(
@@ -240,7 +236,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the body of a request: a string, or a mapping that is sent as form fields."""
+        """Return the body of a request: a string, or a mapping to send as form fields."""
         return self._given(self.request_body_data, stream_slice, next_page_token)
 
     def get_request_body_json(
@@ -250,5 +246,5 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the JSON body of a request, evaluated for a slice and a page token."""
+        """Return the JSON body of a request, rendered for a slice and a page token."""
         return self._given(self.request_body_json, stream_slice, next_page_token)

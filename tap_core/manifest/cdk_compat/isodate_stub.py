@@ -1,4 +1,4 @@
-"""Substitute for the part of the package isodate that connectors use for their cursors.
+"""Substitute for the functions of the package isodate that connectors use for their cursors.
 
 As in isodate, a duration with months or years is a `Duration`, any other one a timedelta. If
 isodate is installed, connectors get the real package.
@@ -17,7 +17,7 @@ _MONTHS_OF_A_YEAR = 12
 
 
 class Duration:
-    """Duration in months or years; its length depends on the date to which it is added."""
+    """ISO 8601 duration with months or years, whose length depends on the date it is added to."""
 
     def __init__(self, days: float = 0, months: int = 0, years: int = 0, **more: float) -> None:
         self.months: int = months
@@ -25,19 +25,15 @@ class Duration:
         self.tdelta: timedelta = timedelta(days=days, **more)
 
     def __radd__(self, other: Any) -> Any:
-        """Return a date or datetime plus the duration."""
         return self._after(other, 1)
 
     def __add__(self, other: Any) -> Any:
-        """Return a date or datetime plus the duration."""
         return self._after(other, 1)
 
     def __rsub__(self, other: Any) -> Any:
-        """Return a date or datetime minus the duration."""
         return self._after(other, -1)
 
     def __repr__(self) -> str:
-        """Return a representation with the years, the months and the remaining timedelta."""
         return f"Duration({self.tdelta}, months={self.months}, years={self.years})"
 
     def _after(self, other: Any, times: int) -> Any:

@@ -1,4 +1,4 @@
-"""Value types under airbyte-cdk's names: slices, records, resolutions, enums and exceptions."""
+"""Value types with airbyte-cdk's names: slices, records, resolutions, enums and exceptions."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ StreamState: TypeAlias = Mapping[str, Any]
 class CdkStreamSlice(Mapping[str, Any]):
     """Immutable stream slice: partition values, a cursor interval and extra fields.
 
-    As a mapping it contains the items of the partition and of the cursor interval
-    (``cursor_slice``), but no extra fields.
+    As a mapping, a slice has the items of the partition and of the cursor interval
+    (``cursor_slice``), but not the extra fields.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class CdkStreamSlice(Mapping[str, Any]):
     ) -> None:
         both = sorted(partition.keys() & cursor_slice.keys())
         if both:
-            raise ValueError(f"{', '.join(both)}: a key of the partition, and of the interval.")
+            raise ValueError(f"Keys in both the partition and the cursor slice: {', '.join(both)}.")
         self._partition = partition
         self._cursor_slice = cursor_slice
         self._extra_fields = extra_fields or {}
@@ -55,7 +55,7 @@ class CdkStreamSlice(Mapping[str, Any]):
 
     @property
     def partition(self) -> Mapping[str, Any]:
-        """Partition values, such as the id of a parent record; they identify the slice's state."""
+        """Values that identify a partition and its state, such as the id of a parent record."""
         found = self._partition
         while isinstance(found, CdkStreamSlice):
             found = found.partition
@@ -63,7 +63,7 @@ class CdkStreamSlice(Mapping[str, Any]):
 
     @property
     def cursor_slice(self) -> Mapping[str, Any]:
-        """Start and end of the cursor interval, for example ``start_time`` and ``end_time``."""
+        """Start and end of the cursor interval, such as ``{"start_time": …, "end_time": …}``."""
         found = self._cursor_slice
         while isinstance(found, CdkStreamSlice):
             found = found.cursor_slice
@@ -71,42 +71,37 @@ class CdkStreamSlice(Mapping[str, Any]):
 
     @property
     def extra_fields(self) -> Mapping[str, Any]:
-        """Additional values for templates; they are not part of the state."""
+        """Values for templates, such as fields of the parent record; not part of the state."""
         return self._extra_fields
 
     def __repr__(self) -> str:
-        """Return the repr of one dict with the partition and the cursor interval."""
         return repr(self._stream_slice)
 
     def __getitem__(self, key: str) -> Any:
-        """Return the value of a key in the partition or in the cursor interval."""
         return self._stream_slice[key]
 
     def __len__(self) -> int:
-        """Return the number of keys in the partition and the cursor interval."""
         return len(self._stream_slice)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the keys of the partition and the cursor interval."""
         return iter(self._stream_slice)
 
     def __eq__(self, other: object) -> bool:
-        """Return True if the other slice or dict has the same items."""
         if isinstance(other, CdkStreamSlice):
             return self._stream_slice == other._stream_slice
         return isinstance(other, dict) and self._stream_slice == other
 
     def __hash__(self) -> int:
-        """Return a hash of the values' repr, because values may be unhashable dicts."""
+        # values may be unhashable dicts
         return hash(repr(sorted(self._stream_slice.items(), key=repr)))
 
     def __json_serializable__(self) -> Any:
-        """Return the partition and the cursor interval as one dict, for airbyte-cdk's encoder."""
+        """Return the partition and the cursor interval as one dict, for a JSON encoder."""
         return self._stream_slice
 
 
 class Record(Mapping[str, Any]):
-    """Read-only record mapping, with the name of its stream and its stream slice."""
+    """Read-only mapping of a record's fields, with the stream's name and slice as attributes."""
 
     def __init__(
         self,
@@ -121,37 +116,32 @@ class Record(Mapping[str, Any]):
         self.file_reference: Any = file_reference
 
     def __repr__(self) -> str:
-        """Return the repr of the record's data as a dict."""
         return repr(self.data)
 
     def __getitem__(self, key: str) -> Any:
-        """Return the value of a top-level field."""
         return self.data[key]
 
     def __len__(self) -> int:
-        """Return the number of top-level fields."""
         return len(self.data)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the top-level fields."""
         return iter(self.data)
 
     def __eq__(self, other: object) -> bool:
-        """Return True if the other object is a Record with equal fields."""
         return isinstance(other, Record) and self.data == other.data
 
     __hash__ = None  # type: ignore[assignment]  # its fields may be unhashable
 
 
 class SyncMode(Enum):
-    """Sync mode of a stream, as in Airbyte's catalog."""
+    """Sync mode of a stream in Airbyte's catalog: full refresh or incremental."""
 
     full_refresh = "full_refresh"
     incremental = "incremental"
 
 
 class FailureType(Enum):
-    """Category of a failure, as in Airbyte's error messages."""
+    """Cause of a failure in Airbyte's error messages: system, config or transient error."""
 
     system_error = "system_error"
     config_error = "config_error"
@@ -159,7 +149,7 @@ class FailureType(Enum):
 
 
 class Type(Enum):
-    """Type of an Airbyte message, as in the Airbyte protocol."""
+    """Type of an Airbyte protocol message."""
 
     RECORD = "RECORD"
     STATE = "STATE"
@@ -169,14 +159,14 @@ class Type(Enum):
 
 @dataclass
 class AirbyteMessage:
-    """Airbyte message; connectors import it for type hints, and no stream yields it."""
+    """Airbyte message, which connectors import for type hints; no stream yields one."""
 
     type: Type
     record: Any = None
 
 
 class HttpMethod(Enum):
-    """HTTP method that a requester may use."""
+    """HTTP method that a requester may use for its requests."""
 
     DELETE = "DELETE"
     GET = "GET"
@@ -185,7 +175,7 @@ class HttpMethod(Enum):
 
 
 class RequestOptionType(Enum):
-    """Part of a request in which a RequestOption sets a value."""
+    """Part of a request, such as its headers, in which a RequestOption sets a value."""
 
     request_parameter = "request_parameter"
     header = "header"
@@ -195,7 +185,7 @@ class RequestOptionType(Enum):
 
 
 class CdkResponseAction(Enum):
-    """Action of an error handler for a response, as in Airbyte's manifests."""
+    """Action that an error handler selects for a response, named as in Airbyte's manifests."""
 
     SUCCESS = "SUCCESS"
     RETRY = "RETRY"
@@ -210,7 +200,7 @@ class CdkResponseAction(Enum):
 
 @dataclass
 class CdkErrorResolution:
-    """Resolution that an error handler returns for a response: action, failure type and message."""
+    """Result of an error handler for a response: action, failure type and message."""
 
     response_action: CdkResponseAction | None = None
     failure_type: FailureType | None = None
@@ -218,7 +208,7 @@ class CdkErrorResolution:
 
 
 class AirbyteTracedException(Exception):  # noqa: N818  (airbyte-cdk's name)
-    """Exception with one message for the user and another, internal message for developers."""
+    """Exception with one message for the user and an internal message for developers."""
 
     def __init__(
         self,
@@ -237,14 +227,14 @@ class AirbyteTracedException(Exception):  # noqa: N818  (airbyte-cdk's name)
 
 
 class DefaultBackoffException(requests.HTTPError):
-    """Exception for an error response, to be retried after the default wait."""
+    """HTTP error after which the request is to be sent again, with the default wait."""
 
     def __init__(self, request: Any, response: Any, error_message: str = "", **_: Any) -> None:
         super().__init__(error_message, request=request, response=response)
 
 
 class UserDefinedBackoffException(DefaultBackoffException):
-    """Exception for an error response, to be retried after ``backoff`` seconds."""
+    """HTTP error after which the request is to be sent again, after ``backoff`` seconds."""
 
     def __init__(self, backoff: float, request: Any, response: Any, **more: Any) -> None:
         super().__init__(request, response, **more)

@@ -1,7 +1,7 @@
-"""Base classes of custom pagination strategies under airbyte-cdk's names.
+"""Base classes for custom pagination strategies, with airbyte-cdk's class and method names.
 
-`tap_core.manifest.components.paginators` calls a strategy after each page and requests the next
-one.
+`tap_core.manifest.components.paginators` calls a strategy after each page to get the token of the
+next page.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CdkPaginationStrategy:
 
     @property
     def initial_token(self) -> Any:
-        """Token for the request of the first page; None sends this request without a token."""
+        """Page token for the first request; None sends the first request without a token."""
         return None
 
     def next_page_token(
@@ -43,7 +43,7 @@ class CdkPaginationStrategy:
         last_record: Any,
         last_page_token_value: Any = None,
     ) -> Any:
-        """Return the token of the next page, or None if the last page was read.
+        """Return the token of the next page, or None if ``response`` is the last page.
 
         Args:
             response: The response with the page.
@@ -58,10 +58,7 @@ class CdkPaginationStrategy:
         return None
 
     def reset(self) -> None:
-        """Restart at the first page.
-
-        The default does nothing; a subclass with state overrides it.
-        """
+        """Reset the strategy to the first page; does nothing unless a subclass overrides it."""
 
 
 @dataclass
@@ -73,7 +70,6 @@ class _CountingStrategy(CdkPaginationStrategy):
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the template of the page size."""
         self._page_size = _size(self.page_size, self.config, parameters)
 
     def next_page_token(
@@ -83,9 +79,9 @@ class _CountingStrategy(CdkPaginationStrategy):
         last_record: Any,  # noqa: ARG002
         last_page_token_value: Any = None,
     ) -> Any:
-        """Return the token of the next page.
+        """Return the token of the next page, or None if ``response`` is the last page.
 
-        Return None after a page that is empty or has fewer records than the page size.
+        The last page is empty or has fewer records than the page size.
         """
         is_short = bool(self._page_size and last_page_size < self._page_size)
         if last_page_size == 0 or is_short:
@@ -102,38 +98,37 @@ class _CountingStrategy(CdkPaginationStrategy):
 
 @dataclass
 class CdkPageIncrement(_CountingStrategy):
-    """Pagination strategy that requests pages by their number (PageIncrement)."""
+    """Pagination strategy that requests pages by page number (PageIncrement in manifests)."""
 
     start_from_page: int = 0
     inject_on_first_request: bool = False
     extractor: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the template of the page size; set the page counter to the first page."""
         super().__post_init__(parameters)
         self._page = self.start_from_page
 
     @property
     def initial_token(self) -> Any:
-        """Number of the first page if `inject_on_first_request` is set; otherwise None.
+        """Page number in the first request: `start_from_page`, or None to send no page number.
 
-        None sends the first request without a page number.
+        The first request has a page number only if `inject_on_first_request` is set.
         """
         return self.start_from_page if self.inject_on_first_request else None
 
-    def _get_next_token(self, last_page_size: int, token: Any) -> int:  # noqa: ARG002  (as all)
+    def _get_next_token(self, last_page_size: int, token: Any) -> int:  # noqa: ARG002  (every strategy takes it)
         return int(self.start_from_page if token is None else token) + 1
 
     def reset(self) -> None:
-        """Set the page counter to the first page; called when the pagination restarts."""
+        """Set the page number back to the first page."""
         self._page = self.start_from_page
 
 
 @dataclass
 class CdkOffsetIncrement(_CountingStrategy):
-    """Pagination strategy that requests pages by offset, the number of records read so far.
+    """Pagination strategy that requests pages by offset (OffsetIncrement in manifests).
 
-    The type name in manifests is OffsetIncrement.
+    The offset is the number of records read so far.
     """
 
     extractor: Any = None
@@ -142,9 +137,9 @@ class CdkOffsetIncrement(_CountingStrategy):
 
     @property
     def initial_token(self) -> Any:
-        """Offset of the first page, 0, if `inject_on_first_request` is set; otherwise None.
+        """Offset in the first request: 0, or None to send no offset.
 
-        None sends the first request without an offset.
+        The first request has an offset only if `inject_on_first_request` is set.
         """
         return 0 if self.inject_on_first_request else None
 
@@ -154,7 +149,10 @@ class CdkOffsetIncrement(_CountingStrategy):
 
 @dataclass
 class CursorPaginationStrategy(CdkPaginationStrategy):
-    """Pagination strategy that evaluates a template over the response (CursorPagination)."""
+    """Pagination strategy that renders each page token from the previous response.
+
+    Its type name in manifests is CursorPagination.
+    """
 
     cursor_value: Any
     config: Mapping[str, Any]
@@ -164,7 +162,6 @@ class CursorPaginationStrategy(CdkPaginationStrategy):
     decoder: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Convert the cursor value and the stop condition to template objects."""
         self._cursor_value = InterpolatedString.create(self.cursor_value, parameters=parameters)
         self._stop_condition = self.stop_condition
         if isinstance(self.stop_condition, str):
@@ -177,7 +174,10 @@ class CursorPaginationStrategy(CdkPaginationStrategy):
         last_record: Any,
         last_page_token_value: Any = None,  # noqa: ARG002  (airbyte-cdk's signature)
     ) -> Any:
-        """Return the evaluated cursor value; None if it is empty or the stop condition is true."""
+        """Return the token rendered from the template `cursor_value`, or None after the last page.
+
+        A page is the last one if its token is empty or the stop condition is true.
+        """
         decoder = self.decoder or CdkJsonDecoder(parameters={})
         seen: dict[str, Any] = {
             "response": next(iter(decoder.decode(response)), None) or {},

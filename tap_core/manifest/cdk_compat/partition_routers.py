@@ -1,7 +1,7 @@
-"""Base classes of custom partition routers, and parent streams in airbyte-cdk's interface.
+"""Base classes for custom partition routers, and an adapter for parent streams.
 
-A parent stream is read through the stream that uses its slices. `StreamOwner` holds that stream as
-soon as it requests slices.
+A custom partition router may read its parent streams. A parent stream is created by its child
+stream, to which `StreamOwner` refers.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = [
 class StreamOwner:
     """Mutable reference to the stream that currently uses a custom component.
 
-    The stream sets the reference whenever it calls the component.
+    The reference is updated whenever the stream calls the component.
     """
 
     stream: DeclarativeStreamProtocol | None = None
 
     def parent(self, node: Any) -> DeclarativeStreamProtocol:
-        """Return the parent stream that is declared by ``node``, a part of the manifest.
+        """Return the parent stream that the manifest node ``node`` declares.
 
         Raises:
             RuntimeError: no stream has called the component yet, so no parent can be read.
@@ -51,7 +51,7 @@ class StreamOwner:
 
 
 class CdkPartition:
-    """Slice of a parent stream; its records are requested from the API by `read`."""
+    """Slice of a parent stream, whose records `read` requests from the API."""
 
     def __init__(self, stream: CdkStream, stream_slice: CdkStreamSlice) -> None:
         self._stream = stream
@@ -62,16 +62,19 @@ class CdkPartition:
         return self._stream.read_records(stream_slice=self._slice)
 
     def to_slice(self) -> CdkStreamSlice:
-        """Return the stream slice, without reading records."""
+        """Return the slice as a CdkStreamSlice, without reading records."""
         return self._slice
 
     def stream_name(self) -> str:
-        """Return the name of the parent stream."""
+        """Return the name of the parent stream to which the slice belongs."""
         return self._stream.name
 
 
 class CdkStream:
-    """Parent stream with airbyte-cdk's Stream interface."""
+    """Adapter that gives a parent stream airbyte-cdk's Stream interface.
+
+    Custom components use it to read the records and slices of the parent stream.
+    """
 
     def __init__(self, owner: StreamOwner, declared: Any) -> None:
         self._owner = owner
@@ -84,7 +87,7 @@ class CdkStream:
 
     @property
     def cursor_field(self) -> str | list[str]:
-        """Name of the cursor field; an empty list if the stream has no cursor."""
+        """Name of the parent stream's cursor field; [] if the stream has no cursor."""
         return getattr(self._stream, "replication_key", None) or []
 
     @property
@@ -94,7 +97,7 @@ class CdkStream:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """State that the parent stream has reached; {} if no state was set to resume from."""
+        """State up to which the parent stream was read; {} unless a state was set before."""
         if self._resumed is None:
             return {}
         key = str(self.cursor_field)
@@ -112,7 +115,7 @@ class CdkStream:
         return str(self._declared.get("name") or self._stream.name)
 
     def stream_slices(self, **_: Any) -> Iterator[CdkStreamSlice]:
-        """Yield the slices of the parent stream; one empty slice if it has no partitions."""
+        """Yield the slices of the parent stream; without partitions, yield one empty slice."""
         for context in self._stream.slices():
             yield CdkStreamSlice(
                 partition=dict(context or {}),
@@ -121,7 +124,7 @@ class CdkStream:
             )
 
     def generate_partitions(self) -> Iterator[CdkPartition]:
-        """Yield a readable CdkPartition for each slice of the parent stream."""
+        """Yield a `CdkPartition`, which can read the records, for each slice of the stream."""
         for one in self.stream_slices():
             yield CdkPartition(self, one)
 
@@ -132,7 +135,7 @@ class CdkStream:
         stream_slice: Any = None,
         stream_state: Any = None,  # noqa: ARG002
     ) -> Iterator[Record]:
-        """Yield the parent's records in a slice; in all slices if ``stream_slice`` is None.
+        """Yield the parent stream's records in a slice; in all slices if ``stream_slice`` is None.
 
         The other arguments are ignored.
         """
@@ -144,7 +147,7 @@ class CdkStream:
                 yield Record(record, name, made)
 
     def read_only_records(self, state: Any = None) -> Iterator[Record]:  # noqa: ARG002
-        """Yield the parent's records in all slices; ``state`` is ignored."""
+        """Yield the parent stream's records in all slices; ``state`` is ignored."""
         return self.read_records()
 
 
@@ -155,10 +158,13 @@ def _context(stream_slice: Any) -> dict[str, Any] | None:
 
 @dataclass
 class StreamSlicer:
-    """Base class of partition routers and cursors: returns slices and their request options."""
+    """Base class of partition routers and cursors, which split a stream into slices.
+
+    A subclass may also add query parameters, headers or body fields to the requests of a slice.
+    """
 
     def stream_slices(self) -> Iterable[Any]:
-        """Return the slices to read, in the order of reading."""
+        """Return the slices to read, in the order of reading; implemented by subclasses."""
         raise NotImplementedError
 
     def get_request_params(
@@ -167,7 +173,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the query parameters to add to the requests of a slice."""
+        """Return the query parameters to add to the requests of a slice, as a dict."""
         return self._get_request_option(RequestOptionType.request_parameter, stream_slice)
 
     def get_request_headers(
@@ -176,7 +182,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the headers to add to the requests of a slice."""
+        """Return the HTTP headers to add to the requests of a slice, as a dict."""
         return self._get_request_option(RequestOptionType.header, stream_slice)
 
     def get_request_body_data(
@@ -185,7 +191,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the form fields to add to the requests of a slice."""
+        """Return the form fields to add to the requests of a slice, as a dict."""
         return self._get_request_option(RequestOptionType.body_data, stream_slice)
 
     def get_request_body_json(
@@ -194,12 +200,12 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the JSON body members to add to the requests of a slice."""
+        """Return the members to add to the JSON body of a slice's requests, as a dict."""
         return self._get_request_option(RequestOptionType.body_json, stream_slice)
 
     def _get_request_option(
         self,
-        option_type: RequestOptionType,  # noqa: ARG002  (for subclasses)
+        option_type: RequestOptionType,  # noqa: ARG002  (subclasses use it)
         stream_slice: Any,  # noqa: ARG002
     ) -> Mapping[str, Any]:
         return {}
@@ -207,10 +213,10 @@ class StreamSlicer:
 
 @dataclass
 class CdkPartitionRouter(StreamSlicer):
-    """Base class of partition routers, which divide a stream into partitions, one per slice."""
+    """Base class of partition routers, which split a stream into one slice per partition."""
 
     def get_stream_state(self) -> Mapping[str, Any] | None:
-        """Return None: the stream, not the router, keeps the state of the slices."""
+        """Return None, because the stream, not the router, stores the state of the slices."""
 
 
 @dataclass
@@ -224,7 +230,6 @@ class CdkListPartitionRouter(CdkPartitionRouter):
     request_option: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the list; convert the slice's key to a template object."""
         self.values = evaluate(self.values, self.config, parameters)
         self._cursor_field = InterpolatedString.create(self.cursor_field, parameters=parameters)
 
@@ -243,7 +248,7 @@ class CdkListPartitionRouter(CdkPartitionRouter):
 
 @dataclass
 class CdkParentStreamConfig:
-    """Parent stream of a child stream: each parent record becomes one slice of the child stream.
+    """Configuration of a parent stream: each parent record becomes one slice of the child stream.
 
     The type name in manifests is ParentStreamConfig.
     """
@@ -259,7 +264,6 @@ class CdkParentStreamConfig:
     lazy_read_pointer: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Convert the parent key and the partition field to template objects."""
         self.parent_key = InterpolatedString.create(self.parent_key, parameters=parameters)
         self.partition_field = InterpolatedString.create(
             self.partition_field, parameters=parameters
@@ -275,11 +279,7 @@ class CdkSubstreamPartitionRouter(CdkPartitionRouter):
     parameters: InitVar[Mapping[str, Any]]
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters.
-
-        Raises:
-            ValueError: `parent_stream_configs` is empty.
-        """
+        """Raise ValueError if `parent_stream_configs` is empty."""
         if not self.parent_stream_configs:
             raise ValueError("parent_stream_configs is empty: name at least one parent stream.")
         self._parameters = parameters
@@ -321,10 +321,10 @@ class CdkSubstreamPartitionRouter(CdkPartitionRouter):
 def _get_injected_values(
     option: CdkRequestOption | None, kind: RequestOptionType, value: Any, config: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return what a request option adds to one part of a request, for example to its headers.
+    """Return the values that a request option adds to one part of a request, such as its headers.
 
-    Return {} if ``option`` is None, if it sets another part than ``kind``, or if ``value`` is
-    empty.
+    Return {} if ``option`` is None, if ``option`` sets a part other than ``kind``, or if ``value``
+    is empty.
     """
     target: MutableMapping[str, Any] = {}
     if option is not None and option.inject_into == kind and value:

@@ -1,7 +1,7 @@
-"""Base classes of custom decoders, extractors, filters, transformations and type transformers.
+"""Base classes for custom decoders, extractors, filters, transformations and type transformers.
 
-A base class behaves like this package's component of the same name. Fields have airbyte-cdk's
-order, since subclasses append their own fields.
+A base class behaves like the component of the same name in `tap_core.manifest.components`.
+Dataclass fields have airbyte-cdk's order, because subclasses append their own fields.
 """
 
 from __future__ import annotations
@@ -40,28 +40,25 @@ __all__ = [
 
 
 class CdkDecoder:
-    """Base class of decoders, which parse a response body into documents."""
+    """Base class of decoders, which parse a response body into documents such as dicts."""
 
     def is_stream_response(self) -> bool:
-        """Return False: a response body is read completely before it is decoded."""
+        """Return False, because a response body is read completely before it is decoded."""
         return False
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of a response.
-
-        JSON has one document; other formats have one per line or row.
-        """
+        """Yield the documents of a response, for example one per line of JSON Lines."""
         raise NotImplementedError
 
 
 class CdkJsonDecoder(CdkDecoder):
-    """Decoder of JSON bodies: yields one document, or each element of a top-level list."""
+    """Decoder of JSON responses; it yields one document, or each element of a top-level list."""
 
     def __init__(self, parameters: Mapping[str, Any] | None = None) -> None:
         self._parameters = parameters or {}
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the document of a JSON response; of a top-level list, yield each element."""
+        """Yield the JSON document of a response; of a top-level list, yield each element."""
         return ours.JsonDecoder().decode(response)
 
 
@@ -71,16 +68,16 @@ def _json_decoder() -> Any:
 
 @dataclass
 class RecordExtractor:
-    """Base class of record extractors, which find the records in a response."""
+    """Base class of record extractors, which decode a response and find the records in it."""
 
     def extract_records(self, response: requests.Response) -> Iterable[Any]:
-        """Return the records of a response; this method also decodes the response body."""
+        """Decode a response and return the records in it; implemented by subclasses."""
         raise NotImplementedError
 
 
 @dataclass
 class CdkDpathExtractor(RecordExtractor):
-    """Extractor of the records at a path in each document, such as ``[data, items]``."""
+    """Extractor of the records at a path in a response, such as ``[data, items]``."""
 
     field_path: list[Any]
     config: Mapping[str, Any]
@@ -89,7 +86,6 @@ class CdkDpathExtractor(RecordExtractor):
     record_expander: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Evaluate the templates in the parts of the path."""
         self._field_path = [
             InterpolatedString.create(step, parameters=parameters) for step in self.field_path
         ]
@@ -97,21 +93,20 @@ class CdkDpathExtractor(RecordExtractor):
         self._extractor = DpathExtractor(steps, self.record_expander)
 
     def extract_records(self, response: requests.Response) -> Iterable[Any]:
-        """Decode a response and yield the records at the path; none if the path does not exist."""
+        """Decode a response and yield the records at `field_path`, if the path exists."""
         for document in self.decoder.decode(response):
             yield from self._extractor.extract(document, {})
 
 
 @dataclass
 class CdkRecordFilter:
-    """Filter that keeps the records for which a condition is true."""
+    """Filter that keeps the records for which the template `condition` is true."""
 
     parameters: InitVar[Mapping[str, Any]]
     config: Mapping[str, Any]
     condition: str = ""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Convert the condition to a template object."""
         self._filter_interpolator = InterpolatedBoolean(self.condition, parameters=parameters)
 
     def filter_records(
@@ -121,7 +116,7 @@ class CdkRecordFilter:
         stream_slice: Any = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Iterable[Mapping[str, Any]]:
-        """Yield the records for which the condition is true."""
+        """Yield the records for which the condition is true; ``stream_state`` is ignored."""
         for record in records:
             seen: dict[str, Any] = {
                 "record": record,
@@ -143,11 +138,10 @@ class RecordTransformation:
         stream_state: Mapping[str, Any] | None = None,
         stream_slice: Any = None,
     ) -> Any:
-        """Change a record in place; the return value is ignored."""
+        """Change a record in place; implemented by subclasses. The return value is ignored."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        """Return True if the attributes of the other transformation are equal."""
         return other.__dict__ == self.__dict__
 
     __hash__ = None  # type: ignore[assignment]  # its attributes may be unhashable
@@ -155,7 +149,7 @@ class RecordTransformation:
 
 @dataclass(frozen=True)
 class CdkAddedFieldDefinition:
-    """Field to add to each record: its path and its value template (AddedFieldDefinition)."""
+    """Field that AddFields adds to each record: its path, and a template for its value."""
 
     path: list[str]
     value: Any
@@ -164,7 +158,7 @@ class CdkAddedFieldDefinition:
 
     @classmethod
     def create(cls, declaration: Any) -> CdkAddedFieldDefinition:
-        """Return an instance for a mapping of options; an instance is returned unchanged."""
+        """Create an instance from a mapping of options; return an existing instance unchanged."""
         if not is_dict(declaration):
             return cast("CdkAddedFieldDefinition", declaration)
         return cls(declaration["path"], declaration["value"], declaration.get("value_type"), {})
@@ -172,7 +166,7 @@ class CdkAddedFieldDefinition:
 
 @dataclass(frozen=True)
 class ParsedFieldDefinition:
-    """Field to add to each record, with its value as a template object."""
+    """Field that AddFields adds to each record, with its value as an InterpolatedString."""
 
     path: list[str]
     value: InterpolatedString
@@ -192,7 +186,6 @@ class CdkAddFields(RecordTransformation):
     )
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Convert the condition and the values of the fields to template objects."""
         self._filter_interpolator = InterpolatedBoolean(self.condition, parameters=parameters)
         for given in self.fields:
             one = CdkAddedFieldDefinition.create(given)
@@ -207,7 +200,7 @@ class CdkAddFields(RecordTransformation):
         stream_state: Mapping[str, Any] | None = None,  # noqa: ARG002  (airbyte-cdk's signature)
         stream_slice: Any = None,
     ) -> Any:
-        """Add the fields to a record in place; the condition is evaluated for each field."""
+        """Add the fields to a record in place; skip a field for which the condition is false."""
         seen: dict[str, Any] = {"record": record, "stream_slice": stream_slice or {}}
         for one in self._parsed_fields:
             value = evaluate(one.value, config or {}, {}, **seen)
@@ -217,7 +210,7 @@ class CdkAddFields(RecordTransformation):
 
 
 class TransformConfig(Flag):
-    """Flags that select the conversions of a `TypeTransformer`."""
+    """Flags that select the conversions of a TypeTransformer: to schema types, custom, or none."""
 
     NoTransform = auto()
     DefaultSchemaNormalization = auto()
@@ -225,7 +218,7 @@ class TransformConfig(Flag):
 
 
 class TypeTransformer:
-    """Converter of record values, to the types of the JSON schema or with a custom function."""
+    """Converter of record values to the types in a JSON Schema, or with a custom function."""
 
     def __init__(self, config: TransformConfig = TransformConfig.NoTransform) -> None:
         if TransformConfig.NoTransform in config and config != TransformConfig.NoTransform:
@@ -236,9 +229,9 @@ class TypeTransformer:
     def registerCustomTransform(  # noqa: N802  (airbyte-cdk's name)
         self, normalization_callback: Callable[[Any, dict[str, Any]], Any]
     ) -> Callable[[Any, dict[str, Any]], Any]:
-        """Register a custom function that converts the values of a record.
+        """Register a custom function that converts the values of a record, and return the function.
 
-        The function receives a value and the value's JSON schema, and returns the new value.
+        The function receives a value and the value's JSON Schema, and returns the new value.
 
         Raises:
             ValueError: the config does not include CustomSchemaNormalization.
@@ -250,13 +243,13 @@ class TypeTransformer:
 
     @staticmethod
     def default_convert(original_item: Any, subschema: dict[str, Any]) -> Any:
-        """Convert a value to the type in its schema; return it unchanged if that is impossible."""
+        """Convert a value to the type in its JSON Schema; return an unsuitable value unchanged."""
         holder = {"value": original_item}
         make_normalizer({"type": "object", "properties": {"value": subschema}})(holder)
         return holder["value"]
 
     def transform(self, record: dict[str, Any], schema: Mapping[str, Any]) -> None:
-        """Convert the values of a record in place, as selected by the TransformConfig."""
+        """Convert the values of a record in place, as the flags in `TransformConfig` select."""
         if TransformConfig.DefaultSchemaNormalization in self._config:
             make_normalizer(cast(dict[str, Any], schema))(record)
         if self._custom_normalizer is not None:
@@ -266,9 +259,10 @@ class TypeTransformer:
 def _convert_nested(
     value: Any, schema: Mapping[str, Any], convert: Callable[[Any, dict[str, Any]], Any]
 ) -> None:
-    """Convert the values inside an object or list in place, recursively.
+    """Convert the values nested in an object or list, as far as the schema describes them.
 
-    ``convert`` receives a value and its schema; it is called for a parent before its children.
+    The values are replaced in place. ``convert`` receives a value and its JSON Schema, and returns
+    the new value. It is called for a parent before its children.
     """
     if is_dict(value):
         properties: Mapping[str, Any] = schema.get("properties") or {}

@@ -1,7 +1,7 @@
-"""Base classes of custom requesters under airbyte-cdk's names.
+"""Base classes for custom requesters, with airbyte-cdk's class and method names.
 
-A requester sends nothing. A subclass may override the methods for URL, query parameters, headers
-and body; the stream sends the requests, with retries and waits.
+A requester only describes requests. A subclass may override the methods for URL, query parameters,
+headers and body; the stream sends the requests and retries them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ __all__ = ["CdkHttpRequester", "CdkRequestOption", "Requester"]
 
 @dataclass
 class CdkRequestOption:
-    """Option that places a value in a request.
+    """Option that declares where in a request a value is sent.
 
-    `inject_into` is the part of the request. The value is set there at a field name or a path.
+    `inject_into` is the part of the request, such as its headers. `field_name` or `field_path` is
+    the key in that part.
     """
 
     inject_into: RequestOptionType
@@ -34,7 +35,6 @@ class CdkRequestOption:
     field_path: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Convert the field name, or the parts of the field path, to template objects."""
         self.inject_into = RequestOptionType(getattr(self.inject_into, "value", self.inject_into))
         if self.field_name is not None:
             self.field_name = InterpolatedString.create(self.field_name, parameters=parameters)
@@ -46,7 +46,10 @@ class CdkRequestOption:
     def inject_into_request(
         self, target: MutableMapping[str, Any], value: Any, config: Mapping[str, Any]
     ) -> None:
-        """Set a value in ``target`` at the field name or path; missing parents are created."""
+        """Set ``value`` in ``target``, the headers for example, at the option's field name or path.
+
+        Missing parent objects are created.
+        """
         names = [self.field_name] if self.field_path is None else self.field_path
         *way, last = [str(one.eval(config)) for one in names]
         for name in way:
@@ -55,12 +58,12 @@ class CdkRequestOption:
 
 
 class Requester:
-    """Base class of requesters; connectors import it for type hints and as a base."""
+    """Base class of requesters, which connectors use in type hints and derive classes from."""
 
 
 @dataclass
 class CdkHttpRequester(Requester):
-    """Requester that builds URL, parameters, headers and body from the options in a manifest."""
+    """Requester that builds URL, query parameters, headers and body from a manifest's options."""
 
     name: str
     config: Mapping[str, Any]
@@ -81,7 +84,6 @@ class CdkHttpRequester(Requester):
     decoder: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the parameters; create a request options provider if the manifest declares none."""
         self._parameters = parameters or {}
         if self.request_options_provider is None:
             self._request_options_provider = InterpolatedRequestOptionsProvider(
@@ -97,7 +99,7 @@ class CdkHttpRequester(Requester):
         return str(evaluate(text or "", self.config, self._parameters, **seen))
 
     def get_authenticator(self) -> Any:
-        """Return the authenticator of the requests; None if the manifest declares none."""
+        """Return the authenticator that signs the requests; None if the manifest declares none."""
         return self._authenticator
 
     def get_url(
@@ -107,7 +109,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> str:
-        """Return the evaluated URL: the option ``url`` if set, otherwise ``url_base``."""
+        """Return the rendered option ``url``, or ``url_base`` if ``url`` is not set."""
         return self._given(self.url or self.url_base, stream_slice, next_page_token)
 
     def get_url_base(
@@ -117,7 +119,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> str:
-        """Return the evaluated base URL: the option ``url_base`` if set, otherwise ``url``."""
+        """Return the rendered option ``url_base``, or ``url`` if ``url_base`` is not set."""
         return self._given(self.url_base or self.url, stream_slice, next_page_token)
 
     def get_path(
@@ -127,11 +129,11 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> str:
-        """Return the evaluated path, relative to the base URL; "" if the manifest declares none."""
+        """Return the rendered option ``path``, relative to the base URL; "" if it is not set."""
         return self._given(self.path, stream_slice, next_page_token)
 
     def get_method(self) -> HttpMethod:
-        """Return the HTTP method of the requests."""
+        """Return the HTTP method of the requests, such as GET."""
         return self._http_method
 
     def get_request_params(
@@ -141,7 +143,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the query parameters of a request, evaluated for a slice and a page token."""
+        """Return the query parameters of a request, rendered for a slice and a page token."""
         return self._request_options_provider.get_request_params(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
@@ -153,7 +155,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the headers of a request, evaluated for a slice and a page token."""
+        """Return the headers of a request, rendered for a slice and a page token."""
         return self._request_options_provider.get_request_headers(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
@@ -165,7 +167,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the body of a request: a string, or a mapping that is sent as form fields."""
+        """Return the body of a request: a string, or a mapping to send as form fields."""
         return self._request_options_provider.get_request_body_data(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
@@ -177,14 +179,17 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the JSON body of a request, evaluated for a slice and a page token."""
+        """Return the JSON body of a request, rendered for a slice and a page token."""
         return self._request_options_provider.get_request_body_json(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
 
     @classmethod
     def _join_url(cls, url_base: str, path: str | None = None) -> str:
-        """Append a path to a base URL; if the path is empty, return the base URL."""
+        """Join a path, with or without a leading slash, to a base URL.
+
+        If the path is empty, return the base URL unchanged.
+        """
         if not path:
             return url_base
         return urljoin(url_base if url_base.endswith("/") else f"{url_base}/", path.lstrip("/"))

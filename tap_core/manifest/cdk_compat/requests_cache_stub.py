@@ -1,4 +1,4 @@
-"""Substitute for the response types of the package requests_cache, for type hints.
+"""Substitute for the response classes of the package requests_cache, for type hints.
 
 All of them are `requests.Response`; the rest of the package is not provided. If requests_cache is
 installed, connectors get the real package.

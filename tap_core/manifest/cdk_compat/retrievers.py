@@ -1,8 +1,6 @@
-"""Base class of custom retrievers under airbyte-cdk's name.
+"""Base class for custom retrievers, with airbyte-cdk's name SimpleRetriever.
 
 The stream requests the pages. A subclass may read additional slices and change their records.
-
-The stream reads the pages. A subclass may read additional slices and change their records.
 """
 
 from __future__ import annotations
@@ -33,12 +31,11 @@ class CdkSimpleRetriever:
     ignore_stream_slicer_parameters_on_paginated_requests: bool = False
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Store the ``$parameters`` of the component."""
         self._parameters = parameters or {}
         self.reads: Callable[[CdkStreamSlice | None], Iterable[Any]] | None = None
 
     def stream_slices(self) -> Iterable[Any]:
-        """Return an empty list: the stream generates the slices itself."""
+        """Return (), because the stream generates the slices itself."""
         return ()
 
     def _read_pages(self, *_args: Any) -> Iterable[Any]:
@@ -55,9 +52,7 @@ class CdkSimpleRetriever:
         records_schema: Mapping[str, Any],  # noqa: ARG002  (airbyte-cdk's signature)
         stream_slice: CdkStreamSlice | None = None,
     ) -> Iterable[Any]:
-        """Return the records of a slice.
-
-        A subclass overrides this method and calls it through ``super()``.
+        """Return the records of a slice; subclasses override this method and call ``super()``.
 
         Raises:
             RuntimeError: the method is called outside of a sync of the stream.

@@ -1,7 +1,7 @@
-"""Base classes of custom schema loaders under airbyte-cdk's names.
+"""Base classes for custom schema loaders, with airbyte-cdk's class and method names.
 
-Files are searched in the manifest's folder, as by this package's own schema loaders. The class that
-a connector imports is bound to that folder (`CdkJsonFileSchemaLoader.within`).
+Schema files are searched in the manifest's folder. The class that a connector imports is bound to
+that folder by `CdkJsonFileSchemaLoader.within`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def default_file_path() -> str:
-    """Return the template of a schema file's default path, relative to the manifest's folder."""
+    """Return the template of the default schema file path, relative to the manifest's folder."""
     return "./schemas/{{ parameters['name'] }}.json"
 
 
@@ -32,19 +32,19 @@ class CdkSchemaLoader:
     """Base class of schema loaders, which return the JSON Schema of a stream."""
 
     def get_json_schema(self) -> Mapping[str, Any]:
-        """Return the JSON Schema of the stream's records."""
+        """Return the JSON Schema of the stream's records; implemented by subclasses."""
         raise NotImplementedError
 
 
 @dataclass
 class CdkInlineSchemaLoader(CdkSchemaLoader):
-    """Schema loader that returns a schema written in the manifest (InlineSchemaLoader)."""
+    """Schema loader that returns the JSON Schema written in the manifest (InlineSchemaLoader)."""
 
     schema: dict[str, Any]
     parameters: InitVar[Mapping[str, Any]]
 
     def get_json_schema(self) -> Mapping[str, Any]:
-        """Return the schema of the manifest."""
+        """Return the JSON Schema that the manifest contains."""
         return self.schema
 
 
@@ -55,7 +55,7 @@ class _Named:
 
 @dataclass
 class CdkJsonFileSchemaLoader(CdkSchemaLoader):
-    """Schema loader that reads a JSON file, by default named after the stream.
+    """Schema loader that reads a JSON file, such as ``schemas/<stream name>.json``.
 
     The type name in manifests is JsonFileSchemaLoader.
     """
@@ -72,10 +72,7 @@ class CdkJsonFileSchemaLoader(CdkSchemaLoader):
         return type(cls.__name__, (cls,), {"FOLDER": folder, "__module__": cls.__module__})
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Convert the path to a template object.
-
-        A subclass may set another `file_path` before it calls this method.
-        """
+        # a subclass may set another `file_path` before it calls this method
         self._name = str((parameters or {}).get("name", ""))
         self.file_path = InterpolatedString.create(self.file_path, parameters=parameters or {})
 

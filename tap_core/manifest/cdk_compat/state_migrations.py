@@ -1,7 +1,7 @@
-"""Base classes of custom state migrations, for states of older connector versions.
+"""Base classes for custom state migrations, which convert states of older connector versions.
 
-A migration has no side effects. It knows its stream only by the declaration in the manifest, which
-it gets as a `CdkDeclaration`.
+A migration has no side effects. It receives its stream's declaration in the manifest as a
+`CdkDeclaration`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ __all__ = ["CdkDeclaration", "CdkLegacyToPerPartitionStateMigration", "CdkStateM
 class CdkDeclaration(Mapping[str, Any]):
     """Declaration of a stream in the manifest, with its options as attributes and as items.
 
-    The attribute of a missing option is None.
+    For example, ``declaration.name`` and ``declaration['name']`` are the same. The attribute of a
+    missing option is None.
     """
 
     def __init__(self, node: Mapping[str, Any]) -> None:
@@ -26,29 +27,21 @@ class CdkDeclaration(Mapping[str, Any]):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """``$parameters`` that apply to the declaration; {} if there are none."""
+        """``$parameters`` of the manifest that apply to the declaration; {} if there are none."""
         return getattr(self._node, "parameters", None) or {}
 
     def __getattr__(self, name: str) -> Any:
-        """Return an option of the declaration; None if the option is missing."""
         if name.startswith("__"):
             raise AttributeError(name)
         return _wrap_node(self._node.get(name))
 
     def __getitem__(self, name: str) -> Any:
-        """Return an option of the declaration.
-
-        Raises:
-            KeyError: the option is missing.
-        """
         return _wrap_node(self._node[name])
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the options."""
         return iter(self._node)
 
     def __len__(self) -> int:
-        """Return the number of options."""
         return len(self._node)
 
 
@@ -62,11 +55,11 @@ class CdkStateMigration:
     """Base class of state migrations, which convert the state of an older connector version."""
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return True if the state is in an older format that `migrate` converts."""
+        """Return True if the state is in an older format, which `migrate` then converts."""
         raise NotImplementedError
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state in the connector's current format."""
+        """Convert a state and return it in the connector's current format."""
         raise NotImplementedError
 
 
@@ -97,7 +90,10 @@ class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
         return partition_router.parent_stream_configs[0].partition_field
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return True if the state has the older format and there is only one parent stream."""
+        """Return True if the state is ``{"<parent key>": {"<cursor field>": "<value>"}, …}``.
+
+        Return False for any other state, and if there are several parent streams.
+        """
         if not stream_state or len(self._partition_router.parent_stream_configs) != 1:
             return False
         return all(
@@ -105,7 +101,7 @@ class CdkLegacyToPerPartitionStateMigration(CdkStateMigration):
         )
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``{"states": [{"partition": …, "cursor": …}, …]}``, one entry per parent key."""
+        """Return ``{"states": [{"partition": …, "cursor": …}, …]}``, one item per parent key."""
         states = [
             {"partition": {self._partition_key_field: key}, "cursor": one}
             for key, one in stream_state.items()

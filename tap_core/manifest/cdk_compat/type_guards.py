@@ -1,4 +1,4 @@
-"""Type guards: isinstance checks whose result a strict type checker can use."""
+"""Type guards: isinstance checks that narrow the type of a value for a strict type checker."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Placeholder classes for airbyte-cdk names that this package does not support.
 
-A file may import such a name and still contain other classes that work. Subclassing the
-placeholder, instantiating it or reading its attributes fails with an error that contains the name.
+A connector's file may import such a name and still contain other classes that work. Using the
+placeholder fails with an error that contains the unsupported name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["find_unsupported_base", "unsupported_class"]
 
 
 class _PlaceholderMeta(ABCMeta):
-    """Metaclass of placeholder classes for unsupported airbyte-cdk classes.
+    """Metaclass of the placeholders for unsupported airbyte-cdk classes.
 
     Connectors can import a placeholder and derive from it, but not instantiate it. ABCMeta as the
     base allows abstract subclasses.
@@ -22,19 +22,11 @@ class _PlaceholderMeta(ABCMeta):
     REASON: str
 
     def __call__(cls, *_args: Any, **_kwargs: Any) -> Any:
-        """Raise ImportError instead of creating an instance.
-
-        Raises:
-            ImportError: always.
-        """
+        """Raise ImportError, because an unsupported class cannot be instantiated."""
         raise ImportError(cls.REASON)
 
     def __getattr__(cls, name: str) -> Any:
-        """Raise AttributeError for an unknown attribute; the message says what is not supported.
-
-        Raises:
-            AttributeError: always.
-        """
+        """Raise AttributeError with a message that names the unsupported class."""
         raise AttributeError(f"{name}: {cls.REASON}")
 
     def __or__(cls, other: Any) -> Any:
@@ -54,15 +46,15 @@ class _PlaceholderMeta(ABCMeta):
 
 
 def unsupported_class(name: str, module: str) -> type:
-    """Return a placeholder class for an unsupported name that a connector imports.
+    """Return a placeholder class for an airbyte-cdk name that this package does not support.
 
-    ``module`` is the airbyte-cdk module from which the name is imported.
+    ``module`` is the airbyte-cdk module from which a connector imports the name.
     """
     reason = f"'{name}' of {module} is not supported in custom components."
     return _PlaceholderMeta(name, (), {"REASON": reason})
 
 
 def find_unsupported_base(cls: type) -> str | None:
-    """Return the error message if a class derives from a placeholder; otherwise None."""
+    """Return the error message if ``cls`` derives from an unsupported class; otherwise None."""
     found = next((base for base in cls.__mro__ if "REASON" in vars(base)), None)
     return str(vars(found)["REASON"]) if isinstance(found, _PlaceholderMeta) else None

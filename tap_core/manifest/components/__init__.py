@@ -1,1 +1,1 @@
-"""Components of a low-code manifest, one module per kind of component."""
+"""Components of an Airbyte low-code manifest, one module per group of component types."""

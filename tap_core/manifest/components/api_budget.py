@@ -1,8 +1,8 @@
-"""Rate limits of a source, shared by all of its streams (the manifest's HTTPAPIBudget).
+"""Rate limits of an API, shared by all streams of a connector (the manifest's HTTPAPIBudget).
 
 The first policy that matches a request counts it; a request that matches no policy is not counted.
-A slot is reserved under a lock, and the caller sleeps outside the lock. Rate limit headers of the
-API can only lower the allowance, never raise it.
+A request is reserved under a lock, and the caller sleeps outside the lock. Rate limit headers of
+the API can only lower the number of allowed requests, never raise it.
 
 Source: Airbyte YAML reference, "HTTPAPIBudget".
 """
@@ -80,7 +80,8 @@ class HttpRequestRegexMatcher:
     def matches(self, request: requests.PreparedRequest) -> bool:
         """Return True if the request satisfies all options that are set.
 
-        There are options for the method, the URL, the query parameters and the headers.
+        The options compare the HTTP method, the base URL, the path, the query parameters and the
+        headers.
         """
         parts = urlsplit(request.url or "")
         if self.method and (request.method or "").upper() != self.method.upper():
@@ -104,19 +105,22 @@ def _contains(found: Mapping[str, object], wanted: Mapping[str, object]) -> bool
 
 @dataclass(frozen=True, kw_only=True)
 class UnlimitedCallRatePolicy:
-    """Rate limit policy without a limit: requests that it matches are sent at once."""
+    """Rate limit policy without a limit: requests that match it are sent at once."""
 
     matchers: list[HttpRequestRegexMatcher]
 
     @property
     def limits(self) -> RateLimits | None:
-        """Always None: the number of requests is not limited."""
+        """Always None, because the number of requests is not limited."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class FixedWindowCallRatePolicy:
-    """Rate limit policy that allows `call_limit` requests per fixed window of length `period`."""
+    """Rate limit policy that allows `call_limit` requests per fixed time window of `period`.
+
+    `period` is an ISO 8601 duration, such as ``PT1M``.
+    """
 
     period: str
     call_limit: int
@@ -128,7 +132,7 @@ class FixedWindowCallRatePolicy:
 
     @property
     def limits(self) -> RateLimits | None:
-        """Limit in the form that the request counters use: `call_limit` per fixed window."""
+        """Limit for the request counters: `call_limit` requests per fixed window of `period`."""
         return RateLimits("fixed", ((self.call_limit, self._length),))
 
     @cached_property
@@ -138,7 +142,7 @@ class FixedWindowCallRatePolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """Rate that allows at most `limit` requests within any `interval` (an ISO 8601 duration)."""
+    """Rate limit of at most `limit` requests within any `interval` (an ISO 8601 duration)."""
 
     limit: int
     interval: str
@@ -150,15 +154,15 @@ class Rate:
 
     @cached_property
     def seconds(self) -> float:
-        """Length of the interval in seconds."""
+        """Length of `interval`, an ISO 8601 duration, in seconds."""
         return _parse_seconds(self.interval)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MovingWindowCallRatePolicy:
-    """Rate limit policy with one moving window per rate.
+    """Rate limit policy with one or more rates, each counted over a moving time window.
 
-    A request is sent only when every window still allows one.
+    A request is sent only when every rate still allows one.
     """
 
     rates: list[Rate]
@@ -171,7 +175,7 @@ class MovingWindowCallRatePolicy:
 
     @property
     def limits(self) -> RateLimits | None:
-        """Limits in the form that the request counters use: one moving window per rate."""
+        """Limits for the request counters: one moving time window per rate."""
         return RateLimits("moving", tuple((rate.limit, rate.seconds) for rate in self.rates))
 
 
@@ -200,15 +204,12 @@ class HTTPAPIBudget:
     def take(
         self, request: requests.PreparedRequest, counters: RateCounterStore | None = None
     ) -> float:
-        """Reserve a request in the budget, wait until it may be sent, and return the wait.
+        """Wait until the budget allows a request, count the request, and return the seconds waited.
 
         Args:
             request: The request to send.
-            counters: Counters shared with other processes that send requests for the same job.
-                None counts the requests of this process only.
-
-        Returns:
-            The wait in seconds.
+            counters: Counters shared with other processes that send requests for the same job. None
+                counts the requests of this process only.
         """
         found = self._find_policy(request)
         waited = 0.0
@@ -227,10 +228,10 @@ class HTTPAPIBudget:
         response: requests.Response,
         counters: RateCounterStore | None = None,
     ) -> None:
-        """Reduce the remaining budget to the value in the rate limit headers of a response.
+        """Lower the remaining number of requests to the value in a response's rate limit headers.
 
         If the response has no such value and its status is in `status_codes_for_ratelimit_hit`, the
-        remaining budget becomes 0. ``counters`` are counters shared with other processes; None uses
+        remaining number becomes 0. ``counters`` are counters shared with other processes; None uses
         the counters of this process.
         """
         found = self._find_policy(request)
@@ -248,7 +249,7 @@ class HTTPAPIBudget:
         return InProcessCounters()
 
     def _find_policy(self, request: requests.PreparedRequest) -> tuple[str, RateLimits, int] | None:
-        """Return the first policy that matches a request, as name, limits and the request's weight.
+        """Return the first policy that matches a request, as a tuple (name, limits, weight).
 
         The weight is the number of requests that this request counts as. Return None if no policy
         matches, or if the first policy that matches is unlimited.
@@ -264,7 +265,7 @@ class HTTPAPIBudget:
 def _get_weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> int:
     """Return the number of requests that ``request`` counts as under a policy.
 
-    It is 0 if the policy does not apply to the request.
+    Return 0 if the policy does not apply to the request.
     """
     if not policy.matchers:
         return 1
@@ -281,10 +282,10 @@ def _sleep(seconds: float) -> float:
 
 
 def _seconds_until(number: int | None) -> float | None:
-    """Return the seconds until the reset time in a rate limit header.
+    """Convert the number in a rate limit reset header to the seconds until the reset.
 
-    ``number`` is the number in the header. Above 366 days in seconds it is a Unix timestamp,
-    otherwise it is already the seconds until the reset. None is returned unchanged.
+    A number above 366 days in seconds is a Unix timestamp; a smaller one already is the number of
+    seconds. None is returned unchanged.
     """
     return number if number is None or number <= _LONGEST_DELAY else number - time.time()
 

@@ -1,7 +1,7 @@
-"""Declaration of asynchronous jobs: the requests of a job and the mapping of its statuses.
+"""AsyncRetriever component: the requests of an asynchronous API job and the names of its statuses.
 
 `tap_core.manifest.async_jobs` runs the jobs. Each step of a job (creation, polling, download and so
-on) has its own requester, whose templates see the responses to the previous steps.
+on) has a separate requester, whose templates can use the responses to the previous steps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MINUTES: Final = 60
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncJobStatusMap:
-    """Mapping from each job status of the SDK to the status values that the API uses for it."""
+    """Mapping from each job status of the SDK, such as completed, to the API's names for it."""
 
     running: list[str]
     completed: list[str]
@@ -44,15 +44,15 @@ class AsyncJobStatusMap:
     skipped: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the same API value is listed for two job statuses."""
+        """Raise ManifestError if the same API status is listed twice."""
         words = [word for kind in get_args(JobStatus) for word in getattr(self, kind)]
         for word in words:
             if words.count(word) > 1:
                 raise ManifestError(f"The status '{word}' is listed twice: list it once.")
 
-    def get_status(self, word: str) -> JobStatus | None:
-        """Return the job status for a status value of the API; None if the value is not listed."""
-        kinds = [kind for kind in get_args(JobStatus) if word in getattr(self, kind)]
+    def get_status(self, api_status: str) -> JobStatus | None:
+        """Return the SDK's job status for a status name of the API; None if it is not listed."""
+        kinds = [kind for kind in get_args(JobStatus) if api_status in getattr(self, kind)]
         return cast("JobStatus", kinds[0]) if kinds else None
 
 
@@ -85,9 +85,10 @@ class AsyncRetriever:
     urls_extractor: Extractor | None = None
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a timeout below 1.
+        """Raise ManifestError if the options are invalid.
 
-        Also raise it for a download target requester without a download target extractor.
+        A timeout or wait must be at least 1, and a download target requester needs a download
+        target extractor.
         """
         if self._target_requester is not None and self.target_extractor is None:
             raise ManifestError(
@@ -101,12 +102,15 @@ class AsyncRetriever:
 
     @property
     def requester(self) -> HttpRequester | CustomRequester:
-        """Requester that creates the job, which is the first request of each slice."""
+        """Requester of the first request of a slice, which creates the job."""
         return self.creation_requester
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """SimpleRetriever with the partition routers and the record selector of this retriever."""
+        """SimpleRetriever with the same requester, partition routers and record selector.
+
+        Code that handles slices and records of all retrievers uses it.
+        """
         return SimpleRetriever(
             requester=self.creation_requester,
             record_selector=replace(self.record_selector, extractor=WholeDocumentExtractor()),
@@ -116,20 +120,20 @@ class AsyncRetriever:
 
     @property
     def target_extractor(self) -> Extractor | None:
-        """Extractor of the download targets (URLs or ids); None if a job has a single result."""
+        """Extractor of a job's download targets (URLs or ids); None if a job has one result."""
         return self.download_target_extractor or self.urls_extractor
 
     @property
     def is_legacy(self) -> bool:
         """True if the manifest uses the older option `urls_extractor`.
 
-        Templates of such a manifest find the responses of a job in ``stream_slice``.
+        Templates of such a manifest read the responses of a job from ``stream_slice``.
         """
         return self.urls_extractor is not None
 
     @property
     def timeout_seconds(self) -> float:
-        """Time in seconds after which a job has timed out."""
+        """Time in seconds after which a running job is aborted; 3600 by default."""
         return 60.0 * (self.polling_job_timeout or _MINUTES)
 
     @property
@@ -140,39 +144,39 @@ class AsyncRetriever:
 
     @cached_property
     def creation(self) -> SimpleRetriever:
-        """Retriever for the request that creates a job."""
+        """Retriever that sends the request that creates a job."""
         return self._make_retriever(self.creation_requester)
 
     @cached_property
     def polling(self) -> SimpleRetriever:
-        """Retriever for the requests that poll a job's status."""
+        """Retriever that sends the requests that poll a job's status."""
         return self._make_retriever(self.polling_requester)
 
     @cached_property
     def targets(self) -> SimpleRetriever | None:
-        """Retriever for the request that lists the download targets of a job.
+        """Retriever that sends the request that lists the download targets of a job.
 
-        The property is None if the last polling response contains the targets.
+        None means that the last polling response contains the targets.
         """
         asked = self._target_requester
         return None if asked is None else self._make_retriever(asked)
 
     @cached_property
     def abortion(self) -> SimpleRetriever | None:
-        """Retriever for the request that aborts a job; None if the manifest declares none."""
+        """Retriever that sends the request that aborts a job; None if none is declared."""
         return self._make_unparsed(self.abort_requester)
 
     @cached_property
     def deletion(self) -> SimpleRetriever | None:
-        """Retriever for the request that deletes a job once its results are read.
+        """Retriever that sends the request that deletes a job after its results are read.
 
-        The property is None if the manifest declares no such request.
+        None means that the manifest declares no such request.
         """
         return self._make_unparsed(self.delete_requester)
 
     @cached_property
     def download(self) -> SimpleRetriever:
-        """Retriever that downloads the results of a job, page by page."""
+        """Retriever that downloads the results of a completed job, page by page."""
         usual = ResponseToFileExtractor() if self.is_legacy else DpathExtractor(field_path=[])
         return SimpleRetriever(
             requester=self.download_requester,
@@ -190,7 +194,10 @@ class AsyncRetriever:
 
     @staticmethod
     def _make_unparsed(requester: HttpRequester | CustomRequester | None) -> SimpleRetriever | None:
-        """Return a retriever that ignores the response body; None if there is no requester."""
+        """Return a retriever that sends a request and ignores the response body.
+
+        Return None if there is no ``requester``.
+        """
         if requester is None:
             return None
         selector = RecordSelector(extractor=WholeDocumentExtractor())

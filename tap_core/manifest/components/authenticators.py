@@ -1,8 +1,8 @@
 """Authenticators of a manifest: API key, bearer, Basic, JWT, OAuth and session tokens.
 
 `tap_core.manifest.request_signing` and `tap_core.authenticators` add the credentials to requests.
-Settings are read when the first request is sent, not earlier: in a SelectiveAuthenticator only the
-selected authenticator has its settings. No `repr` shows a secret.
+Config settings are read when the first request is sent, because a config may contain only the
+settings of the selected authenticator. No `repr` shows a secret.
 
 Source: Airbyte YAML reference, "Authentication".
 """
@@ -76,8 +76,8 @@ _JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 class NoAuth:
     """Authenticator that sends requests without credentials."""
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return a function that leaves requests unchanged."""
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
+        """Return a callable that leaves requests unchanged."""
         return SimpleAuthenticator()
 
 
@@ -100,8 +100,8 @@ class ApiKeyAuthenticator:
                 " or the older `header`."
             )
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return the function that adds the API key to a request."""
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
+        """Return a callable that adds the API key to a request."""
         option = self.inject_into
         if option is None:
             return SimpleAuthenticator(auth_headers={self.header or "": self.api_token})
@@ -114,8 +114,8 @@ class BearerAuthenticator:
 
     api_token: str
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return the function that adds the ``Authorization`` header to a request."""
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
+        """Return a callable that adds the header ``Authorization: Bearer <token>`` to a request."""
         return BearerTokenAuthenticator(token=self.api_token)
 
 
@@ -126,8 +126,8 @@ class BasicHttpAuthenticator:
     username: str
     password: str = ""
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return the function that adds the ``Authorization`` header to a request."""
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
+        """Return a callable that adds the header ``Authorization: Basic …`` to a request."""
         return BasicAuthenticator(username=self.username, password=self.password)
 
 
@@ -143,10 +143,10 @@ class SelectiveAuthenticator:
     def get_used_keys(
         options: Mapping[str, Any], config: Mapping[str, Any]
     ) -> Mapping[str, list[str]]:
-        """Return ``{"authenticators": [name]}`` with the name of the selected authenticator.
+        """Return ``{"authenticators": [name]}`` with the name of the authenticator that is used.
 
         The builder calls this method to build only that authenticator, because the config may lack
-        the settings of the others. If the config selects no authenticator, return {}; the builder
+        the settings of all others. Return {} if the config selects no authenticator; the builder
         then builds all of them.
         """
         path = options.get("authenticator_selection_path")
@@ -156,11 +156,11 @@ class SelectiveAuthenticator:
         return {"authenticators": [str(found)]} if is_known else {}
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return the function with which the selected authenticator adds credentials to a request.
+        """Return a callable that adds the credentials of the selected authenticator to a request.
 
         Raises:
-            ManifestError: the config has no value at the selection path, or the value is not
-                the name of an authenticator.
+            ManifestError: the config has no value at the selection path, or the value is not the
+                name of an authenticator.
         """
         path = ".".join(self.authenticator_selection_path)
         chosen = make_getter(self.authenticator_selection_path)(dict(self.config))
@@ -183,7 +183,7 @@ class SelectiveAuthenticator:
 
 @dataclass(frozen=True, kw_only=True)
 class JwtHeaders:
-    """JWT header parameters that a manifest can set by name; None omits a parameter."""
+    """JWT header parameters for which a manifest has separate options; None omits a parameter."""
 
     kid: str | None = None
     typ: str | None = "JWT"
@@ -192,7 +192,7 @@ class JwtHeaders:
 
 @dataclass(frozen=True, kw_only=True)
 class JwtPayload:
-    """JWT claims that a manifest can set by name; None omits a claim."""
+    """JWT claims for which a manifest has separate options; None omits a claim."""
 
     iss: str | None = None
     sub: str | None = None
@@ -201,7 +201,7 @@ class JwtPayload:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class JwtAuthenticator:
-    """Authenticator that sends a JWT signed with `secret_key`.
+    """Authenticator that signs a JWT with `secret_key` and sends it, by default as bearer token.
 
     A JWT is valid for `token_duration` seconds. Signing requires PyJWT (extra ``jwt``).
     """
@@ -233,10 +233,10 @@ class JwtAuthenticator:
     passphrase: str | None = None
     request_option: RequestOption = _BEARER
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return the function that adds the JWT to a request.
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
+        """Return a callable that adds a JWT to a request.
 
-        The function signs a new JWT before the current one expires.
+        The callable signs a new JWT before the current one expires.
         """
         token, prefix = ExpiringToken(self.sign), self.header_prefix
         return InjectedCredential(
@@ -255,7 +255,7 @@ class JwtAuthenticator:
             return sign_jwt(payload, self._key(), self.algorithm, headers), ends_at
         except RuntimeError as error:
             raise ManifestError(str(error)) from None
-        except Exception as error:  # noqa: BLE001  (what a bad key raises depends on its kind)
+        except Exception as error:  # noqa: BLE001  (the error for a bad key depends on the algorithm)
             raise ManifestError(
                 f"The `secret_key` cannot sign a token with {self.algorithm}:"
                 f" {type(error).__name__}."  # its text may contain the key
@@ -299,10 +299,10 @@ def _refuse_reserved(given: Mapping[str, Any], names: tuple[str, ...], option: s
 
 @dataclass(frozen=True, kw_only=True)
 class RefreshTokenUpdater:
-    """Options for a refresh token that the API replaces at each refresh.
+    """Options for an API that issues a new refresh token with each access token.
 
-    The options are the paths in the config at which the new tokens are stored, and the name of the
-    refresh token in the response.
+    The options are the config paths at which the new tokens are stored, and the field of the token
+    response that contains the new refresh token.
     """
 
     refresh_token_name: str = "refresh_token"  # noqa: S105  (a name, no secret)
@@ -371,10 +371,10 @@ class OAuthAuthenticator:
             options = ", ".join(f"`{name}`" for name in missing)
             raise ManifestError(f"An OAuthAuthenticator with this grant type needs {options}.")
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
-        """Return the function that adds the access token to a request.
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
+        """Return a callable that adds the access token to a request.
 
-        The function refreshes the token before it expires.
+        The callable refreshes the token before it expires.
         """
         updater = self.refresh_token_updater
         return CachedToken(
@@ -400,9 +400,9 @@ class OAuthAuthenticator:
 
     @property
     def _configured_token(self) -> tuple[str, datetime | None] | None:
-        """Access token from the config, and the token's expiry time (None if unknown).
+        """Access token and its expiry time from the config; None if there is no access token.
 
-        The property is None if the config has no access token.
+        An unknown expiry time becomes None.
         """
         updater = self.refresh_token_updater
         if updater is not None:
@@ -430,7 +430,7 @@ class OAuthAuthenticator:
             **usual,
             **_evaluate_mapping(self.refresh_request_body),
             **usual,
-        }  # in the default order
+        }  # the default fields come first, and override the others
 
     def _usual_body(self) -> dict[str, Any]:
         body: dict[str, Any] = {self.grant_type_name: self.grant_type}
@@ -463,7 +463,7 @@ class OAuthAuthenticator:
 
 
 def _evaluate_mapping(value: Any) -> dict[str, Any]:
-    """Evaluate the templates of a mapping; omit members that are None or an empty string."""
+    """Render the templates in a mapping; omit members with the value None or an empty string."""
     mapping = resolve_mapping(value, {})
     return {name: value for name, value in mapping.items() if value is not None and value != ""}
 
@@ -473,20 +473,20 @@ def _evaluate_mapping(value: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTokenRequestBearerAuthenticator:
-    """Option of a SessionTokenAuthenticator: send ``Authorization: Bearer <session token>``."""
+    """Option of SessionTokenAuthenticator: send ``Authorization: Bearer <session token>``."""
 
     TYPE: ClassVar[str] = "Bearer"
 
     def auth_with(self, token: ExpiringToken) -> InjectedCredential:
-        """Return the function that adds the session token to a request."""
+        """Return a callable that adds ``Authorization: Bearer <session token>`` to a request."""
         return _SessionTokenCredential(_BEARER, token, lambda: f"Bearer {token()}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTokenRequestApiKeyAuthenticator:
-    """Option of a SessionTokenAuthenticator: send the session token at `inject_into`.
+    """Option of SessionTokenAuthenticator: send the session token as `inject_into` declares.
 
-    `api_token` may embed the token in a longer text.
+    `api_token` is an optional template for the sent value, with the variable ``session_token``.
     """
 
     TYPE: ClassVar[str] = "ApiKey"
@@ -495,7 +495,7 @@ class SessionTokenRequestApiKeyAuthenticator:
     api_token: InterpolatedText | None = None
 
     def auth_with(self, token: ExpiringToken) -> InjectedCredential:
-        """Return the function that adds the session token to a request."""
+        """Return a callable that adds the session token to a request, as `inject_into` declares."""
         text: Any = self.api_token
         if text is None:
             return _SessionTokenCredential(self.inject_into, token, token)
@@ -505,7 +505,7 @@ class SessionTokenRequestApiKeyAuthenticator:
 
 
 class _SessionTokenCredential(InjectedCredential):
-    """Session token that is added to requests; if the API rejects it, a new one is fetched."""
+    """Callable that adds a session token to requests; fetches a new one if the API rejects it."""
 
     def __init__(self, option: RequestOption, token: ExpiringToken, credential: Any) -> None:
         super().__init__(option, credential)
@@ -520,7 +520,7 @@ class _SessionTokenCredential(InjectedCredential):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SessionTokenAuthenticator:
-    """Authenticator that sends a session token, which it gets from a separate login request.
+    """Authenticator that gets a session token from a login request and adds it to all requests.
 
     `session_token_path` is the path of the token in the login response.
     """
@@ -539,17 +539,18 @@ class SessionTokenAuthenticator:
             _ = parse_duration(self.expiration_duration)
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return the function that adds the session token to a request.
+        """Return a callable that adds the session token to a request.
 
-        The function logs in again when `expiration_duration` has passed. Without
+        The callable logs in again when `expiration_duration` has passed. Without
         `expiration_duration` it logs in again when the API rejects the token.
         """
         return self.request_authentication.auth_with(ExpiringToken(partial(self._log_in, stream)))
 
     def _log_in(self, stream: DeclarativeStreamProtocol) -> tuple[str, datetime | None]:
-        """Send the login request; return the session token and the time at which it expires.
+        """Send the login request; return the session token and its expiry time.
 
-        The time is None if the manifest declares no duration.
+        Without `expiration_duration` None is returned as the time, because the expiry time is
+        unknown.
 
         Raises:
             FatalAPIError: The response has no token.
@@ -576,9 +577,9 @@ class SessionTokenAuthenticator:
 
 
 def _sign_request(request: HTTPRequest, auth: Auth) -> HTTPRequest:
-    """Return a copy of a request that already contains the credentials.
+    """Return a copy of a request to which an authenticator has added the credentials.
 
-    It is for code that sends the request without an authenticator.
+    The copy can be sent without an authenticator.
     """
     body = build_body_arguments(request.data, as_json=bool(request.as_json))
     headers = {**body.pop("headers", {}), **request.headers}
@@ -593,9 +594,9 @@ def _sign_request(request: HTTPRequest, auth: Auth) -> HTTPRequest:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LegacySessionTokenAuthenticator:
-    """Authenticator that sends the session token from the config while the token is valid.
+    """Authenticator that sends the session token of the config, or logs in to get a new one.
 
-    Otherwise it logs in to get a new token.
+    It logs in if the config has no session token or if the API no longer accepts the token.
     """
 
     header: str
@@ -607,7 +608,7 @@ class LegacySessionTokenAuthenticator:
     password: str = ""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return the function that adds the session token to a request."""
+        """Return a callable that adds the session token, in the header `header`, to a request."""
         token = ExpiringToken(lambda: (self._token(stream), None))
         option = RequestOption(inject_into="header", field_name=self.header)
         return _SessionTokenCredential(option, token, token)

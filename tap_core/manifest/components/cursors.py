@@ -1,8 +1,8 @@
-"""Cursors other than DatetimeBasedCursor: counters, and Python classes of the connector.
+"""Cursors other than DatetimeBasedCursor: integer counters, and Python classes of the connector.
 
-A cursor is read from the stored state of a context: it yields one slice after the other, and
-observes each record and the end of each slice. A custom cursor's state is the result of
-``get_stream_state()`` after a slice; for a counter the bookmark is the highest value of the cursor
+A cursor creates one reader per partition from the stored state. The reader yields slices, and
+observes each record and the end of each slice. The state of a custom cursor is the result of
+``get_stream_state()`` after a slice; the state of a counter is the highest value of the cursor
 field.
 """
 
@@ -49,17 +49,17 @@ _FORMATS: Final = ("datetime_format", "cursor_datetime_formats")
 
 @dataclass(frozen=True, slots=True)
 class _NumberComparator(ReplicationKeyComparator):
-    """Comparator of numeric cursor values; a value that is not a number is ignored."""
+    """Comparator of numeric cursor values; it ignores values that are not numbers."""
 
     stream: str = ""
 
     @property
     def is_declared(self) -> bool:
-        """Always True, so that a value that is not a number is skipped without raising an error."""
+        """Always True, so that a cursor value that is not a number raises no error."""
         return True
 
     def is_usable(self, value: Any) -> bool:
-        """Return True if a cursor value is a number and can therefore be a bookmark."""
+        """Return True if a cursor value is a number and can therefore become the bookmark."""
         return not isinstance(value, bool) and parse_number(value) is not None
 
     def warn_unusable(self, value: Any) -> None:
@@ -75,7 +75,7 @@ class _NumberComparator(ReplicationKeyComparator):
 
 @dataclass(frozen=True, kw_only=True)
 class IncrementingCountCursor:
-    """Cursor over an integer field: each sync starts at the highest value of the previous one.
+    """Cursor over an integer field: each sync starts at the highest value of the previous sync.
 
     Records with exactly that value are read again. Source: Airbyte declarative component schema,
     IncrementingCountCursor.
@@ -99,12 +99,12 @@ class IncrementingCountCursor:
 
     def make_reader(
         self,
-        stream: DeclarativeStreamProtocol,  # noqa: ARG002  (as all cursors)
+        stream: DeclarativeStreamProtocol,  # noqa: ARG002  (every cursor takes it)
         state: Mapping[str, Any],
     ) -> CountReader:
-        """Return the cursor reader of one partition, which starts at the cursor value in the state.
+        """Return a reader that starts at the higher of `start_value` and the value in ``state``.
 
-        Without a state ({}) it starts at `start_value`.
+        If ``state`` contains no number, the reader starts at `start_value`.
         """
         stored = parse_number(state.get(self.cursor_field))
         start = self.start_value if stored is None else max(self.start_value, stored)
@@ -112,7 +112,7 @@ class IncrementingCountCursor:
 
 
 class CountReader:
-    """Cursor reader with a single slice: all values from a start number upwards."""
+    """Reader of an IncrementingCountCursor; its only slice is all values from a start number."""
 
     is_past = False
     state: Mapping[str, Any] = MappingProxyType({})
@@ -124,20 +124,20 @@ class CountReader:
         self._option = option
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the only slice: its ``start`` is the start number, its ``end`` infinity."""
+        """Yield the only slice, ``{"start": <start number>, "end": infinity}``."""
         yield self._slice
 
-    def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:  # noqa: ARG002  (as all readers)
-        """Add the start number to a request if `start_value_option` is set."""
+    def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:  # noqa: ARG002  (every reader takes it)
+        """Add the start number to a request, if the manifest sets `start_value_option`."""
         if self._option is not None:
             self._option.put(request, stream_slice["start"])
 
     def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:  # noqa: ARG002
-        """Always return True: every record is emitted."""
+        """Always return True, because every record is emitted."""
         return True
 
     def close(self, stream_slice: CdkStreamSlice) -> None:
-        """Return None: the highest cursor value becomes the bookmark, with no other state."""
+        """Return None, because a bookmark is the only state of this cursor."""
 
 
 # Custom classes
@@ -145,25 +145,25 @@ class CountReader:
 
 @dataclass(frozen=True, slots=True)
 class _IgnoringComparator(ReplicationKeyComparator):
-    """Comparator that ignores cursor values.
+    """Comparator that ignores cursor values, for streams with a custom cursor.
 
-    It is for custom cursors: the state comes from their Python class, not from cursor values.
+    The state of such a stream comes from the cursor's Python class.
     """
 
     @property
     def is_declared(self) -> bool:
-        """Always True, so that cursor values are skipped without raising an error."""
+        """Always True, so that no cursor value raises an error."""
         return True
 
-    def is_usable(self, value: Any) -> bool:  # noqa: ARG002  (the base's)
-        """Always return False: no cursor value becomes a bookmark."""
+    def is_usable(self, value: Any) -> bool:  # noqa: ARG002  (the base class's parameter)
+        """Always return False, because no cursor value becomes a bookmark."""
         return False
 
     def warn_unusable(self, value: Any) -> None:
-        """Do nothing: the cursor values are skipped on purpose."""
+        """Do nothing, because cursor values are ignored on purpose."""
 
     def parse_bound(self, text: str) -> None:
-        """Return None: only the Python class knows where the cursor starts."""
+        """Return None, because only the Python class knows where the cursor starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,11 +171,11 @@ class CustomIncrementalSync(Custom):
     """Cursor that delegates to a Python class of the connector.
 
     Each partition has a separate instance of the class. The state is the result of its
-    ``get_stream_state()``, called after each slice of the cursor.
+    ``get_stream_state()``, called after each slice.
 
     Raises:
-        ManifestError: the class lacks a cursor method, a required field is missing, or a
-            datetime format, a duration, or a `step` without `cursor_granularity` is invalid.
+        ManifestError: the class lacks a cursor method, a required field is missing, or a datetime
+            format, a duration, or a `step` without `cursor_granularity` is invalid.
     """
 
     METHODS: ClassVar[tuple[str, ...]] = (
@@ -183,7 +183,6 @@ class CustomIncrementalSync(Custom):
     )
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the class lacks a method, or a field is missing or invalid."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         for name in self.METHODS:
@@ -213,7 +212,7 @@ class CustomIncrementalSync(Custom):
             raise ManifestError(f"{self.class_name} needs {', '.join(missing)}.")
 
     def _check_dates(self) -> None:
-        """Raise ManifestError for invalid datetime formats and durations."""
+        """Raise ManifestError if a datetime format or a duration in the fields is invalid."""
         given = self.fields
         if bool(given.get("step")) != bool(given.get("cursor_granularity")):
             raise ManifestError("step and cursor_granularity belong together: set both or neither.")
@@ -229,7 +228,7 @@ class CustomIncrementalSync(Custom):
             raise ManifestError(str(error)) from None
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
-        """Return the request options of the cursor as airbyte-cdk objects, by field name.
+        """Return the cursor's request options as airbyte-cdk objects, by field name.
 
         The builder leaves them as plain mappings, because they need no ``type`` in the manifest.
         """
@@ -241,7 +240,7 @@ class CustomIncrementalSync(Custom):
 
     def make_comparator(
         self,
-        stream: str,  # noqa: ARG002  (as all cursors)
+        stream: str,  # noqa: ARG002  (every cursor takes it)
         usual: ReplicationKeyComparator,
     ) -> ReplicationKeyComparator:
         """Return a comparator that ignores cursor values, so that they never become bookmarks.
@@ -253,9 +252,9 @@ class CustomIncrementalSync(Custom):
     def make_reader(
         self, stream: DeclarativeStreamProtocol, state: Mapping[str, Any]
     ) -> CustomCursorReader:
-        """Return the cursor reader of one partition.
+        """Return the reader of one partition, with a new instance of the cursor's Python class.
 
-        The reader has a new instance of the Python class, initialized with the stored state.
+        The instance resumes from ``state``, the stored state of the partition.
         """
         self.owner.stream = stream
         cursor = self._instantiate()
@@ -266,7 +265,7 @@ class CustomIncrementalSync(Custom):
 
 
 class CustomCursorReader:
-    """Cursor reader of one partition, which delegates to an instance of the connector's class."""
+    """Reader of one partition, which delegates to an instance of the connector's cursor class."""
 
     def __init__(self, cursor: Any, stream: str, *, is_feed: bool, filters: bool) -> None:
         self.is_past = False
@@ -281,7 +280,7 @@ class CustomCursorReader:
         """State at the beginning of the current slice, ``stream_state`` in templates."""
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the slices of the class; get the next one only after the current one is closed."""
+        """Yield the slices of the cursor class, each after the previous slice is closed."""
         for given in self._cursor.stream_slices():
             stream_slice = given
             if not isinstance(stream_slice, CdkStreamSlice):
@@ -293,7 +292,7 @@ class CustomCursorReader:
             yield stream_slice
 
     def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:
-        """Add the request options that the class returns for a slice to a request."""
+        """Add the query parameters, headers and body fields of the cursor class to a request."""
         about = {
             "stream_state": self.state,
             "stream_slice": stream_slice,
@@ -302,7 +301,7 @@ class CustomCursorReader:
         add_declared_fields(self._cursor, request, about)
 
     def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:
-        """Pass a record to the class; return True if the record is to be emitted."""
+        """Pass a record to the cursor class; return True if the record is to be emitted."""
         shown = CdkRecord(record, self._stream, stream_slice)
         if self._is_feed or self._filters:
             is_new = bool(self._cursor.should_be_synced(shown))
@@ -323,7 +322,7 @@ class CustomCursorReader:
         return bool(is_later(self._last, shown))
 
     def close(self, stream_slice: CdkStreamSlice) -> Mapping[str, Any]:
-        """Report to the class that a slice is completely emitted; return the state to store."""
+        """Tell the cursor class that a slice is complete; return the new state to store."""
         self._cursor.close_slice(stream_slice, *([self._last] if self._wants_last else []))
         return cast("Mapping[str, Any]", self._cursor.get_stream_state() or {})
 
@@ -333,9 +332,9 @@ CursorReader: TypeAlias = CountReader | CustomCursorReader
 
 
 def _accepts_record(close: Any) -> bool:
-    """Return True if ``close_slice`` has a second parameter, for the latest record of the slice.
+    """Return True if a ``close_slice`` method has a second parameter, for the latest record.
 
-    Older versions of airbyte-cdk pass that record.
+    Older versions of airbyte-cdk pass the latest record of the slice.
     """
     kinds = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
     given = [one for one in inspect.signature(close).parameters.values() if one.kind in kinds]

@@ -92,7 +92,6 @@ class Custom:
     """Methods that the class must have."""
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if the Python class does not exist or lacks a required method."""
         cls = load_class(self.class_name, self.folder)
         for method in self.METHODS:
             if not callable(getattr(cls, method, None)):
@@ -103,7 +102,7 @@ class Custom:
 
     @cached_property
     def instance(self) -> Any:
-        """The one instance of the Python class, shared by all threads.
+        """Instance of the Python class, shared by all threads and created on first use.
 
         Raises:
             ManifestError: the class cannot be instantiated.
@@ -116,7 +115,7 @@ class Custom:
     def owner(self) -> StreamOwner:
         """Reference to the stream that uses this component.
 
-        The component's parent streams and authenticators use this stream to send their requests.
+        Parent streams and authenticators of the component send their requests through this stream.
         """
         return StreamOwner()
 
@@ -125,23 +124,24 @@ class Custom:
         return []
 
     def remember_stream(self, scope: TemplateScope) -> None:
-        """Store the variable ``stream_name`` of a template, for the class's field ``name``.
+        """Store the stream name, which the Python class receives in its field ``name``.
 
-        ``scope`` holds the template variables. Only the first name is stored.
+        ``scope`` contains the template variables, among them ``stream_name``. Only the first name
+        is stored.
         """
         if not self._streams and (name := scope.get("stream_name")):
             self._streams.append(str(name))
 
     @property
     def _name(self) -> str:
-        """Name of the stream, as stored by `remember_stream`.
+        """Stream name stored by `remember_stream`; before that, the ``$parameters`` value ``name``.
 
-        Until a name is stored, it is the parameter ``name``, or "" without that parameter.
+        It is "" if there is no such value.
         """
         return self._streams[0] if self._streams else str(self.parameters.get("name", ""))
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
-        """Return the constructor arguments that do not come from the manifest, by field name."""
+        """Return additional constructor arguments, which are not in the manifest, by field name."""
         return {}
 
     def _instantiate(self) -> Any:
@@ -166,16 +166,17 @@ class Custom:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return type, file and line of an error, without its message, which may contain secrets."""
+    """Return the type, file and line of an error, without its message, which may be secret."""
     frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}{where}"
 
 
 def _make_request_arguments(scope: TemplateScope) -> dict[str, Any]:
-    """Return the keyword arguments for airbyte-cdk's request methods, from the template variables.
+    """Return the keyword arguments for airbyte-cdk's request methods, such as get_request_params.
 
-    They are ``stream_state``, ``stream_slice`` and ``next_page_token``.
+    They are ``stream_state``, ``stream_slice`` and ``next_page_token``, from the template variables
+    in ``scope``.
     """
     return {
         "stream_state": scope.get("stream_state", _NO_STATE),
@@ -188,7 +189,7 @@ def _make_request_arguments(scope: TemplateScope) -> dict[str, Any]:
 
 
 class CustomRecordExtractor(Custom):
-    """Record extractor that calls ``extract_records(response)`` of a Python class."""
+    """Record extractor that calls ``extract_records(response)`` of a connector's Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("extract_records",)
 
@@ -197,9 +198,10 @@ class CustomRecordExtractor(Custom):
         return {}
 
     def replace_decoder(self, decoder: Decoder) -> Any:
-        """Return a function to use in place of the decoder: it yields the undecoded response.
+        """Return a function that replaces the decoder and yields the undecoded response.
 
-        The class decodes responses itself; it receives ``decoder`` in its field of that name.
+        The Python class decodes responses itself; it receives ``decoder`` in its field of that
+        name.
         """
         self._known["decoder"] = decoder
         return _undecoded
@@ -208,11 +210,11 @@ class CustomRecordExtractor(Custom):
         return self._known
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
-        """Return the records of a response.
+        """Return the records that the Python class extracts from a response.
 
         Args:
             document: The undecoded response.
-            scope: The variables of the templates.
+            scope: The template variables; they are not used.
         """
         return cast("Iterable[Any]", self.instance.extract_records(document) or ())
 
@@ -222,24 +224,27 @@ def _undecoded(response: requests.Response) -> Iterator[Any]:
 
 
 class CustomRecordFilter(Custom):
-    """Record filter that calls ``filter_records(records, …)`` of a Python class."""
+    """Record filter that calls ``filter_records(records, …)`` of a connector's Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("filter_records",)
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
-        """Return True if the class keeps the record; False if it filters the record out."""
+        """Return True if the Python class keeps the record; False if it filters the record out."""
         kept = self.instance.filter_records([record], **_make_request_arguments(scope))
         return any(True for _ in kept)
 
 
 class CustomTransformation(Custom):
-    """Record transformation that calls ``transform(record, …)`` of a Python class."""
+    """Record transformation that calls ``transform(record, …)`` of a connector's Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("transform",)
 
     @cached_property
     def transform(self) -> Any:
-        """Function that changes a record in place, given the record and the template variables."""
+        """Function that changes a record in place.
+
+        Its arguments are the record and the template variables.
+        """
         change = partial(self.instance.transform, config=self.config, stream_state=_NO_STATE)
         last: list[tuple[Any, CdkStreamSlice]] = []
 
@@ -260,33 +265,33 @@ class CustomSchemaNormalization(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("transform",)
 
     def transform(self, record: Record, schema: Mapping[str, Any]) -> None:
-        """Convert the values of a record to the types of its JSON schema, in place."""
+        """Convert the values of a record to the types in its JSON schema, in place."""
         self.instance.transform(record, schema)
 
 
 class CustomDecoder(Custom):
-    """Decoder that calls ``decode(response)`` of a Python class to get the documents of a body."""
+    """Decoder that calls ``decode(response)`` of a connector's Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("decode",)
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents that the class finds in a response."""
+        """Yield the documents that the Python class parses from a response."""
         return iter(self.instance.decode(response))
 
 
 class CustomSchemaLoader(Custom):
-    """Schema loader that calls ``get_json_schema()`` of a Python class."""
+    """Schema loader that calls ``get_json_schema()`` of a connector's Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("get_json_schema",)
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Return the JSON Schema of the stream's records."""
+        """Return the JSON Schema of the stream's records, as the Python class loads it."""
         self.owner.stream = stream
         return cast("JsonSchema", self.instance.get_json_schema())
 
 
 class CustomStateMigration(Custom):
-    """State migration that calls ``should_migrate`` and ``migrate`` of a Python class."""
+    """State migration that calls ``migrate`` of a connector's Python class for older states."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("should_migrate", "migrate")
 
@@ -295,18 +300,18 @@ class CustomStateMigration(Custom):
         return {}
 
     def set_stream(self, stream: Mapping[str, Any]) -> None:
-        """Set the class's field ``declarative_stream`` to the declaration of the stream."""
+        """Set the Python class's field ``declarative_stream`` to the declaration of the stream."""
         self._known["declarative_stream"] = CdkDeclaration(stream)
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
         return self._known
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return True if the class reports that it must migrate the state."""
+        """Return True if the Python class reports that the state must be migrated."""
         return bool(self.instance.should_migrate(stream_state))
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state, converted to the connector's current format."""
+        """Convert a state with the Python class and return it in the connector's current format."""
         return cast("Mapping[str, Any]", self.instance.migrate(stream_state))
 
 
@@ -314,12 +319,15 @@ class CustomStateMigration(Custom):
 
 
 class CustomAuthenticator(Custom):
-    """Authenticator that calls ``__call__(request)`` or ``get_auth_header()`` of a Python class."""
+    """Authenticator that calls a Python class with each prepared request.
+
+    The class may also return query parameters or a body, for example with ``get_request_params``.
+    """
 
     METHODS: ClassVar[tuple[str, ...]] = ("__call__",)
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return the function that adds the class's credentials to a request."""
+        """Return a callable that adds the credentials of the Python class to a request."""
         self.owner.stream = stream
         return self._signed
 
@@ -337,7 +345,7 @@ class CustomAuthenticator(Custom):
 
 
 def _call_method(instance: Any, method: str) -> Any:
-    """Call a method of a custom class's instance; return None if the method does not exist."""
+    """Call a method without arguments; return None if ``instance`` has no such method."""
     found = getattr(instance, method, None)
     return found() if callable(found) else None
 
@@ -362,7 +370,7 @@ class CustomErrorHandler(Custom):
     def interpret(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the resolution (action and message) that the class returns for a response.
+        """Return the action, message and failure type that the Python class selects for a response.
 
         Return None if the class returns no action.
         """
@@ -379,7 +387,7 @@ class CustomErrorHandler(Custom):
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait after attempt number ``tries``; None for the default wait."""
+        """Return the seconds to wait after ``tries`` attempts; None uses the default backoff."""
         return _get_wait_seconds(self.instance, response, tries)
 
 
@@ -389,7 +397,7 @@ class CustomBackoffStrategy(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("backoff_time",)
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a class with neither ``backoff_time`` nor ``backoff``.
+        """Raise ManifestError if the class implements neither ``backoff_time`` nor ``backoff``.
 
         ``backoff`` is the older name of the method.
         """
@@ -401,7 +409,7 @@ class CustomBackoffStrategy(Custom):
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait after attempt number ``tries``; None for the default wait."""
+        """Return the seconds to wait after ``tries`` attempts; None uses the default backoff."""
         return _get_wait_seconds(self.instance, response, tries)
 
 
@@ -425,7 +433,7 @@ class CustomPaginationStrategy(Custom):
     def __post_init__(self) -> None:
         """Raise ManifestError if ``next_page_token`` of the class takes ``last_records``.
 
-        This parameter was used before version 6 of airbyte-cdk and is not supported.
+        airbyte-cdk before version 6 passed this parameter; it is not supported.
         """
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
@@ -440,7 +448,7 @@ class CustomPaginationStrategy(Custom):
 
     @property
     def first_token(self) -> Any:
-        """Page token of the first request; None sends the request without a token."""
+        """Page token of the first request; None sends the first request without a token."""
         return getattr(self.instance, "initial_token", None)
 
     @property
@@ -454,7 +462,7 @@ class CustomPaginationStrategy(Custom):
 
     @property
     def takes_page_size(self) -> bool:
-        """True if ``next_page_token`` has the parameter ``page_size_override``.
+        """True if ``next_page_token`` of the class has the parameter ``page_size_override``.
 
         After a page size reduction, the method is called with the reduced size in this parameter.
         """
@@ -462,7 +470,10 @@ class CustomPaginationStrategy(Custom):
         return "page_size_override" in inspect.signature(cls.next_page_token).parameters
 
     def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:
-        """Return the token of the page after ``page``, or None if ``page`` is the last one."""
+        """Return the token of the page after ``page``, or None if ``page`` is the last one.
+
+        ``token`` is the token with which ``page`` was requested.
+        """
         given = {
             "response": page.response,
             "last_page_size": page.selected_count,
@@ -480,15 +491,18 @@ _SENDS: Final = ("send_request", "_request_params", "_request_headers", "_http_c
 
 
 class CustomRequester(Custom):
-    """Requester that delegates to a subclass of HttpRequester.
+    """Requester that delegates to a Python class derived from airbyte-cdk's HttpRequester.
 
-    The subclass overrides methods such as ``get_url_base``.
+    The class overrides methods such as ``get_url_base``.
     """
 
     METHODS: ClassVar[tuple[str, ...]] = ("get_url_base", "get_path", "get_request_params")
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a class that overrides the sending of requests."""
+        """Raise ManifestError if the class overrides a method that sends requests.
+
+        Also raise it if the class does not derive from HttpRequester.
+        """
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         own = [name for name in _SENDS if hasattr(cls, name)]
@@ -505,24 +519,24 @@ class CustomRequester(Custom):
         params: Any = self.fields.get("request_parameters")
         for name in find_property_parameters(
             params
-        ):  # the class adds them to the request, as airbyte-cdk's do
+        ):  # the class adds these parameters, as in airbyte-cdk
             more["query_properties_key"] = name
             more["request_parameters"] = {key: params[key] for key in params if key != name}
         return more
 
     @cached_property
     def properties(self) -> QueryProperties | None:
-        """Query properties of the requests; None if the manifest declares none."""
+        """Query properties (record fields to request from the API); None if none are declared."""
         return get_request_properties(self.fields)
 
     @property
     def authenticator(self) -> Authenticator | None:
-        """Authenticator of the requests; None if the manifest declares none."""
+        """Authenticator that signs the requests; None if the manifest declares none."""
         return cast("Authenticator | None", self.fields.get("authenticator"))
 
     @property
     def error_handler(self) -> ErrorHandler | None:
-        """Error handler of the responses; None for the default error handler."""
+        """Error handler for the responses; None uses the default error handler."""
         return cast("ErrorHandler | None", self.fields.get("error_handler"))
 
     @property
@@ -532,27 +546,30 @@ class CustomRequester(Custom):
 
     @property
     def timeout(self) -> None:
-        """Always None: the default connect and read timeouts of the stream apply."""
+        """Always None, because the stream's default connect and read timeouts apply."""
 
     @property
     def allowed_hosts(self) -> list[str]:
-        """Hosts that may receive the credentials, besides the host of the base URL."""
+        """Hosts that may receive the credentials, in addition to the host of the base URL."""
         return list(self.fields.get("allowed_hosts") or ())
 
     @property
     def limits(self) -> Any:
-        """Limits of a response: bytes in memory, bytes in a file, seconds; None for the default."""
+        """Limits of a response: ``(max_response_bytes, max_download_bytes, max_response_seconds)``.
+
+        None means the default limit.
+        """
         return tuple(map(self.fields.get, ANSWER_LIMITS))
 
     def find_base_url(self, scope: TemplateScope) -> str:
-        """Return the base URL, or "" if its template needs a response."""
+        """Return the base URL, or "" if it cannot be computed before a response is received."""
         try:
             return str(self.instance.get_url_base(**_make_request_arguments(scope)))
         except Exception:  # noqa: BLE001  (custom code may raise any error without a response)
             return ""
 
     def request(self, scope: TemplateScope) -> RequestSpec:
-        """Return the request with the options of this requester.
+        """Return a request with the URL, parameters, headers and body of the Python class.
 
         The paginator, the partition router and the cursor add their options later.
         """
@@ -574,29 +591,29 @@ class CustomRequester(Custom):
 
 
 class CustomPartitionRouter(Custom):
-    """Partition router that calls ``stream_slices()`` of a Python class."""
+    """Partition router that calls ``stream_slices()`` of a connector's Python class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("stream_slices",)
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield the context (partition values) of each slice that the class returns."""
+        """Yield a context (a dict of partition values) for each slice of the Python class."""
         self.owner.stream = stream
         for one in self.instance.stream_slices():
             yield to_context(one)
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add the request options that the class returns for the current slice to a request."""
+        """Add the query parameters, headers and body fields of the Python class to a request."""
         about = _make_request_arguments(scope)
         about["stream_slice"] = scope.get("stream_slice") or {}
         add_declared_fields(self.instance, request, about)
 
 
 def add_declared_fields(instance: Any, request: HTTPRequest, arguments: Mapping[str, Any]) -> None:
-    """Add the request options that a custom class returns to a request.
+    """Add the query parameters, headers and body fields that a custom class returns to a request.
 
     They are the results of ``get_request_params``, ``get_request_headers``,
     ``get_request_body_data`` and ``get_request_body_json``; a method that the class lacks is
-    skipped.
+    skipped. ``arguments`` are the keyword arguments for these methods.
     """
     params, headers, form, document = (
         _get_added_fields(instance, name, arguments) for name in _ADDS
@@ -619,7 +636,7 @@ def _get_added_fields(instance: Any, method: str, arguments: Mapping[str, Any]) 
 
 
 def _merge_documents(document: dict[Any, Any], members: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return a document with additional members; nested objects in both are merged recursively."""
+    """Return a copy of ``document`` with ``members`` added; nested objects are merged."""
     merged = dict(document)
     for name, value in members.items():
         old = merged.get(name)

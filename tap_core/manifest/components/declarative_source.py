@@ -1,6 +1,6 @@
 """Top-level components of a manifest: source, streams, check, spec and concurrency level.
 
-`tap_core.manifest.stream` runs a stream, `tap_core.manifest.tap` the whole manifest.
+`tap_core.manifest.stream` reads a stream; `tap_core.manifest.tap` runs the whole manifest.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ StateMigration: TypeAlias = LegacyToPerPartitionStateMigration | CustomStateMigr
 
 @dataclass(frozen=True, kw_only=True)
 class DeclarativeStream:
-    """Stream of a manifest: retriever, cursor, schema loader and transformations."""
+    """Stream declared in a manifest: its retriever, cursor, schema loader and transformations."""
 
     retriever: SimpleRetriever | CustomRetriever | AsyncRetriever
     name: str = ""
@@ -54,7 +54,7 @@ class DeclarativeStream:
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
     LATER: ClassVar[bool] = True
-    """True: as a field of a custom component it stays an unbuilt node."""
+    """True: a custom component receives this component unbuilt, as a node of the manifest."""
 
     def __post_init__(self) -> None:
         """Raise ManifestError if the retriever splits time windows that the cursor cannot split."""
@@ -63,11 +63,11 @@ class DeclarativeStream:
 
     @staticmethod
     def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:
-        """Return the restricted variables that the templates of this stream may use.
+        """Return the restricted template variables that the templates of a stream may use.
 
-        Restricted variables are available only in some components. The result is ``stream_state``
-        for a stream with a custom cursor, because the format of its state is airbyte-cdk's. Other
-        streams have no restricted variables.
+        A restricted variable is available only in some components. A stream with a custom cursor
+        may use ``stream_state``, because its state has airbyte-cdk's format; other streams have no
+        restricted variables. ``node`` is the declaration of the stream.
         """
         own = node.get("incremental_sync")
         is_own = isinstance(own, Mapping) and own.get("type") == CustomIncrementalSync.__name__
@@ -78,7 +78,7 @@ class DeclarativeStream:
 class StateDelegatingStream:
     """Stream with two declarations: one for a full refresh, one for an incremental sync.
 
-    The full refresh stream is read if there is no state, the incremental stream otherwise.
+    The full refresh stream is read if there is no state, otherwise the incremental stream.
     """
 
     name: str
@@ -88,25 +88,28 @@ class StateDelegatingStream:
     """ISO 8601 duration; a state that is older than this leads to a full refresh."""
 
     LATER: ClassVar[bool] = True
-    """True: as a field of a custom component it stays an unbuilt node."""
+    """True: a custom component receives this component unbuilt, as a node of the manifest."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicStreamCheckConfig:
-    """Number of streams of a dynamic stream that the connection check reads; None reads all."""
+    """Number of generated streams that the connection check reads for a dynamic stream.
+
+    `stream_count` None reads all of them.
+    """
 
     dynamic_stream_name: str
     stream_count: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a `stream_count` below 1."""
+        """Raise ManifestError if `stream_count` is below 1."""
         if self.stream_count is not None and self.stream_count < 1:
             raise ManifestError(f"stream_count is {self.stream_count}, and must be at least 1.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckStream:
-    """Connection check that succeeds if at least one record of each named stream can be read."""
+    """Connection check that succeeds if each named stream returns at least one record."""
 
     stream_names: list[str] = field(default_factory=list)
     dynamic_streams_check_configs: list[DynamicStreamCheckConfig] = field(default_factory=list)
@@ -144,7 +147,7 @@ class ConcurrencyLevel:
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """Specification of the connector's config and of its OAuth flow."""
+    """Specification of a connector: the JSON Schema of its config, and the documentation URL."""
 
     connection_specification: Mapping[str, Any]
     documentation_url: str | None = None

@@ -1,9 +1,12 @@
 """Decoders of response bodies: JSON, JSON Lines, CSV, XML and text lines, also compressed.
 
-- A decoder parses a byte stream (`parse`), so decoders can be nested.
-- A body is decompressed while it is read; `max_unpacked_bytes` limits a document, a line and a row.
+- A decoder yields documents, such as a dict per line or row.
+- A decoder parses a byte stream (`parse`), so that decoders can be nested.
+- A body is decompressed while it is read; `max_unpacked_bytes` limits the size of a document, a
+  line and a row.
 - JSON numbers keep all of their digits.
-- An invalid body is an error, never a response without records; an empty body has no documents.
+- An invalid body is an error, not a response without records; only single invalid lines of JSON
+  Lines are skipped. An empty body has no documents.
 - The HTTP client has already decoded ``Content-Encoding``.
 """
 
@@ -56,7 +59,7 @@ __all__ = [
 
 _logger: Final = logging.getLogger("tap_core.manifest")
 _decode: Final = msgspec.json.Decoder(float_hook=Decimal).decode
-_TOLD: Final = 10
+_LOGGED_LINES: Final = 10
 """Number of skipped lines of a response that are logged individually."""
 
 _UNREADABLE_IN_A_ROW: Final = 100_000
@@ -71,10 +74,10 @@ _REST: Final = "null"
 
 @dataclass(frozen=True)
 class _StreamDecoder(BoundedReader):
-    """Base class of decoders that parse a byte stream; a subclass implements `parse`."""
+    """Base class of decoders that parse a byte stream; subclasses implement `parse`."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of a response while the response is still being received.
+        """Yield the documents of a response while its body is still being received.
 
         Raises:
             FatalAPIError: the body is damaged, too large, or not in the decoder's format.
@@ -85,13 +88,13 @@ class _StreamDecoder(BoundedReader):
         yield from self.parse(data)
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of a byte stream in the decoder's format."""
+        """Yield the documents of a byte stream; implemented by subclasses for their format."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class JsonParser(BoundedReader):
-    """JSON parser used inside another decoder.
+    """JSON parser for use inside another decoder.
 
     It yields one document, or each element of a top-level list.
     """
@@ -99,17 +102,17 @@ class JsonParser(BoundedReader):
     encoding: str = "utf-8"
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the document in a byte stream; of a top-level list, yield each element."""
+        """Yield the JSON document in a byte stream; of a top-level list, yield each element."""
         document = _read_json(self.bound(data).read(data), self.encoding)
         return iter(()) if document is _NOTHING else _iterate_documents(document)
 
 
 @dataclass(frozen=True)
 class JsonDecoder(BoundedReader):
-    """Decoder of JSON bodies: yields one document, or each element of a top-level list."""
+    """Decoder of JSON responses; it yields one document, or each element of a top-level list."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the document of a response; of a top-level list, yield each element.
+        """Yield the JSON document of a response; of a top-level list, yield each element.
 
         An empty body has no documents.
 
@@ -120,18 +123,18 @@ class JsonDecoder(BoundedReader):
         return _iterate_documents(parse_json(response)) if response.content else iter(())
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the document in a byte stream; of a top-level list, yield each element."""
+        """Yield the JSON document in a byte stream; of a top-level list, yield each element."""
         return JsonParser(max_unpacked_bytes=self.max_unpacked_bytes).parse(data)
 
 
 @dataclass(frozen=True)
 class JsonLineParser(BoundedReader):
-    """JSON Lines parser used inside another decoder: yields one document per line."""
+    """JSON Lines parser for use inside another decoder; it yields one document per line."""
 
     encoding: str = "utf-8"
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the document of each line; skip a line that is not JSON, with a warning.
+        """Yield the JSON document of each line; skip and log lines that are not JSON.
 
         Raises:
             FatalAPIError: 100,000 consecutive lines are not JSON.
@@ -144,7 +147,7 @@ class JsonLineParser(BoundedReader):
                 document = load_json(line.decode(self.encoding))
             except ValueError as error:
                 left_out, in_a_row = left_out + 1, in_a_row + 1
-                if left_out <= _TOLD:
+                if left_out <= _LOGGED_LINES:
                     _logger.warning(
                         "Line %s of a response is skipped, since it is not JSON: %s", number, error
                     )
@@ -155,22 +158,25 @@ class JsonLineParser(BoundedReader):
                 continue
             in_a_row = 0
             yield document
-        if left_out > _TOLD:
+        if left_out > _LOGGED_LINES:
             _logger.warning("A total of %s lines of a response are skipped.", left_out)
 
 
 @dataclass(frozen=True)
 class JsonlDecoder(_StreamDecoder):
-    """Decoder of JSON Lines bodies: yields one document per line."""
+    """Decoder of JSON Lines responses; it yields one document per line."""
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the document of each line of a byte stream."""
+        """Yield the JSON document of each line of a byte stream; skip and log invalid lines."""
         return JsonLineParser(max_unpacked_bytes=self.max_unpacked_bytes).parse(data)
 
 
 @dataclass(frozen=True)
 class JsonItemsDecoder(_StreamDecoder):
-    """Decoder of JSON bodies: yields each element of the list at `items_path`."""
+    """Decoder of JSON bodies that yields each element of the list at `items_path`.
+
+    `items_path` is a path such as ``data.items``.
+    """
 
     items_path: str
     encoding: str = "utf-8"
@@ -185,7 +191,7 @@ class JsonItemsDecoder(_StreamDecoder):
 
 @dataclass(frozen=True)
 class IterableDecoder(BoundedReader):
-    """Decoder of text bodies: yields ``{"record": line}`` for each line."""
+    """Decoder of text responses; it yields ``{"record": line}`` for each line."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield ``{"record": line}`` for each line of a response."""
@@ -199,7 +205,7 @@ class IterableDecoder(BoundedReader):
 
 @dataclass(frozen=True)
 class CsvDecoder(_StreamDecoder):
-    """Decoder of CSV bodies: yields one dict per row, keyed by the names in the header row.
+    """Decoder of CSV responses; it yields one dict per row, keyed by the names in the header row.
 
     Values are strings; a value listed in `set_values_to_none` becomes None.
     """
@@ -222,7 +228,10 @@ class CsvDecoder(_StreamDecoder):
         return given.encode().decode("unicode_escape") if given.startswith("\\") else given
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield a dict for each row of a byte stream; values that a short row lacks are None."""
+        """Yield a dict for each CSV row of a byte stream, keyed by the names in the header row.
+
+        Columns missing at the end of a short row get the value None.
+        """
         text = io.TextIOWrapper(data, encoding=self.encoding)
         bound = self.bound(data)
         lines = RowBound(bound, text, self._delimiter)
@@ -242,19 +251,19 @@ class CsvDecoder(_StreamDecoder):
 
 @dataclass(frozen=True)
 class CsvParser(CsvDecoder):
-    """CSV parser used inside another decoder: the older name of `CsvDecoder`."""
+    """CSV parser for use inside another decoder; the older name of `CsvDecoder`."""
 
 
 @dataclass(frozen=True)
 class XmlDecoder:
-    """Decoder of XML bodies: yields the document in the structure of the xmltodict library.
+    """Decoder of XML responses; it yields a dict with the structure of the xmltodict library.
 
     An attribute becomes the key ``@name``. Text in an element with attributes or children becomes
     ``#text``. Repeated elements become a list.
     """
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the document of a response; nothing for an empty body.
+        """Yield the parsed XML document of a response; nothing for an empty body.
 
         Raises:
             FatalAPIError: the body is not XML, or parsing it would need too much memory.
@@ -271,7 +280,7 @@ class XmlDecoder:
 
 @dataclass(frozen=True)
 class GzipDecoder(_StreamDecoder):
-    """Decoder of gzip-compressed bodies, which passes the decompressed bytes to `decoder`.
+    """Decoder of gzip-compressed bodies, whose decompressed bytes `decoder` parses.
 
     A body that is not compressed is passed to `decoder` unchanged.
     """
@@ -279,29 +288,29 @@ class GzipDecoder(_StreamDecoder):
     decoder: Parser
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Decompress a byte stream and yield the documents that `decoder` finds in it."""
+        """Decompress a byte stream and yield the documents that `decoder` parses from it."""
         yield from self.decoder.parse(decompress(data, self.bound(data)))
 
 
 @dataclass(frozen=True)
 class GzipParser(BoundedReader):
-    """Gzip parser used inside another decoder: the older name of `GzipDecoder`."""
+    """Gzip parser for use inside another decoder; the older name of `GzipDecoder`."""
 
     inner_parser: Parser
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Decompress a byte stream and yield the documents that `inner_parser` finds in it."""
+        """Decompress a byte stream and yield the documents that `inner_parser` parses."""
         yield from self.inner_parser.parse(decompress(data, self.bound(data)))
 
 
 @dataclass(frozen=True)
 class CompositeRawDecoder:
-    """Decoder that delegates to its `parser`; older manifests declare decoders in this form."""
+    """Decoder that delegates to its `parser`; older manifests declare decoders like this."""
 
     parser: Parser
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents that `parser` finds in a response."""
+        """Yield the documents that `parser` parses from a response."""
         return translate_read_errors(response, self._documents(open_body(response)))
 
     def _documents(self, data: IO[bytes]) -> Iterator[Any]:
@@ -310,7 +319,10 @@ class CompositeRawDecoder:
 
 @dataclass(frozen=True)
 class ZipfileDecoder(BoundedReader):
-    """Decoder of zip archives; each file is decoded by `decoder` (`parser` in older manifests)."""
+    """Decoder of zip archives, each file of which is parsed by `decoder`.
+
+    Older manifests call this option `parser`.
+    """
 
     decoder: Parser | None = None
     parser: Parser | None = None
@@ -322,7 +334,7 @@ class ZipfileDecoder(BoundedReader):
             raise ManifestError("decoder is missing: declare the decoder of the files.")
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents of all files in the archive, in the order of the archive.
+        """Yield the documents that the decoder parses from each file in the archive, in order.
 
         Raises:
             FatalAPIError: the body is not a zip archive.

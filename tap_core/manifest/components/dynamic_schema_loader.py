@@ -1,4 +1,4 @@
-"""Schema loader that builds a stream's schema from the API's description of its fields."""
+"""Schema loader that builds a stream's JSON Schema from an API response that lists the fields."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TYPES: Final[Mapping[str, JsonSchema]] = {
 
 @dataclass(frozen=True)
 class ComplexFieldType:
-    """Airbyte type of a field; for an array, with the type of its items."""
+    """Airbyte type of a field, such as ``string``; for an array, also the type of its items."""
 
     field_type: str
     items: str | ComplexFieldType | None = None
@@ -66,7 +66,7 @@ class ComplexFieldType:
 
     @property
     def schema(self) -> JsonSchema:
-        """JSON Schema for the type."""
+        """JSON Schema for the type, such as ``{"type": ["null", "string"]}``."""
         made = _parse_type(self.field_type)
         if self.items:
             inner = self.items
@@ -76,7 +76,7 @@ class ComplexFieldType:
 
 @dataclass(frozen=True)
 class TypesMap:
-    """Mapping from a type name of the API to an Airbyte type, used if its condition is true."""
+    """Mapping from a type name of the API to an Airbyte type, used if `condition` is true."""
 
     target_type: str | list[str] | ComplexFieldType
     current_type: str | list[str]
@@ -85,7 +85,7 @@ class TypesMap:
 
 @dataclass(frozen=True)
 class SchemaTypeIdentifier:
-    """Paths to the names and types of fields, in an API response that describes a schema."""
+    """Paths to the field names and field types in an API response that describes a schema."""
 
     key_pointer: list[str]
     type_pointer: list[str] = field(default_factory=list)
@@ -101,7 +101,7 @@ class SchemaTypeIdentifier:
         return make_getter(self.type_pointer)
 
     def fields(self, described: Any, config: Mapping[str, Any]) -> Iterator[tuple[str, JsonSchema]]:
-        """Yield the name and the JSON Schema of each field.
+        """Yield the name and the JSON Schema of each field that a response describes.
 
         Args:
             described: The response that describes the fields.
@@ -141,7 +141,7 @@ _TWO: Final = 2
 
 @dataclass(frozen=True)
 class DynamicSchemaLoader:
-    """Schema loader that builds a schema from the API's description of the fields."""
+    """Schema loader that builds a JSON Schema from an API response that lists the fields."""
 
     retriever: Retriever
     schema_type_identifier: SchemaTypeIdentifier
@@ -150,7 +150,10 @@ class DynamicSchemaLoader:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Return the schema that the first record of the retriever describes."""
+        """Request the description of the fields from the API; return the stream's JSON Schema.
+
+        The first record of the retriever is the description.
+        """
         described = next(iter(stream.iterate_records(self.retriever)), None)
         fields = self.schema_type_identifier.fields(described, self.config) if described else ()
         properties: dict[str, Any] = {
@@ -173,7 +176,7 @@ class DynamicSchemaLoader:
 
 
 def _parse_type(name: Any) -> JsonSchema:
-    """Return the JSON Schema of an Airbyte type name.
+    """Return the JSON Schema of an Airbyte type name, such as ``timestamp_with_timezone``.
 
     Raises:
         ManifestError: the type is unknown.

@@ -1,8 +1,8 @@
 """Error handlers and backoff strategies: actions for responses, waits before a retry.
 
-Response filters are checked first; then a status from 200 to 399 is a success; then a table gives
-the default action of the status. The body is read only if a filter needs it. This module neither
-sends requests nor sleeps.
+An error handler first checks its response filters. If none matches, a status from 200 to 399 is a
+success, and a table defines the action of every other status. The body is read only if a filter
+needs it. This module neither sends requests nor sleeps.
 
 Source: Airbyte YAML reference, "Error handling".
 """
@@ -86,7 +86,7 @@ _DECIDES: Final = frozenset(
         ResponseAction.SPLIT_REQUEST_WINDOW,
     }
 )
-"""Actions with which a CompositeErrorHandler stops asking further handlers."""
+"""Actions that a CompositeErrorHandler returns at once, without trying further handlers."""
 
 _RETRIED: Final = frozenset(
     {
@@ -107,7 +107,7 @@ _MESSAGE_FIELDS: Final = (
 def matches_action(action: str, handler: object) -> bool:
     """Return True if a response filter of ``handler`` has the action ``action``.
 
-    The handlers inside a CompositeErrorHandler are searched too.
+    The error handlers inside a CompositeErrorHandler are searched too.
     """
     if isinstance(handler, CompositeErrorHandler):
         return any(matches_action(action, one) for one in handler.error_handlers)
@@ -116,7 +116,7 @@ def matches_action(action: str, handler: object) -> bool:
 
 
 def default_resolution(response: requests.Response) -> ResponseResolution:
-    """Return the default resolution (action and message) for the HTTP status of a response."""
+    """Return the default action and failure type for the HTTP status of a response."""
     if response.ok:
         return _SUCCESS
     return _TABLE.get(response.status_code, _UNKNOWN)
@@ -125,9 +125,10 @@ def default_resolution(response: requests.Response) -> ResponseResolution:
 def make_response_error(
     resolution: ResponseResolution, message: str, response: requests.Response
 ) -> SyncError:
-    """Return the exception for a failed response, with ``message`` as its text.
+    """Return the exception to raise for a failed response, with ``message`` as its text.
 
-    The action in ``resolution`` decides if the exception is retriable or fatal.
+    It is a RetriableAPIError if the action in ``resolution`` sends the request again, otherwise a
+    FatalAPIError.
     """
     kind = RetriableAPIError if resolution.action in _RETRIED else FatalAPIError
     error: SyncError = kind(message, response=response)
@@ -137,7 +138,7 @@ def make_response_error(
 
 @dataclass(frozen=True, kw_only=True)
 class HttpResponseFilter:
-    """Filter that assigns an action to the responses that match it.
+    """Filter that selects an action, such as RETRY or IGNORE, for the responses that match it.
 
     A response matches by its HTTP status, by a text in its error message, or if the template
     `predicate` is true. A filter without any of these criteria matches nothing.
@@ -177,9 +178,9 @@ class HttpResponseFilter:
     def find_resolution(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the filter's resolution (action and message) for a response.
+        """Return the filter's action, message and failure type for a response that matches it.
 
-        Return None if the response does not match.
+        Return None if the response does not match, or if the filter has no action.
         """
         if self.action is None or not self._matches(response, scope):
             return None
@@ -215,7 +216,7 @@ class HttpResponseFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultErrorHandler:
-    """Error handler that tries its response filters, then the defaults for the HTTP status."""
+    """Error handler that applies its response filters, then the default for the HTTP status."""
 
     response_filters: list[HttpResponseFilter] | None = None
     backoff_strategies: list[BackoffStrategy] | None = None
@@ -234,10 +235,10 @@ class DefaultErrorHandler:
         return _LONGEST
 
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
-        """Return the resolution (action and message) for a response.
+        """Return the action, message and failure type for a response.
 
-        If no filter matches, a status below 400 is a success. Other statuses have a default
-        resolution.
+        The first response filter that matches decides. If none does, a status below 400 is a
+        success, and other statuses have default actions.
         """
         for each in self.response_filters or ():
             resolution = each.find_resolution(response, scope)
@@ -250,7 +251,7 @@ class DefaultErrorHandler:
     ) -> float | None:
         """Return the seconds to wait, from the first backoff strategy that returns more than 0.
 
-        Return None, the default wait, if no strategy does.
+        Return None if no strategy does; the default backoff then applies.
         """
         for strategy in self.backoff_strategies or ():
             if seconds := strategy.compute_wait(response, tries, scope):
@@ -260,7 +261,7 @@ class DefaultErrorHandler:
 
 @dataclass(frozen=True, kw_only=True)
 class CompositeErrorHandler:
-    """Error handler that combines several error handlers, tried in order.
+    """Error handler that tries several error handlers in order.
 
     Raises:
         ManifestError: `error_handlers` is empty.
@@ -281,15 +282,14 @@ class CompositeErrorHandler:
 
     @property
     def max_seconds(self) -> float | None:
-        """Maximum time in seconds for all attempts of a request; the maximum over all handlers."""
+        """Maximum time in seconds for all attempts of a request: the maximum of all handlers."""
         return max((each.max_seconds or 0.0 for each in self.error_handlers), default=None)
 
     def interpret(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution:
         """Return the first resolution whose action is neither FAIL nor RATE_LIMITED.
 
-        The handlers are tried in order. If no handler returns such a resolution, return the first
-        handler's. However, if that is FAIL and a later handler returns RATE_LIMITED, return
-        RATE_LIMITED.
+        A resolution is an action, message and failure type. If there is no such resolution, return
+        the first one with RATE_LIMITED, or else the first one with FAIL.
         """
         usual = kept = default_resolution(response)
         for handler in self.error_handlers:
@@ -308,8 +308,8 @@ class CompositeErrorHandler:
     ) -> float | None:
         """Return the seconds to wait, from the first backoff strategy that returns more than 0.
 
-        The strategies of all handlers are tried in order. Return None, the default wait, if no
-        strategy returns more than 0.
+        The strategies of all handlers are tried in order. Return None if no strategy returns more
+        than 0; the default backoff then applies.
         """
         for handler in self.error_handlers:
             if seconds := handler.compute_wait(response, tries, scope):
@@ -339,7 +339,7 @@ class ConstantBackoffStrategy:
 
 @dataclass(frozen=True, kw_only=True)
 class ExponentialBackoffStrategy:
-    """Backoff strategy with doubled waits: 2, 4, 8 … seconds, multiplied by `factor`."""
+    """Backoff strategy whose waits double: 2, 4, 8 … seconds, multiplied by `factor`."""
 
     factor: float = 5
     jitter_range_in_seconds: float | None = None
@@ -347,16 +347,17 @@ class ExponentialBackoffStrategy:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return `factor` times 2 to the power of ``tries``, plus a random jitter if declared.
+        """Return `factor` times 2 to the power of ``tries`` (seconds), plus a jitter if declared.
 
-        The jitter is between 0 and 2 times `jitter_range_in_seconds`.
+        ``tries`` is the number of attempts so far. The random jitter is between 0 and 2 times
+        `jitter_range_in_seconds`.
         """
         return _add_jitter(self.factor * 2.0**tries, self.jitter_range_in_seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _HeaderBackoff:
-    """Base class of backoff strategies that read the wait from a response header."""
+    """Base class of backoff strategies that read the time to wait from a response header."""
 
     header: str
     regex: str | None = None
@@ -385,12 +386,15 @@ class _HeaderBackoff:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitTimeFromHeader(_HeaderBackoff):
-    """Backoff strategy that waits for the number of seconds in a response header."""
+    """Backoff strategy that waits for the number of seconds in a response header.
+
+    Example: ``Retry-After: 30``. `regex` selects the number in a longer header value.
+    """
 
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds in the header, or None if the header is missing.
+        """Return the seconds in the header; None if the header is missing or is not a number.
 
         Raises:
             FatalAPIError: the wait is `max_waiting_time_in_seconds` or longer.
@@ -410,9 +414,9 @@ class WaitUntilTimeFromHeader(_HeaderBackoff):
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds until the time in the header, but at least `min_wait`.
+        """Return the seconds until the timestamp in the header, but at least `min_wait`.
 
-        Without `min_wait`, return None if the header is missing or its time is in the past.
+        Without `min_wait`, return None if the header is missing or the timestamp is in the past.
 
         Raises:
             FatalAPIError: the wait is `max_waiting_time_in_seconds` or longer.
@@ -429,7 +433,7 @@ class WaitUntilTimeFromHeader(_HeaderBackoff):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitTimeFromResponse:
-    """Backoff strategy that computes the wait, in seconds, with a template over the response."""
+    """Backoff strategy that renders the seconds to wait from a template over the response."""
 
     wait_time_in_seconds: InterpolatedValue
     max_waiting_time_in_seconds: float | None = None
@@ -437,7 +441,7 @@ class WaitTimeFromResponse:
     def compute_wait(
         self, response: requests.Response | None, tries: int, scope: TemplateScope
     ) -> float | None:
-        """Return the seconds to wait, or None if the template does not give a positive number.
+        """Return the seconds to wait; None if the template does not render a positive number.
 
         Raises:
             FatalAPIError: the wait is `max_waiting_time_in_seconds` or longer.
@@ -471,9 +475,10 @@ def _check_wait(seconds: float, longest: float | None, response: requests.Respon
 
 
 def _make_filter_scope(response: requests.Response, scope: TemplateScope) -> TemplateScope:
-    """Return the variables for the templates of a response filter.
+    """Return the template variables for a response filter.
 
-    They contain the body, the headers and the URL (without secrets) of the response.
+    They are the variables in ``scope``, and the body, the headers and the URL (without secrets) of
+    the response.
     """
     parts = urlsplit(response.url or "")
     host = parts.netloc.rpartition("@")[2]
@@ -486,9 +491,9 @@ def _make_filter_scope(response: requests.Response, scope: TemplateScope) -> Tem
 
 
 def _parse_json_body(response: requests.Response, otherwise: Any) -> Any:
-    """Return the JSON document of a body; if the body is not JSON, return ``otherwise``.
+    """Return the parsed JSON body of a response; if the body is not JSON, return ``otherwise``.
 
-    A JSONResponse caches the document, so that it is parsed only once.
+    A JSONResponse caches the parsed body, so that it is parsed only once.
     """
     try:
         if isinstance(response, JSONResponse):
@@ -499,9 +504,9 @@ def _parse_json_body(response: requests.Response, otherwise: Any) -> Any:
 
 
 def _get_error_message(response: requests.Response) -> str:
-    """Return the error message in a body, for example its field ``message``.
+    """Return the error message in a response body, for example its JSON field ``message``.
 
-    If the body is not JSON, the whole body is the message. If there is no message, return "".
+    If the body is not JSON, return the whole body. If it contains no message, return "".
     """
     document = _parse_json_body(response, None)
     if document is None:

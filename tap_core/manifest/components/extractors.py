@@ -1,4 +1,4 @@
-"""Extractors of records at a path of a document, and the expansion of lists within records."""
+"""Extractors of the records at a path in a response, and expansion of lists inside records."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = ["DpathExtractor", "ParentFieldPath", "RecordExpander", "WholeDocument
 
 @dataclass(frozen=True)
 class ParentFieldPath:
-    """Field of the parent record that is copied to each expanded record."""
+    """Option of RecordExpander: a field of the parent record to copy to each expanded record."""
 
     parent_path: list[str]
     record_path: list[str]
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a path that is empty or contains wildcards."""
+        """Raise ManifestError if a path is empty or contains wildcards."""
         for name, path in (("parent_path", self.parent_path), ("record_path", self.record_path)):
             if not path or has_wildcard(path):
                 raise ManifestError(f"{name} is {path}: it must name exactly one field.")
@@ -41,14 +41,14 @@ class ParentFieldPath:
         return make_getter(self.parent_path)
 
     def copy(self, parent: Record, record: Record) -> None:
-        """Copy the field from the parent to a record; set it to None if the parent lacks it."""
+        """Copy the field from ``parent`` to ``record``; set it to None if ``parent`` lacks it."""
         found = self._value(parent)
         set_at(record, self.record_path, None if found is MISSING else copy.deepcopy(found))
 
 
 @dataclass(frozen=True)
 class RecordExpander:
-    """Expander that turns a list inside a record into records, one per element."""
+    """Option of DpathExtractor: turn a list inside a record into one record per list element."""
 
     expand_records_from_field: list[str]
     remain_original_record: bool = False
@@ -70,8 +70,8 @@ class RecordExpander:
     def expand(self, parent: Any) -> Iterator[Any]:
         """Yield a record for each element of the list in ``parent``.
 
-        If the list has no elements, ``on_no_records: emit_parent`` yields the parent instead. A
-        parent that is not an object is yielded unchanged.
+        If the list has no elements, ``on_no_records: emit_parent`` yields the parent record
+        instead. A ``parent`` that is not an object is yielded unchanged.
         """
         if not isinstance(parent, dict) or not self.expand_records_from_field:
             yield parent
@@ -83,7 +83,7 @@ class RecordExpander:
             yield parent
 
     def _add_parent_fields(self, parent: Record, item: Any) -> Any:
-        """Return a list element as a record, with the declared fields of the parent added."""
+        """Return a list element as a record, with the declared fields of ``parent`` added."""
         if not (self.merge_parent or self.parent_fields or self.remain_original_record):
             return item
         record: Record = dict(item) if isinstance(item, dict) else {"value": item}
@@ -100,7 +100,10 @@ class RecordExpander:
 
 @dataclass(frozen=True)
 class DpathExtractor:
-    """Extractor of the records at a path: the elements of a list, or a single object."""
+    """Extractor of the records at a path in a document, such as ``[data, items]``.
+
+    The value at the path is a list of records or a single record.
+    """
 
     field_path: list[str]
     record_expander: RecordExpander | None = None
@@ -113,8 +116,8 @@ class DpathExtractor:
         path = self.field_path
         return find_all(path) if "*" in path else make_getter(path)
 
-    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (as all extractors)
-        """Return the records of a document; none if the path is missing or its value is None."""
+    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (every extractor takes it)
+        """Return a document's records at `field_path`; none if the value is missing or empty."""
         found = self._found(document)
         if not isinstance(found, list):
             found = [found] if found is not MISSING and found else []
@@ -126,11 +129,11 @@ class DpathExtractor:
 
 @dataclass(frozen=True)
 class WholeDocumentExtractor:
-    """Extractor that returns each document as one record.
+    """Extractor that returns each decoded document as one record.
 
     It has no type name in manifests; the SDK uses it internally.
     """
 
-    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (as all extractors)
-        """Return the document as the only record."""
+    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  (every extractor takes it)
+        """Return a tuple with the document as the only record."""
         return (document,)

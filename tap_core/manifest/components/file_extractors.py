@@ -1,7 +1,7 @@
 """Extractor of records from large CSV files, such as the results of asynchronous jobs.
 
-Rows are read one at a time. Texts that mean a missing value, and the names of unnamed or duplicate
-columns, follow pandas, with which airbyte-cdk reads such files.
+Rows are read one at a time. As in airbyte-cdk, which uses pandas for such files, texts like ``NA``
+mean a missing value, and unnamed or duplicate columns get pandas' names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NOTHING: Final = frozenset(
         *("1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
     }
 )
-"""Values of CSV files that are read as None; pandas' defaults."""
+"""Values of CSV files that are read as None; these are pandas' defaults."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,18 @@ class ResponseToFileExtractor(BoundedReader):
     preserve_na_values: bool = False
 
     def replace_decoder(self, decoder: Decoder) -> Callable[[requests.Response], Iterator[Any]]:  # noqa: ARG002
-        """Return a function to use in place of the decoder: it yields the undecoded response.
+        """Return a function that replaces the decoder and yields the undecoded response.
 
-        The extractor then reads the body of the response row by row.
+        The extractor then parses the body row by row; ``decoder`` is not used.
         """
         return lambda response: iter((response,))
 
-    def extract(self, document: Any, scope: TemplateScope) -> Iterator[Record]:  # noqa: ARG002  the Protocol's
-        """Yield a record for each row of a response.
+    def extract(self, document: Any, scope: TemplateScope) -> Iterator[Record]:  # noqa: ARG002  (the Protocol's parameter)
+        """Yield a record for each CSV row of a response.
 
         Args:
             document: The undecoded response.
-            scope: The variables of the templates.
+            scope: The template variables; they are not used.
 
         Raises:
             FatalAPIError: a row has more values than the header has columns.
@@ -94,7 +94,10 @@ def _text(data: IO[bytes]) -> IO[str]:
 
 
 def _make_unique_names(header: list[str]) -> list[str]:
-    """Return unique column names for a header: unnamed and repeated columns get a number."""
+    """Return unique column names for a CSV header, numbered like those of pandas.
+
+    For example, ``['id', '', 'id']`` becomes ``['id', 'Unnamed: 1', 'id.1']``.
+    """
     seen: Counter[str] = Counter()
     names: list[str] = []
     for place, given in enumerate(header):

@@ -1,8 +1,8 @@
-"""Reduction of the page size when the API cannot return a full page.
+"""Reduction of the page size when the API rejects a request for a full page.
 
-A response filter with the action ``REDUCE_PAGE_SIZE`` selects the responses; this module computes
-the new size and the wait before the next attempt, and limits the attempts. The counters restart
-after each page that was read.
+A response filter with the action ``REDUCE_PAGE_SIZE`` selects the responses. This module computes
+the new size and the wait before the next attempt, and limits the number of attempts. The counters
+restart after each page that was read.
 
 Source: Airbyte YAML reference, "PageSizeReduction".
 """
@@ -58,7 +58,7 @@ class PageSizeReduction:
 
 
 class PageSizeState:
-    """Current page size of one slice, which is reduced while the API rejects pages."""
+    """Current page size of one slice, which is reduced while the API rejects requests for pages."""
 
     def __init__(self, declared: PageSizeReduction, first: int | None) -> None:
         self._declared = declared
@@ -71,8 +71,10 @@ class PageSizeState:
     def reduce(self, error: SyncError) -> float:
         """Reduce the page size; return the seconds to wait before the next attempt.
 
+        ``error`` is the error of the API that caused the reduction.
+
         Raises:
-            SyncError: no page size is known, or all attempts are used up.
+            SyncError: the request has no page size, or all attempts are used up.
         """
         declared, now = self._declared, self.size or self._first
         if not now:
@@ -100,9 +102,9 @@ class PageSizeState:
         return made
 
     def record_success(self) -> None:
-        """Reset the attempt counters after a page was read.
+        """Reset the attempt counters after a page was read successfully.
 
-        With `reset_policy` ``AFTER_SUCCESSFUL_PAGE`` the page size is restored, too.
+        If `reset_policy` is ``AFTER_SUCCESSFUL_PAGE``, the initial page size is restored, too.
         """
         self._reductions = self._repeats = 0
         if self._declared.reset_policy == "AFTER_SUCCESSFUL_PAGE":
@@ -110,9 +112,9 @@ class PageSizeState:
 
 
 def validate_reduction(reduction: PageSizeReduction | None, requester: Any, paginator: Any) -> None:
-    """Raise ManifestError if a retriever does not support its page size reduction.
+    """Raise ManifestError if a retriever's requester or paginator does not support its reduction.
 
-    Log a warning if no response filter has the action ``REDUCE_PAGE_SIZE``.
+    Emit a warning if no response filter has the action ``REDUCE_PAGE_SIZE``.
 
     Args:
         reduction: The page size reduction; None if the retriever has none.

@@ -1,4 +1,4 @@
-"""Declaration of a restart of a slice's pagination (``pagination_reset``).
+"""Options for restarting the pagination of a slice (``pagination_reset`` in a manifest).
 
 `tap_core.manifest.pagination_reset` restarts the pagination.
 """
@@ -15,17 +15,17 @@ __all__ = ["PaginationReset", "PaginationResetLimits"]
 
 @dataclass(frozen=True, kw_only=True)
 class PaginationResetLimits:
-    """Maximum number of records that the API returns for one query."""
+    """Limit of a PaginationReset: the maximum number of records that the API returns per query."""
 
     number_of_records: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaginationReset:
-    """Policy for restarting a pagination.
+    """Options for restarting a pagination, for example if the API limits the records per query.
 
-    RESET restarts at the first page. SPLIT_USING_CURSOR starts a new query at the highest cursor
-    value read so far.
+    With the action RESET, the pagination restarts at the first page. With SPLIT_USING_CURSOR, a new
+    query starts at the highest cursor value read so far.
 
     Raises:
         ManifestError: `limits` is combined with RESET, which would only reach the limit again.

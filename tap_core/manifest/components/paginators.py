@@ -1,8 +1,8 @@
-"""Paginators and pagination strategies: the next page's token and its place in a request.
+"""Paginators and pagination strategies: compute the token of the next page and add it to a request.
 
-The page cursor of a slice holds all mutable state. Page numbers and offsets count the records in
-the response; templates see the records that passed the record selector. An empty or zero token ends
-the pagination.
+All mutable state of a pagination is in the `PageCursor` of a slice. Page numbers and offsets count
+the records in the response; templates see the records that passed the record selector. An empty or
+zero token ends the pagination.
 
 Source: Airbyte YAML reference, "Pagination".
 """
@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class PageIncrement:
-    """Pagination strategy that requests pages by their number.
+    """Pagination strategy that requests pages by page number.
 
     The pagination ends after a page that is empty or has fewer records than `page_size`.
     """
@@ -50,9 +50,9 @@ class PageIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """Number of the first page if `inject_on_first_request` is set; otherwise None.
+        """Page number in the first request: `start_from_page`, or None to send no page number.
 
-        None sends the first request without a page number.
+        The first request has a page number only if `inject_on_first_request` is set.
         """
         return self.start_from_page if self.inject_on_first_request else None
 
@@ -61,8 +61,11 @@ class PageIncrement:
         """Number of records to request per page; None if the manifest sets none."""
         return self.page_size
 
-    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:  # noqa: ARG002  (as all strategies)
-        """Return the number of the next page, or None if ``page`` was the last one."""
+    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:  # noqa: ARG002  (every strategy takes it)
+        """Return the number of the next page, or None if ``page`` was the last one.
+
+        ``token`` is the number with which ``page`` was requested; None means the first page.
+        """
         if _is_last(page.extracted_count, self.page_size):
             return None
         return 1 + (self.start_from_page if token is None else int(token))
@@ -72,8 +75,8 @@ class PageIncrement:
 class OffsetIncrement:
     """Pagination strategy that requests pages by offset, the number of records read so far.
 
-    The pagination ends after a page that is empty or has fewer records than `page_size`, which may
-    be a template over the response.
+    The pagination ends after a page that is empty or has fewer records than `page_size`.
+    `page_size` may be a template that reads the size from the response.
     """
 
     page_size: InterpolatedValue = None
@@ -81,9 +84,9 @@ class OffsetIncrement:
 
     @property
     def first_token(self) -> int | None:
-        """Offset of the first page, 0, if `inject_on_first_request` is set; otherwise None.
+        """Offset in the first request: 0, or None to send no offset.
 
-        None sends the first request without an offset.
+        The first request has an offset only if `inject_on_first_request` is set.
         """
         return 0 if self.inject_on_first_request else None
 
@@ -96,7 +99,10 @@ class OffsetIncrement:
         return None if callable(self.page_size) else _parse_page_size(self.page_size)
 
     def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> int | None:
-        """Return the offset of the next page, or None if ``page`` was the last one."""
+        """Return the offset of the next page, or None if ``page`` was the last one.
+
+        ``token`` is the offset with which ``page`` was requested; None means 0.
+        """
         size = self.page_size
         if callable(size):
             size = size({**scope, "response": page.document})
@@ -107,10 +113,10 @@ class OffsetIncrement:
 
 @dataclass(frozen=True, kw_only=True)
 class CursorPagination:
-    """Pagination strategy that gets each page token from the previous response.
+    """Pagination strategy that renders each page token from the previous response.
 
-    The token is the template `cursor_value`. The pagination ends if the token is empty or the stop
-    condition is true.
+    `cursor_value` is the template of the token. The pagination ends if the token is empty or the
+    stop condition is true.
     """
 
     cursor_value: InterpolatedValue
@@ -121,15 +127,15 @@ class CursorPagination:
 
     @property
     def first_token(self) -> None:
-        """Always None: the first request has no token."""
+        """Always None, because the first request has no token."""
 
     @property
     def requested_size(self) -> int | None:
         """Number of records to request per page; None if the manifest sets none."""
         return self.page_size
 
-    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:  # noqa: ARG002  (as all strategies)
-        """Return the token of the next page, or None if ``page`` was the last one."""
+    def get_next_token(self, page: Page, token: Any, scope: TemplateScope) -> Any:  # noqa: ARG002  (every strategy takes it)
+        """Return the token of the page after ``page``, or None if ``page`` was the last one."""
         seen = {
             **scope,
             "response": page.document,
@@ -146,7 +152,7 @@ class CursorPagination:
 PaginationStrategy: TypeAlias = (
     PageIncrement | OffsetIncrement | CursorPagination | CustomPaginationStrategy
 )
-"""Computation of the next page's token, for a `DefaultPaginator`."""
+"""Component with which a `DefaultPaginator` computes the token of the next page."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +177,8 @@ class DefaultPaginator:
                 " of the pagination strategy."
             )
 
-    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
-        """Start the pagination of a slice; return a page cursor positioned at the first page."""
+    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (every paginator takes it)
+        """Return a new page cursor for a slice, positioned at the first page."""
         return PageCursor(self)
 
 
@@ -180,8 +186,8 @@ class DefaultPaginator:
 class NoPagination:
     """Paginator for an API that returns all records of a slice in one response."""
 
-    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
-        """Start the pagination of a slice; return a page cursor positioned at the only page."""
+    def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (every paginator takes it)
+        """Return a new page cursor for a slice, positioned at the only page."""
         return PageCursor()
 
 
@@ -201,7 +207,7 @@ class PageCursor:
         self._token: Any = None
         if paginator is not None:
             self._token = paginator.pagination_strategy.first_token
-            if paginator.page_size_option is not None:  # a strategy without one may raise
+            if paginator.page_size_option is not None:  # the strategy may raise if no size is sent
                 self._size = paginator.pagination_strategy.requested_size
         self._declared_size = self._size
 
@@ -212,7 +218,7 @@ class PageCursor:
 
     @property
     def size(self) -> int | None:
-        """Number of records to request per page; None without a `page_size_option`."""
+        """Number of records to request per page; None if the paginator sends no page size."""
         return self._size
 
     def put(self, request: HTTPRequest) -> None:
@@ -246,7 +252,7 @@ def _is_last(size: int, reduced_size: int | None) -> bool:
 
 
 def _parse_page_size(size: Any) -> int | None:
-    """Convert a page size to an integer; None or an empty string becomes None.
+    """Convert a page size to an integer; return None for None or an empty string.
 
     Raises:
         ManifestError: the size is not an integer.

@@ -1,10 +1,10 @@
 """Partition routers: stream slices from fixed values or from the records of parent streams.
 
-- Slices are generated lazily: a page of the parent is read when its first record is needed.
-- A context holds only the partition, since it is stored with the state. Extra fields of a parent
-  record are attributes of the `PartitionSlice`, for templates.
-- ``parent_slice`` holds the partition of the parent's slice; it is omitted if the parent has no
-  partitions.
+- Slices are generated lazily: a page of the parent stream is read when its first record is needed.
+- A context contains only partition values, since it is stored with the state. Extra fields of a
+  parent record are attributes of the `PartitionSlice`, for templates.
+- The key ``parent_slice`` contains the context of the parent stream's slice; it is omitted if the
+  parent stream has no partitions.
 - A stream with several routers has the Cartesian product of their slices (Airbyte's
   ``CartesianProductStreamSlicer``), see `tap_core.manifest.partitions.cartesian_product`.
 """
@@ -44,16 +44,16 @@ __all__ = [
 ]
 
 PARENT_SLICE: Final = "parent_slice"
-"""Key of a context for the context of the parent stream's slice."""
+"""Key in a context under which the context of the parent stream's slice is stored."""
 
 CHILD_RESPONSE: Final = "child_response"
-"""Extra field of a slice for the child records that a parent record contains."""
+"""Extra field of a slice: the child records that a parent record contains, as a response."""
 
 
 class PartitionSlice(dict[str, Any]):
     """Context of a slice: a dict of partition values, with extra fields as an attribute.
 
-    It compares equal to a plain dict of its items. The extra fields are not stored in the state.
+    It equals a plain dict with the same items. The extra fields are not stored in the state.
     """
 
     def __init__(self, *args: Any, extra_fields: Mapping[str, Any] | None = None) -> None:
@@ -65,7 +65,7 @@ class PartitionSlice(dict[str, Any]):
         """Return {} for a missing ``parent_slice``, because templates expect this key to exist.
 
         Raises:
-            KeyError: another key is missing.
+            KeyError: any other key is missing.
         """
         if name == PARENT_SLICE:
             return {}
@@ -73,23 +73,23 @@ class PartitionSlice(dict[str, Any]):
 
     @property
     def parent_slice(self) -> Any:
-        """Context of the parent stream's slice; {} if the parent has no partitions."""
+        """Context of the parent stream's slice; {} if the parent stream has no partitions."""
         return self[PARENT_SLICE]
 
     @property
     def _partition(self) -> PartitionSlice:
-        """This slice itself; templates of older manifests use ``stream_slice._partition``."""
+        """This slice itself, for the expression ``stream_slice._partition`` in older manifests."""
         return self
 
     def merge(self, other: Mapping[str, Any]) -> PartitionSlice:
-        """Return the union of two slices; if both have a key, the value of this slice is used."""
+        """Return the union of this slice and ``other``; values of this slice take precedence."""
         more: Mapping[str, Any] = getattr(other, "extra_fields", {})
         return PartitionSlice({**other, **self}, extra_fields={**more, **self.extra_fields})
 
 
 @dataclass(frozen=True)
 class ListPartitionRouter:
-    """Partition router that creates one slice per value of a list."""
+    """Partition router that creates one slice per value of a list, such as a list of regions."""
 
     cursor_field: str
     values: list[str] | InterpolatedValue
@@ -97,8 +97,8 @@ class ListPartitionRouter:
     config: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""
 
-    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:  # noqa: ARG002  the Protocol's
-        """Yield the context ``{cursor_field: value}`` for each value.
+    def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:  # noqa: ARG002  (the Protocol's parameter)
+        """Yield the context ``{cursor_field: value}`` for each value of the list.
 
         Raises:
             ManifestError: `values` is not a list.
@@ -114,7 +114,7 @@ class ListPartitionRouter:
             yield PartitionSlice({self.cursor_field: value})
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the slice's value to a request; do nothing without a `request_option`."""
+        """Add the current slice's value to a request, if `request_option` is set."""
         _add_slice_value(self.request_option, self.cursor_field, request, scope)
 
 
@@ -143,7 +143,11 @@ class ParentStreamConfig:
         return make_getter(self.lazy_read_pointer)
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield a context for each parent record; records without the parent key are skipped."""
+        """Yield a context for each parent record; records without the parent key are skipped.
+
+        With `incremental_dependency` the parent stream resumes from the state in the child stream,
+        and its new state is stored there. ``stream`` is the child stream.
+        """
         parent = stream.parent(self.stream)
         if not self.incremental_dependency:
             yield from self._generate_slice_contexts(parent)
@@ -171,7 +175,7 @@ class ParentStreamConfig:
                 )
 
     def _get_extra_fields(self, record: Record) -> dict[str, Any]:
-        """Return values of a parent record as the extra fields of the slice, for templates.
+        """Return the extra fields of a slice: values of the parent record, for templates.
 
         With a `lazy_read_pointer`, also return the child records in the parent record, as a
         response.
@@ -185,7 +189,7 @@ class ParentStreamConfig:
         return more
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the parent key to a request; do nothing without a `request_option`."""
+        """Add the parent key of the current slice to a request, if `request_option` is set."""
         _add_slice_value(self.request_option, self.partition_field, request, scope)
 
 
@@ -196,17 +200,17 @@ class SubstreamPartitionRouter:
     parent_stream_configs: list[ParentStreamConfig]
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a router without parent streams."""
+        """Raise ManifestError if there is no parent stream."""
         if not self.parent_stream_configs:
             raise ManifestError("parent_stream_configs is empty: name at least one parent stream.")
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield a context for each record of each parent stream."""
+        """Yield a context (a dict of partition values) for each record of each parent stream."""
         for parent in self.parent_stream_configs:
             yield from parent.generate_contexts(stream)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the parent key of the slice to a request; do nothing without a `request_option`."""
+        """Add the parent key of the current slice to a request, if `request_option` is set."""
         for parent in self.parent_stream_configs:
             parent.put(request, scope)
 
@@ -215,7 +219,7 @@ class SubstreamPartitionRouter:
 class GroupingPartitionRouter:
     """Partition router that combines several slices of another router into one.
 
-    The partition field of the combined slice holds the list of their values.
+    The partition field of the combined slice contains the list of their values.
     """
 
     group_size: int
@@ -223,7 +227,7 @@ class GroupingPartitionRouter:
     deduplicate: bool = True
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a `group_size` below 1."""
+        """Raise ManifestError if `group_size` is below 1."""
         if self.group_size < 1:
             raise ManifestError(f"group_size is {self.group_size}, and must be at least 1.")
 
@@ -251,7 +255,10 @@ class GroupingPartitionRouter:
             yield _make_group(batch)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Leave the request unchanged: templates insert the group's values, as in airbyte-cdk."""
+        """Do nothing, because templates in the manifest add the values of a group to a request.
+
+        airbyte-cdk does the same.
+        """
 
 
 @dataclass(frozen=True)
@@ -261,12 +268,12 @@ class UnionPartitionRouter:
     partition_routers: list[PartitionRouter]
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield the contexts of all routers, one router after the other."""
+        """Yield the contexts (dicts of partition values) of each router in turn."""
         for router in self.partition_routers:
             yield from router.generate_contexts(stream)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the request options of each router to a request."""
+        """Add the request options of every router to a request."""
         for router in self.partition_routers:
             router.put(request, scope)
 
@@ -274,10 +281,9 @@ class UnionPartitionRouter:
 def _add_slice_value(
     option: RequestOption | None, name: str, request: Any, scope: TemplateScope
 ) -> None:
-    """Add the value of a partition field to a request.
+    """Add the current slice's value of the partition field ``name`` to a request.
 
-    Nothing is added if ``option`` is None or the value is empty, as in airbyte-cdk. ``name`` is the
-    name of the partition field.
+    Nothing is added if ``option`` is None or the value is empty, as in airbyte-cdk.
     """
     if option is not None:
         value = scope.get("stream_partition", {}).get(name)
@@ -296,9 +302,9 @@ def _get_only_value(context: Context) -> str:
 
 
 def _make_group(batch: list[Context]) -> PartitionSlice:
-    """Return one slice for several: each key has the list of its values, None where it is absent.
+    """Combine several contexts into one, in which each key has the list of their values.
 
-    The extra fields of the slices are grouped in the same way.
+    A missing value becomes None. The extra fields of the contexts are combined in the same way.
     """
     extras: list[Mapping[str, Any]] = [getattr(context, "extra_fields", {}) for context in batch]
     return PartitionSlice(
@@ -310,12 +316,12 @@ def _make_group(batch: list[Context]) -> PartitionSlice:
 
 
 def _collect_keys(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the distinct keys of all mappings in the order of their first occurrence."""
+    """Return the distinct keys of all mappings, in the order of their first occurrence."""
     return list(dict.fromkeys(name for one in mappings for name in one))
 
 
 def _make_response(records: Any) -> requests.Response:
-    """Return an artificial response with the child records that a parent record contains."""
+    """Return an artificial JSON response with the child records that a parent record contains."""
     made = requests.Response()
     made.status_code = 200
     made.headers["Content-Type"] = "application/json"

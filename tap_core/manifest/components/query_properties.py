@@ -1,8 +1,7 @@
-"""Query properties: the record fields that a request asks the API for, in chunks.
+"""Query properties: the record fields that a request asks the API for.
 
-The list of properties is fixed or comes from an endpoint, which is queried once per run. If one
-request cannot ask for all of them, each page takes several requests, and the page loop merges the
-records of the chunks.
+The list of properties is fixed or is read from an endpoint once per run. If an API limits the
+properties per request, each page takes several requests, and their partial records are merged.
 
 Source: Airbyte YAML reference, "QueryProperties".
 """
@@ -44,7 +43,7 @@ _turn: Final = threading.RLock()
 
 @dataclass(frozen=True)
 class PropertiesFromEndpoint:
-    """Names of properties to request, which are read from the records of an endpoint."""
+    """Query properties whose names are read from the records of an API endpoint."""
 
     property_field_path: list[str]
     retriever: Retriever
@@ -54,7 +53,7 @@ class PropertiesFromEndpoint:
         return []
 
     def read_names(self, stream: DeclarativeStreamProtocol) -> list[str]:
-        """Request the endpoint and return the property name in each of its records.
+        """Request the endpoint once and return the property name in each of its records.
 
         Records without a name are skipped.
         """
@@ -69,12 +68,12 @@ class PropertiesFromEndpoint:
 
 @dataclass(frozen=True)
 class GroupByKeyMergeStrategy:
-    """Strategy for merging partial records, which come from several requests, by key fields."""
+    """Strategy that merges partial records from several requests by equal key fields."""
 
     key: str | list[str]
 
     def group(self, record: Record) -> tuple[str, ...] | None:
-        """Return the values of a record's key fields as strings; None if one of them is empty."""
+        """Return the key of a record: its key field values as strings; None if a value is empty."""
         names = [self.key] if isinstance(self.key, str) else self.key
         values = [record.get(name) for name in names]
         return tuple(map(str, values)) if all(values) else None
@@ -85,7 +84,7 @@ _BY_ID: Final = GroupByKeyMergeStrategy("id")
 
 @dataclass(frozen=True)
 class PropertyChunking:
-    """Limit for the properties in one request, as a number of properties or of characters."""
+    """Limit for the properties in one request, in number of properties or of characters."""
 
     property_limit_type: Literal["characters", "property_count"]
     property_limit: int | None = None
@@ -93,13 +92,13 @@ class PropertyChunking:
 
     @property
     def merging(self) -> GroupByKeyMergeStrategy:
-        """Strategy for merging the partial records of several requests, by default by ``id``."""
+        """Strategy for merging the partial records of several requests; by default by ``id``."""
         return self.record_merge_strategy or _BY_ID
 
     def make_chunks(
         self, names: Sequence[str], always: Sequence[str], chosen: Iterable[str] | None
     ) -> Iterator[list[str]]:
-        """Yield the property names of each request.
+        """Yield the list of property names for each request.
 
         Args:
             names: All property names.
@@ -123,15 +122,15 @@ class PropertyChunking:
 
 @dataclass(frozen=True)
 class JsonSchemaPropertySelector:
-    """Selector of the properties that are selected in the catalog.
+    """Selector of the stream properties that are selected in the catalog.
 
-    `transformations` rename the fields of the schema to the names that the API uses.
+    `transformations` convert the property names of the stream's schema to the API's names.
     """
 
     transformations: list[Transformation] = field(default_factory=list)
 
     def select_names(self, stream: DeclarativeStreamProtocol) -> frozenset[str]:
-        """Return the API's names of the selected top-level properties of the stream."""
+        """Return the API's names of the stream's selected top-level properties."""
         known: Mapping[str, Any] = stream.schema.get("properties") or {}
         mask = stream.mask
         selected: Record = {
@@ -144,7 +143,7 @@ class JsonSchemaPropertySelector:
 
 @dataclass(frozen=True)
 class QueryProperties:
-    """Properties to request from the API: a fixed list, or names read from an endpoint."""
+    """Record fields to request from the API: a fixed list, or names read from an endpoint."""
 
     property_list: list[str] | PropertiesFromEndpoint
     always_include_properties: list[str] = field(default_factory=list)
@@ -157,7 +156,7 @@ class QueryProperties:
         return None if self.property_chunking is None else self.property_chunking.merging
 
     def make_chunks(self, stream: DeclarativeStreamProtocol) -> list[list[str]]:
-        """Return the property names of each request; all these requests together read one page."""
+        """Return the list of property names for each request; together they read one page."""
         given, always = self.property_list, self.always_include_properties
         names = given.read_names(stream) if isinstance(given, PropertiesFromEndpoint) else given
         select = self.property_selector
@@ -168,7 +167,10 @@ class QueryProperties:
 
 
 def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateScope:
-    """Return the template variables with the property names of a request added to the slice."""
+    """Return the template variables with the property names of a request added to the slice.
+
+    The names become the extra field ``query_properties`` of ``stream_slice``.
+    """
     known: Mapping[str, Any] = scope.get("stream_slice") or {}
     more: Mapping[str, Any] = getattr(known, "extra_fields", {})
     whole = PartitionSlice(known, extra_fields={**more, _NAME: list(names)})
@@ -179,6 +181,9 @@ def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateSco
 
 
 def get_properties(stream_slice: Any) -> list[str]:
-    """Return the property names to request, from the extra fields of a slice; [] if it has none."""
+    """Return the property names to request, from a slice's extra field ``query_properties``.
+
+    Return [] if the slice has no such field.
+    """
     more: Mapping[str, list[str]] = getattr(stream_slice, "extra_fields", None) or {}
     return more.get(_NAME, [])

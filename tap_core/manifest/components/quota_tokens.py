@@ -1,4 +1,4 @@
-"""Authenticator that rotates several API tokens.
+"""Authenticator that rotates several API tokens, each with a quota of requests.
 
 `tap_core.manifest.components.token_quotas` declares the quotas, and
 `tap_core.manifest.token_rotation` selects the token of each request.
@@ -18,11 +18,11 @@ __all__ = ["RateLimitedMultipleTokenAuthenticator"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RateLimitedMultipleTokenAuthenticator(RotatedTokens):
-    """Authenticator with several tokens, which adds a token that has quota left to each request."""
+    """Authenticator that sends, with each request, one of several tokens that has quota left."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return the function that adds a token to a request.
+        """Return a callable that adds a token with remaining quota to a request.
 
-        If no token has quota left, the function waits until one has.
+        If no token has quota left, the callable waits until one has.
         """
         return TokenRotator(self, stream)

@@ -1,8 +1,8 @@
 """Record selector: extracts, filters, transforms and normalizes the records of a response.
 
-The steps are composed once per stream (`RecordSelector.make_selection`), so that steps which a
-manifest does not declare have no cost per record. Records are changed in place, since no other code
-holds them. The stream passes its transformations.
+`RecordSelector.make_selection` combines the steps into one function per stream, so that steps which
+a manifest does not declare cost nothing per record. Records are changed in place. The
+transformations are an option of the stream, which passes them to the selector.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class CombinedExtractor:
     skip_empty_records: bool = False
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
-        """Yield the records that the extractors find in a document."""
+        """Yield the records that the extractors find in a decoded document, according to `mode`."""
         for extractor in self.extractors:
             is_found = False
             for record in extractor.extract(document, scope):
@@ -92,7 +92,7 @@ Extractor: TypeAlias = (
 
 @dataclass(frozen=True)
 class RecordFilter:
-    """Filter that keeps the records for which a condition (a template) is true."""
+    """Filter that keeps the records for which the template `condition` is true."""
 
     condition: Condition = False
 
@@ -114,7 +114,8 @@ RecordPredicate: TypeAlias = RecordFilter | CustomRecordFilter
 class _RecordSteps:
     """Processing steps for each record: transformations, filter, normalization.
 
-    Transformations before the filter are in ``before``, transformations after it in ``after``.
+    ``before`` contains the transformations applied before the filter, ``after`` those applied after
+    it.
     """
 
     before: _Changes = field(default_factory=list)
@@ -123,7 +124,7 @@ class _RecordSteps:
     normalized: Callable[[Record], None] | None = None
 
     def apply(self, record: Record, scope: TemplateScope) -> bool:
-        """Apply the steps to a record in place; return False if the filter rejects the record."""
+        """Apply all steps to a record in place; return False if the filter drops the record."""
         for change in self.before:
             change(record, scope)
         if self.keeps is not None and not self.keeps(record, scope):
@@ -137,10 +138,7 @@ class _RecordSteps:
 
 @dataclass(frozen=True)
 class RecordSelector:
-    """Selector that extracts the records of a response.
-
-    It also filters, transforms and normalizes them.
-    """
+    """Selector that extracts, filters, transforms and normalizes the records of a response."""
 
     extractor: Extractor
     record_filter: RecordPredicate | None = None
@@ -156,7 +154,7 @@ class RecordSelector:
         *,
         transform_first: bool = False,
     ) -> RecordSelection:
-        """Return a function that yields the selected and processed records of documents.
+        """Return a function that yields the selected and processed records of decoded documents.
 
         Args:
             transformations: The transformations of the stream.
@@ -202,8 +200,8 @@ class RecordSelector:
     ) -> Callable[[Record], None] | None:
         """Return a function that converts a record's values to the schema's types, in place.
 
-        Return None if the manifest declares no normalization. Also return None if the schema is
-        empty and the normalization is ``Default``.
+        Return None if the manifest declares no normalization, or if the schema is empty and the
+        normalization is ``Default``.
         """
         asked = self.schema_normalization
         if asked == "None":
@@ -217,10 +215,10 @@ class RecordSelector:
 def _skip_failures(
     apply: Callable[[Record, TemplateScope], bool], failed: OnFailure
 ) -> Callable[[Record, TemplateScope], bool]:
-    """Return a function that applies the processing steps, but skips a record if a template fails.
+    """Return a function like ``apply`` that skips a record if one of its templates fails.
 
     Args:
-        apply: Function that applies the steps to a record.
+        apply: Function that applies the processing steps to a record.
         failed: Called for each skipped record, with the record, the error, and the number of the
             record in the response. The returned function then returns False.
     """
@@ -238,7 +236,7 @@ def _skip_failures(
 
 
 def drop_nulls(select: RecordSelection) -> RecordSelection:
-    """Return a function like ``select`` that also removes a record's top-level fields with None."""
+    """Return a function like ``select`` that drops top-level fields with None from each record."""
 
     def select_without_nulls(
         documents: Iterable[Any],
@@ -262,7 +260,7 @@ def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> 
         documents: Iterable[Any],
         scope: TemplateScope,
         extracted: Callable[[], None],
-        failed: OnFailure | None = None,  # noqa: ARG001  nothing can fail
+        failed: OnFailure | None = None,  # noqa: ARG001  (no template can fail)
     ) -> Iterator[Record]:
         for document in documents:
             for record in extract(document, scope):
@@ -275,10 +273,7 @@ def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> 
 
 
 def _check_object(record: Any) -> None:
-    """Raise FatalAPIError if a record is not a mapping.
-
-    A custom extractor may return mappings other than dicts.
-    """
+    """Raise FatalAPIError if an extracted record is not a mapping, such as a JSON object."""
     if not isinstance(record, Mapping):
         raise FatalAPIError(
             f"The extractor found a record that is not an object (its Python type is"

@@ -1,7 +1,7 @@
-"""Requester: URL, query parameters, headers and body of a stream's requests.
+"""Requester component: builds the URL, query parameters, headers and body of a stream's requests.
 
-A request is a plain value (`RequestSpec`) that the paginator, the partition router and the cursor
-extend before `finalize_request`. Empty template results are not sent.
+The paginator, the partition router and the cursor add their options to a `RequestSpec`, before
+`finalize_request` completes it. Empty template results are not sent.
 
 Source: Airbyte YAML reference, "HttpRequester".
 """
@@ -72,24 +72,28 @@ class RequestSpec(HTTPRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class RequestPath:
-    """Option that uses the page token as the path or the full URL of the next page's request."""
+    """Option that uses the page token as the URL, or the path of the URL, of the next request."""
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"field_name", "inject_into"})
 
     def put(self, request: HTTPRequest, token: Any) -> None:
-        """Replace the URL of a request with the token; a path is joined to the base URL."""
+        """Replace the URL of a request with the page token; a path is joined to the base URL."""
         base = request.base if isinstance(request, RequestSpec) else ""
         request.url = _join_url(base or request.url, str(token))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyPlainText:
-    """Plain text body; a text in the form of a Python dict literal is sent as form fields."""
+    """Request body of plain text; a text that is a Python dict literal is sent as form fields."""
 
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return the evaluated text as UTF-8; for a Python dict literal, return the form fields."""
+        """Return (body, False) with the rendered text, or (None, None) for an empty text.
+
+        The body is UTF-8 bytes, or a dict of form fields if the text is a Python dict literal.
+        False means that the body is not JSON.
+        """
         text = resolve(self.value, scope)
         if not text:
             return None, None
@@ -101,36 +105,44 @@ class RequestBodyPlainText:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyUrlEncodedForm:
-    """Body of form fields, sent as ``application/x-www-form-urlencoded``."""
+    """Request body of form fields, sent as ``application/x-www-form-urlencoded``."""
 
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return the evaluated form fields without None values and empty strings."""
+        """Return (form fields, False), or (None, None) if there are no fields to send.
+
+        False means that the body is not JSON. Fields with the value None are omitted; of a mapping
+        of templates, empty strings are omitted, too.
+        """
         fields = _evaluate_fields(self.value, scope)
         return (fields, False) if fields else (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyJsonObject:
-    """Body that is sent as a JSON document."""
+    """Request body that is sent as a JSON document."""
 
     value: InterpolatedValue
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return the evaluated JSON document; empty members are omitted at all levels."""
+        """Return (document, True), or (None, None) if the rendered document is empty.
+
+        True means that the body is JSON. Members with the value None or an empty string are omitted
+        at all levels.
+        """
         document = _evaluate_document(self.value, scope)
         return (document, True) if document else (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestBodyGraphQL(RequestBodyJsonObject):
-    """GraphQL body: a JSON document with the ``query`` and its variables."""
+    """GraphQL request body: a JSON document with the ``query`` and its variables."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequester:
-    """Requester that builds HTTP requests from templates.
+    """Requester that builds HTTP requests from the templates in a manifest.
 
     Raises:
         ManifestError: the URL is missing, or there are several bodies or several lists of query
@@ -187,25 +199,28 @@ class HttpRequester:
 
     @cached_property
     def properties(self) -> QueryProperties | None:
-        """Query properties of the requests; None if the manifest declares none."""
+        """Query properties (record fields to request from the API); None if none are declared."""
         return get_request_properties(vars(self))
 
     @property
     def timeout(self) -> tuple[float | None, float | None] | None:
-        """Connect timeout and read timeout in seconds; None in the pair means the default.
+        """Pair of connect timeout and read timeout in seconds.
 
-        The whole property is None if the manifest sets neither of them.
+        None instead of a timeout, or instead of the pair, means the default.
         """
         limits = self.connect_timeout_in_seconds, self.read_timeout_in_seconds
         return None if limits == (None, None) else limits
 
     @property
     def limits(self) -> AnswerLimits:
-        """Limits of a response: bytes in memory, bytes in a file, seconds; None for the default."""
+        """Limits of a response: ``(max_response_bytes, max_download_bytes, max_response_seconds)``.
+
+        None means the default limit.
+        """
         return self.max_response_bytes, self.max_download_bytes, self.max_response_seconds
 
     def request(self, scope: TemplateScope) -> RequestSpec:
-        """Return the request with the options of this requester.
+        """Return a request with the URL, parameters, headers and body of this requester.
 
         The paginator, the partition router and the cursor add their options later.
         """
@@ -222,14 +237,14 @@ class HttpRequester:
         )
 
     def find_base_url(self, scope: TemplateScope) -> str:
-        """Return the base URL, or "" if its template needs a response."""
+        """Return the base URL, or "" if its template needs a response that is not available yet."""
         try:
             return self.get_base_url(scope)
         except Exception:  # noqa: BLE001  (a template may raise any error without a response)
             return ""
 
     def get_base_url(self, scope: TemplateScope) -> str:
-        """Return the evaluated base URL: the option ``url_base``, or ``url`` without it."""
+        """Return the rendered option ``url_base``, or ``url`` if ``url_base`` is not set."""
         base = str(resolve(self.url_base or "", scope))
         return base or str(resolve(self.url or "", scope))
 
@@ -252,7 +267,7 @@ class HttpRequester:
     def _body(
         self,
     ) -> RequestBodyPlainText | RequestBodyUrlEncodedForm | RequestBodyJsonObject | None:
-        """Body component, from the option that declares it; None if the request has no body."""
+        """Body component for the body option that is set; None if the request has no body."""
         if self.request_body_json:
             return RequestBodyJsonObject(value=self.request_body_json)
         if isinstance(self.request_body_data, Mapping):
@@ -263,7 +278,7 @@ class HttpRequester:
 
 
 def finalize_request(request: HTTPRequest) -> HTTPRequest:
-    """Convert a request in place to the form in which it is sent, and return it.
+    """Prepare a request for sending, in place, and return it.
 
     A query parameter that the URL already contains with the same value is removed. An empty body
     becomes None.
@@ -281,13 +296,16 @@ def finalize_request(request: HTTPRequest) -> HTTPRequest:
 
 
 def find_property_parameters(params: Any) -> list[str]:
-    """Return the names of the query parameters that are declared as QueryProperties components."""
+    """Return the names of the query parameters whose values are QueryProperties components."""
     given: Mapping[str, Any] = params if isinstance(params, Mapping) else {}
     return [name for name, value in given.items() if isinstance(value, QueryProperties)]
 
 
 def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
-    """Return the query properties in the fields of a requester; None if there are no properties."""
+    """Return the query properties that a requester's fields declare; None if there are none.
+
+    ``fields`` contains the values of the requester's options by name.
+    """
     for name in find_property_parameters(fields.get("request_parameters")):
         found: QueryProperties = fields["request_parameters"][name]
         return found
@@ -296,7 +314,7 @@ def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
 
 
 def _join_url(base: str, path: str) -> str:
-    """Join a path to a base URL; if ``path`` is a full URL, return it unchanged."""
+    """Join a path to a base URL; return a ``path`` that is a full URL unchanged."""
     if not path:
         return base
     folder = base if base.endswith("/") else f"{base}/"
@@ -307,14 +325,15 @@ def _join_url(base: str, path: str) -> str:
 
 @lru_cache(maxsize=256)
 def _can_append_path(folder: str) -> bool:
-    """Return True if a base URL plus a simple path is the same URL as `urljoin` returns."""
+    """Return True if string concatenation with a simple path gives the same URL as `urljoin`."""
     return urljoin(folder, "a/b") == f"{folder}a/b"
 
 
 def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Return a flat dict of evaluated fields, without None values and empty strings.
+    """Render fields and return them as a flat dict, without None values.
 
-    ``fields`` is a mapping of templates, or one template that evaluates to a mapping.
+    ``fields`` is a mapping of templates, whose empty results are omitted, too, or one template that
+    renders as a mapping.
     """
     if not isinstance(fields, dict):
         whole = fields(scope) if callable(fields) else fields
@@ -330,7 +349,10 @@ def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
 
 
 def _evaluate_document(document: Any, scope: TemplateScope) -> Any:
-    """Evaluate the templates of a document; omit empty members of mappings at all levels."""
+    """Render all templates in a JSON document.
+
+    Members of mappings with the value None or an empty string are omitted at all levels.
+    """
     if callable(document):
         found = document(scope)
         return None if found == "" else found

@@ -1,8 +1,7 @@
-"""Components resolvers of dynamic streams: the values that fill a stream template.
+"""Components resolvers, which create the streams of ``dynamic_streams`` from a stream template.
 
-`tap_core.manifest.dynamic_streams` builds the streams. For each stream a resolver yields the scope
-of the templates in its component mappings. The stream template is built into components only after
-the mappings have filled it.
+For each stream a resolver yields the template variables for its component mappings, which set
+values in the stream template. `tap_core.manifest.dynamic_streams` then builds the stream.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = [
     "DynamicDeclarativeStream",
     "HttpComponentsResolver",
     "ParametrizedComponentsResolver",
-    "ParsedValue",
+    "RecordReader",
     "StreamConfig",
     "StreamParametersDefinition",
     "find_template_names",
@@ -34,8 +33,8 @@ __all__ = [
 _SEEN: Final = frozenset({"config", "parameters", "components_values", "stream_template_config"})
 _SLICE: Final = frozenset({"stream_slice", "stream_partition", "stream_interval"})
 
-ParsedValue: TypeAlias = Callable[[Mapping[str, Any]], Iterable[tuple[Mapping[str, Any], Any]]]
-"""Function that yields the records of a retriever's node, each with its slice."""
+RecordReader: TypeAlias = Callable[[Mapping[str, Any]], Iterable[tuple[Mapping[str, Any], Any]]]
+"""Function that yields (slice, record) pairs of the retriever that a manifest node declares."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +48,7 @@ class ComponentMappingDefinition:
     condition: Condition | None = None
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for an empty path, or if the value is a component."""
+        """Raise ManifestError if the path is empty or the value is a component."""
         if not self.field_path:
             raise ManifestError("field_path is empty: say where in the template the value goes.")
         if _has_component(self.value):
@@ -59,25 +58,25 @@ class ComponentMappingDefinition:
             )
 
     @staticmethod
-    def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:  # noqa: ARG004  the same for all
-        """Return the restricted variables that the templates of a component mapping may use.
+    def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:  # noqa: ARG004  (the result is constant)
+        """Return the template variables that only component mappings may use.
 
-        Templates of other components cannot use ``components_values`` and
-        ``stream_template_config``.
+        They are ``components_values`` and ``stream_template_config``.
         """
         return ("components_values", "stream_template_config")
 
     @staticmethod
     def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the types that a literal in the option ``value`` may have, given ``value_type``.
+        """Return the Python types to which a literal in the option ``value`` may be converted.
 
-        Literals of other types stay strings. The builder calls this method with the node's options.
+        For example, ``value_type: integer`` returns ``{"value": (int,)}``; a literal of another
+        type stays a string. ``options`` are the options of the component in the manifest.
         """
         return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
 
     @property
     def names(self) -> frozenset[str]:
-        """Variables that the templates of path, value and condition use."""
+        """Names of the variables in the templates of the path, the value and the condition."""
         return find_template_names([self.field_path, self.value, self.condition])
 
 
@@ -85,7 +84,7 @@ class ComponentMappingDefinition:
 class _Resolver:
     """Base class of components resolvers, which create streams from a stream template.
 
-    It holds the component mappings and checks which variables and options they use.
+    It checks the variables and options that the component mappings use.
     """
 
     components_mapping: list[ComponentMappingDefinition]
@@ -100,7 +99,7 @@ class _Resolver:
     SEES: ClassVar[frozenset[str]] = _SEEN
 
     def __post_init__(self) -> None:
-        """Raise ManifestError if a mapping uses a condition or variables that are not supported."""
+        """Raise ManifestError if a mapping has an unsupported condition or template variable."""
         kind = type(self).__name__
         for place, one in enumerate(self.components_mapping):
             if one.condition is not None and not self.HAS_CONDITIONS:
@@ -129,10 +128,11 @@ class HttpComponentsResolver(_Resolver):
     READS_YAML: ClassVar[bool] = False
     SEES: ClassVar[frozenset[str]] = _SEEN | _SLICE
 
-    def scopes(self, read: ParsedValue) -> Iterator[TemplateScope]:
-        """Yield each stream's template variables, with the record as ``components_values``.
+    def scopes(self, read: RecordReader) -> Iterator[TemplateScope]:
+        """Yield the template variables for each stream to create.
 
-        ``read`` is a function that returns the records of a retriever, each with its slice.
+        An API record becomes the variable ``components_values``. ``read`` is a function that yields
+        (slice, record) pairs of a retriever.
         """
         for one, record in read(self.retriever):
             yield {"components_values": record, "stream_slice": one}
@@ -140,7 +140,7 @@ class HttpComponentsResolver(_Resolver):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamConfig:
-    """Path to a list in the config, which has one item per stream.
+    """Path to a list in the config, each item of which creates one stream.
 
     `default_values` are additional items.
     """
@@ -149,9 +149,9 @@ class StreamConfig:
     default_values: Annotated[Any, "draft"] = None
 
     def values(self, config: Mapping[str, Any]) -> list[Any]:
-        """Return the items, one per stream; if the config value is not a list, it is the only item.
+        """Return the config items that each create one stream, followed by `default_values`.
 
-        `default_values` are appended.
+        If the config value at the path is not a list, the value is the only config item.
         """
         path: list[Any] = resolve(self.configs_pointer, {"config": config})
         found = make_getter(path)(dict(config))
@@ -174,10 +174,11 @@ class ConfigComponentsResolver(_Resolver):
 
     HAS_CONDITIONS: ClassVar[bool] = True
 
-    def scopes(self, read: ParsedValue) -> Iterator[TemplateScope]:  # noqa: ARG002  nothing is asked for
-        """Yield each stream's template variables, with the config item as ``components_values``.
+    def scopes(self, read: RecordReader) -> Iterator[TemplateScope]:  # noqa: ARG002  (nothing is requested)
+        """Yield the template variables for each stream to create.
 
-        ``read`` is not used: nothing is requested from the API.
+        An item of the config becomes the variable ``components_values``. ``read`` is not used,
+        because nothing is requested from the API.
         """
         given = self.stream_config
         parts = given if isinstance(given, list) else [given]
@@ -185,16 +186,16 @@ class ConfigComponentsResolver(_Resolver):
             yield {"components_values": _merge_items(combination)}
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:
-        """Return True if `value_type` is ``string``; the mapping's value then stays a string."""
+        """Return True if a mapping has ``value_type: string``: its value then stays a string.
+
+        A string value with another type is parsed as YAML.
+        """
         return mapping.value_type == "string"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamParametersDefinition:
-    """Manifest option that creates several streams from one template.
-
-    It is a list with one entry per stream: the values that are inserted into the template.
-    """
+    """List in the manifest with one mapping per stream: the values for the stream template."""
 
     list_of_parameters_for_stream: Annotated[Any, "draft"]
 
@@ -207,16 +208,17 @@ class StreamParametersDefinition:
 
 @dataclass(frozen=True, kw_only=True)
 class ParametrizedComponentsResolver(_Resolver):
-    """Components resolver that creates one stream per entry of a list in the manifest."""
+    """Components resolver that creates one stream per item of a list in the manifest."""
 
     stream_parameters: StreamParametersDefinition
 
     BRINGS_DATA: ClassVar[bool] = False
 
-    def scopes(self, read: ParsedValue | None = None) -> Iterator[TemplateScope]:  # noqa: ARG002  the same
-        """Yield each stream's template variables, with the list entry as ``components_values``.
+    def scopes(self, read: RecordReader | None = None) -> Iterator[TemplateScope]:  # noqa: ARG002  (nothing is requested)
+        """Yield the template variables for each stream to create.
 
-        ``read`` is not used: nothing is requested from the API.
+        An item of the list becomes the variable ``components_values``. ``read`` is not used,
+        because nothing is requested from the API.
         """
         for one in self.stream_parameters.list_of_parameters_for_stream:
             yield {"components_values": _expand_entry(one)}
@@ -224,7 +226,7 @@ class ParametrizedComponentsResolver(_Resolver):
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicDeclarativeStream:
-    """Dynamic stream: a stream template, and a resolver that creates streams from it."""
+    """Dynamic stream: a stream template, and a resolver that creates streams from the template."""
 
     stream_template: Annotated[Mapping[str, Any], "draft"]
     components_resolver: (
@@ -235,7 +237,7 @@ class DynamicDeclarativeStream:
 
 
 def find_template_names(value: Any) -> frozenset[str]:
-    """Return the variables that templates in a value use, at all nesting levels."""
+    """Return the names of the variables that templates in a value use, at all nesting levels."""
     if isinstance(value, dict):
         value = [*value, *value.values()]
     if isinstance(value, list):
@@ -245,7 +247,7 @@ def find_template_names(value: Any) -> frozenset[str]:
 
 
 def _expand_entry(entry: Any) -> Any:
-    """Convert a list entry of the manifest to plain values, with its ``$parameters`` applied."""
+    """Convert a list item of the manifest to plain values, with its ``$parameters`` applied."""
     return to_plain(expand_parameters(entry))
 
 
@@ -260,8 +262,9 @@ def _has_component(given: Any) -> bool:
 def _merge_items(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:
     """Merge one item from each list of the config into a dict.
 
-    ``combination`` holds each item with its index in its list. A mapping is merged into the dict.
-    Any other item is stored with its index, under the key ``source_config_<number of the list>``.
+    ``combination`` contains each item with its index in its list. A mapping is merged into the
+    dict. Any other item is stored as (index, item) under the key ``source_config_<number of the
+    list>``.
     """
     made: dict[str, Any] = {}
     for place, (number, value) in enumerate(combination):

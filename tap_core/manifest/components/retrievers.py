@@ -1,7 +1,7 @@
-"""Retrievers: requester, paginator, record selector and partition routers of a stream.
+"""Retrievers: the requester, paginator, record selector and partition routers of a stream.
 
-The stream runs a retriever. A custom retriever may read additional slices and change records, but
-it never sends requests itself.
+The stream itself sends the requests. A custom retriever may read additional slices and change
+records.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SimpleRetriever:
 
     @property
     def routers(self) -> list[PartitionRouter]:
-        """Partition routers of the stream.
+        """Partition routers of the stream; [] if the manifest declares none.
 
         If there are several, each slice combines one slice of each router.
         """
@@ -81,7 +81,6 @@ class CustomRetriever(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("read_records",)
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for a class that generates slices or requests pages itself."""
         super().__post_init__()
         cls = load_class(self.class_name, self.folder)
         own = [
@@ -97,7 +96,7 @@ class CustomRetriever(Custom):
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """SimpleRetriever with the components of this retriever, such as requester and paginator.
+        """SimpleRetriever with the same requester, record selector, paginator and other options.
 
         Raises:
             ManifestError: `requester` or `record_selector` is missing.
@@ -113,9 +112,9 @@ class CustomRetriever(Custom):
 
     @cached_property
     def _slice_class(self) -> Any:
-        """Subclass of the Python class, with one instance per slice.
+        """Subclass of the Python class, instantiated once per slice.
 
-        All of these instances share the attributes (``__dict__``) of `instance`.
+        Its instances share the attributes (``__dict__``) of `instance`.
         """
         cls = load_class(self.class_name, self.folder)
         members = {"__slots__": ("reads",), "__module__": cls.__module__}
@@ -130,12 +129,12 @@ class CustomRetriever(Custom):
         schema: JsonSchema,
         pages: Callable[[Context | None], Iterable[Record]],
     ) -> Iterator[Record]:
-        """Yield the records of a slice that the class's ``read_records`` returns.
+        """Yield the records of a slice that ``read_records`` of the Python class returns.
 
         Args:
-            scope: The variables of the templates.
+            scope: The template variables, which include the slice.
             schema: The JSON Schema of the stream.
-            pages: Function that requests the pages of a slice and returns their records. The
+            pages: Function that requests the pages of a slice and returns their records. The Python
                 class calls it through ``super().read_records``.
         """
         self.remember_stream(scope)

@@ -1,7 +1,7 @@
 """Schema loaders that read the JSON Schema of a stream from the manifest or a file.
 
-References to other files are resolved. Files are searched in the manifest's folder, also if their
-path begins with the name of the connector's former package.
+References (``$ref``) to other files are resolved. Files are searched in the manifest's folder, also
+if their path begins with the name of the connector's former package.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["InlineSchemaLoader", "JsonFileSchemaLoader", "find_schema_file", "re
 
 @dataclass(frozen=True)
 class InlineSchemaLoader:
-    """Schema loader that returns a schema written in the manifest."""
+    """Schema loader that returns a JSON Schema written in the manifest."""
 
     schema: Any = None
 
-    def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:  # noqa: ARG002  (as all schema loaders)
-        """Return the schema; {} if it is missing in the manifest.
+    def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:  # noqa: ARG002  (every schema loader takes it)
+        """Return the JSON Schema in the manifest; {} if there is none.
 
         Raises:
             ManifestError: the schema is not a mapping.
@@ -68,9 +68,10 @@ class JsonFileSchemaLoader:
 
 
 def find_schema_file(folder: Path, path: str) -> Path | None:
-    """Return the schema file at a path; None if the file does not exist.
+    """Return the path of a schema file; None if the file does not exist.
 
-    The path may begin with the name of the Python package in which the connector was developed.
+    ``path`` is relative to ``folder``. It may begin with the name of the Python package in which
+    the connector was developed.
     """
     steps = Path(path).parts
     tried = [
@@ -98,7 +99,7 @@ def _load_file(file: Path) -> Any:
 
 
 def _resolve_references(node: Any, file: Path, root: Any, references: tuple[str, ...]) -> Any:
-    """Return a part of a schema with each ``$ref`` replaced by its target.
+    """Return a part of a JSON Schema with each ``$ref`` replaced by its target.
 
     Args:
         node: The part of the schema.
@@ -130,7 +131,13 @@ def _resolve_references(node: Any, file: Path, root: Any, references: tuple[str,
 
 
 def _find_shared_file(file: Path, name: str) -> Path:
-    """Return the file that a schema refers to by name: in ``shared/``, or next to the schema."""
+    """Return the path of a file to which a schema refers by name.
+
+    The file is in the folder ``shared/`` next to the schema, or next to the schema itself.
+
+    Raises:
+        ManifestError: the file does not exist.
+    """
     tried = [file.parent / "shared" / name, file.parent / name]
     found = next(filter(_is_file, tried), None)
     if found is None:

@@ -1,4 +1,4 @@
-"""Quotas of several API tokens of one kind: requests per period and token.
+"""Quotas of API tokens that an authenticator rotates: requests per period and token.
 
 `tap_core.manifest.token_rotation` selects the token of each request. No `repr` shows a token.
 
@@ -25,7 +25,7 @@ __all__ = ["QuotaStatusSource", "RotatedTokens", "TokenQuota"]
 
 @dataclass(frozen=True, kw_only=True)
 class QuotaStatusSource:
-    """Endpoint that returns the remaining quota of a token."""
+    """API endpoint that returns the remaining quota of a token."""
 
     url: str
     http_method: Literal["GET", "POST"] = "GET"
@@ -35,9 +35,10 @@ class QuotaStatusSource:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenQuota:
-    """Quota of a token for the requests that its matchers select.
+    """Quota of a token, in requests per period, for the requests that `matchers` select.
 
-    Without matchers it applies to all requests that no other quota selects.
+    Without matchers the quota applies to all requests that no other quota selects. The paths and
+    headers locate the remaining requests, the reset time and the limit in the API's responses.
     """
 
     name: str
@@ -51,12 +52,15 @@ class TokenQuota:
     exhaustion_status_codes: list[int] = field(default_factory=list)
 
     def matches(self, request: requests.PreparedRequest) -> bool:
-        """Return True if one of the matchers matches the request."""
+        """Return True if one of the quota's matchers matches the request."""
         return any(one.matches(request) for one in self.matchers)
 
     @cached_property
     def getters(self) -> dict[str, Callable[[Any], Any]]:
-        """Functions that read the quota's numbers from the endpoint's document, by option name."""
+        """Functions that read the numbers of the quota from a response of its status endpoint.
+
+        The keys are ``remaining_path``, ``reset_path`` and, if it is set, ``limit_path``.
+        """
         paths = {"remaining_path": self.remaining_path, "reset_path": self.reset_path}
         if self.limit_path:
             paths["limit_path"] = self.limit_path
@@ -65,7 +69,7 @@ class TokenQuota:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RotatedTokens:
-    """Options of an authenticator that rotates several tokens, each with its quotas.
+    """Options of an authenticator that rotates several tokens, each with a quota of requests.
 
     Raises:
         ManifestError: `quotas` is empty, or `max_wait_time` is not an ISO 8601 duration.
@@ -90,12 +94,12 @@ class RotatedTokens:
 
     @cached_property
     def longest_wait(self) -> timedelta:
-        """Maximum time to wait until a token has quota left."""
+        """Maximum time to wait until a token has quota left, from `max_wait_time`."""
         return parse_length(self.max_wait_time)
 
     @property
     def known_tokens(self) -> list[str]:
-        """Tokens to use, without surrounding whitespace and without empty tokens."""
+        """API tokens from the option `tokens`, without surrounding whitespace and empty tokens."""
         given = self.tokens
         found = given.split(self.token_delimiter or ",") if isinstance(given, str) else given
         return [token.strip() for token in found if token.strip()]

@@ -1,7 +1,8 @@
 """Record transformations: add and remove fields, rename keys, flatten nested values.
 
-A record is changed in place; paths and names are prepared once. The results equal airbyte-cdk's
-(7.39). Where its result depends on chance (two keys that become one), the later key wins.
+Records are changed in place; paths and names are prepared once. The results equal those of
+airbyte-cdk 7.39. If a transformation gives two keys the same name, the later key wins, because
+airbyte-cdk's result is not deterministic.
 """
 
 from __future__ import annotations
@@ -50,22 +51,23 @@ _Change: TypeAlias = Callable[[Record, TemplateScope], None]
 
 @dataclass(frozen=True)
 class AddedFieldDefinition:
-    """Field to add to each record: its path, and its value or a template for the value."""
+    """Field that AddFields adds to each record: its path and its value, which may be a template."""
 
     path: list[str]
     value: InterpolatedValue
     value_type: Literal["string", "number", "integer", "boolean"] | None = None
 
     def __post_init__(self) -> None:
-        """Raise ManifestError for an empty path."""
+        """Raise ManifestError if the path is empty."""
         if not self.path:
             raise ManifestError("path is empty: name the field that is added.")
 
     @staticmethod
     def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the types that a literal in the option ``value`` may have, given ``value_type``.
+        """Return the Python types to which a literal in the option ``value`` may be converted.
 
-        Literals of other types stay strings. The builder calls this method with the node's options.
+        For example, ``value_type: integer`` returns ``{"value": (int,)}``; a literal of another
+        type stays a string. ``options`` are the options of the component in the manifest.
         """
         return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
 
@@ -84,7 +86,8 @@ class AddFields:
     def transform(self) -> _Change:
         """Function that adds the fields to a record in place.
 
-        The condition is evaluated for each field, with the variables ``value`` and ``path``.
+        The condition is evaluated for each field, with the field's ``value`` and ``path`` as
+        variables.
         """
         added = [(one.path, one.value, _make_setter(one.path)) for one in self.fields]
         condition = self.condition
@@ -115,23 +118,22 @@ class RemoveFields:
     def transform(self) -> _Change:
         """Function that removes fields from a record in place.
 
-        With a condition the paths are ignored, as in airbyte-cdk. The condition is then evaluated
-        for each scalar value, which is the variable ``property``. If it is true, the value is
-        removed.
+        With a condition the paths are ignored, as in airbyte-cdk: every scalar value for which the
+        condition is true is removed. The template reads the value as ``property``.
         """
         if self.condition is not None:
             return self._remove_by_value
         if all(len(one) == 1 and one[0].isidentifier() for one in self.field_pointers):
             names = [one[0] for one in self.field_pointers]
 
-            def remove_names(record: Record, scope: TemplateScope) -> None:  # noqa: ARG001  the Protocol's
+            def remove_names(record: Record, scope: TemplateScope) -> None:  # noqa: ARG001  (the Protocol's parameter)
                 for name in names:
                     record.pop(name, None)
 
             return remove_names
         removers = [make_remover(one) for one in self.field_pointers]
 
-        def remove(record: Record, scope: TemplateScope) -> None:  # noqa: ARG001  the Protocol's
+        def remove(record: Record, scope: TemplateScope) -> None:  # noqa: ARG001  (the Protocol's parameter)
             for one in removers:
                 one(record)
 
@@ -150,10 +152,10 @@ class RemoveFields:
 
 @dataclass(frozen=True)
 class KeysToLower:
-    """Transformation that converts the top-level field names to lower case."""
+    """Transformation that converts top-level field names to lower case."""
 
-    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
-        """Rename the top-level fields of a record, in place."""
+    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  (the Protocol's parameter)
+        """Convert the names of a record's top-level fields to lower case, in place."""
         _replace(record, {name.lower(): value for name, value in record.items()})
 
 
@@ -164,8 +166,8 @@ class KeysToSnakeCase:
     Objects inside lists stay unchanged.
     """
 
-    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
-        """Rename the fields of a record, in place."""
+    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  (the Protocol's parameter)
+        """Convert the field names of a record to snake_case, in place."""
         _replace(record, _rename_fields(record, _snake_case))
 
 
@@ -180,20 +182,20 @@ class KeysReplace:
     new: InterpolatedText
 
     def transform(self, record: Record, scope: TemplateScope) -> None:
-        """Rename the fields of a record in place, after evaluating the old and the new text."""
+        """Replace the text `old` with `new` in the field names of a record, in place."""
         old, new = str(resolve(self.old, scope)), str(resolve(self.new, scope))
         _replace(record, _rename_fields(record, lambda name: name.replace(old, new)))
 
 
 @dataclass(frozen=True)
 class KeyTransformation:
-    """Prefix and suffix that are added to the names of flattened fields."""
+    """Option of DpathFlattenFields: a prefix and a suffix for the names of the moved fields."""
 
     prefix: str | None = None
     suffix: str | None = None
 
     def rename(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of the fields with prefix and suffix added to their names."""
+        """Return a copy of the fields with the prefix and the suffix added to their names."""
         before, after = self.prefix or "", self.suffix or ""
         return {f"{before}{name}{after}": value for name, value in fields.items()}
 
@@ -202,7 +204,7 @@ class KeyTransformation:
 class DpathFlattenFields:
     """Transformation that moves the fields of one nested object to the top level of the record.
 
-    If the record already has a top-level field with one of the names, it stays unchanged. With
+    If one of the names already exists at the top level, the record stays unchanged. With
     `replace_record` the moved fields replace the whole record instead.
     """
 
@@ -223,7 +225,7 @@ class DpathFlattenFields:
     def _remove(self) -> Callable[[Any], None]:
         return make_remover(self.field_path)
 
-    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
+    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  (the Protocol's parameter)
         """Move the fields of the nested object at `field_path` to the top level, in place."""
         found = self._found(record)
         if not isinstance(found, dict):
@@ -247,13 +249,13 @@ class FlattenFields:
 
     flatten_lists: bool = True
 
-    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
-        """Replace the fields of a record with its flattened values, in place."""
+    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  (the Protocol's parameter)
+        """Move all nested values of a record to its top level, in place."""
         _replace(record, _flatten(record, into_lists=self.flatten_lists))
 
 
 def _add_field_name(name: str, error: ManifestError) -> ManifestError:
-    """Return an error with the name of the field at the beginning of its message."""
+    """Return a copy of an error whose message begins with the name of the field."""
     return ManifestError(f"field '{name}': {error}")
 
 
@@ -302,7 +304,7 @@ Lower-case letters are matched by excluding the other ranges, which is faster.
 
 @lru_cache(maxsize=8_192)
 def _snake_case(name: str) -> str:
-    """Return a name in snake_case, with accents removed."""
+    """Return a name in snake_case without accents: ``'firstName'`` becomes ``'first_name'``."""
     parts = unicodedata.normalize("NFKD", name)
     plain = "".join(one for one in parts if not unicodedata.combining(one))
     words = ["" if found[1] else found[0] for found in _WORDS.finditer(plain)]
@@ -314,10 +316,10 @@ def _snake_case(name: str) -> str:
 
 
 def _flatten(record: Record, *, into_lists: bool) -> dict[str, Any]:
-    """Return the flattened record: its scalar values by name, in airbyte-cdk's order and naming.
+    """Return the scalar values of a record by name, in airbyte-cdk's order and naming.
 
-    If the name of a value is already used, the name of the parent field is added in front. After a
-    non-empty list, this is done for all names.
+    If a name is already used, the name of the parent field is added in front. After a non-empty
+    list, this is done for all names.
 
     Args:
         record: The record to flatten.

@@ -1,7 +1,7 @@
-"""Splitting of time windows when the API cannot return the records of a full window.
+"""Splitting of time windows when the API rejects the request for a full window.
 
-A response filter with the action ``SPLIT_REQUEST_WINDOW`` selects the responses. The halves are
-windows as the cursor would create them: multiples of the cursor granularity, without overlap.
+A response filter with the action ``SPLIT_REQUEST_WINDOW`` selects the responses. The two halves do
+not overlap, and their lengths are multiples of the cursor granularity.
 
 Source: Airbyte YAML reference, "RequestWindowSplitting".
 """
@@ -44,7 +44,7 @@ class RequestWindowSplitting:
 
     @cached_property
     def _min_window(self) -> timedelta:
-        """Maximum length of a window that is not split further; 0 if the manifest sets none."""
+        """Length up to which a window is not split further; 0 if `min_split_window` is not set."""
         return timedelta() if self.min_split_window is None else parse_length(self.min_split_window)
 
     def split(
@@ -53,7 +53,7 @@ class RequestWindowSplitting:
         """Split a time window in two; return both halves in order of time.
 
         Args:
-            cursor: The cursor of the stream. The windows consist of whole units of its granularity.
+            cursor: The cursor of the stream; its granularity is the unit of the windows.
             window: The window to split.
             error: The error of the API that caused the split.
 
@@ -62,7 +62,7 @@ class RequestWindowSplitting:
         """
         granule, write = cursor.granularity, cursor.format.write
         granules = (window.end - window.start) // granule + 1
-        if granules < 2 or window.end - window.start <= self._min_window:  # noqa: PLR2004  (halves)
+        if granules < 2 or window.end - window.start <= self._min_window:  # noqa: PLR2004  (two halves)
             said = (
                 f"The API rejects the window {window.start_time} to {window.end_time},"
                 " which cannot be split further."
