@@ -120,7 +120,7 @@ class BatchConfig:
         if not self.batch_size:
             self.batch_size = DEFAULT_BATCH_SIZE
         if self.batch_size < 1:
-            raise ConfigurationError("batch_config: 'batch_size' is at least 1.")
+            raise ConfigurationError("batch_config: 'batch_size' must be at least 1.")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BatchConfig:

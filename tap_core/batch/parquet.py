@@ -389,9 +389,9 @@ def _num_values(group: Any, path: str) -> int:
 
 
 def _dictionary(column: Any) -> Any:
-    """Return the dictionary of a dictionary-encoded column, or None for any other column.
+    """Return the distinct values of a dictionary-encoded Arrow column; None for other columns.
 
-    In a nested column, this is the dictionary of the first field at the innermost level.
+    For a nested column, these are the values of the first field at the innermost level.
     """
     import pyarrow as pa
 

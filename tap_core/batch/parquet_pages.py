@@ -117,7 +117,7 @@ def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, di
         try:
             header = _Header(data)
             header.skip_struct(1)
-        except IndexError:  # statistics of long texts
+        except IndexError:  # the header is longer than the data, for example with long statistics
             if len(data) < length or length > _LONGEST_HEADER:
                 break
             length *= 4
@@ -184,17 +184,17 @@ class _Header:
             self._skip(kind, depth, in_list=True)
 
     def _byte(self) -> int:
-        """Read one byte."""
+        """Read the next byte and return its value."""
         self.at += 1
         return self._data[self.at - 1]
 
     def _number(self) -> int:
-        """Read an unsigned integer (varint)."""
+        """Read and return an unsigned integer (varint)."""
         number, self.at = read_varint(self._data, self.at)
         return number
 
     def _signed(self) -> int:
-        """Read a signed integer (zigzag varint)."""
+        """Read and return a signed integer (zigzag varint)."""
         number = self._number()
         return (number >> 1) ^ -(number & 1)
 

@@ -88,8 +88,8 @@ class DatetimeBasedCursor:
     ... )
 
     Raises:
-        ValueError: A format or duration is invalid. ``cursor_field`` or ``start_datetime`` is empty.
-            Only one of ``step`` and ``cursor_granularity`` is set, or the step is the shorter one.
+        ValueError: A format or duration is invalid; the field name or the start is empty; only one
+            of ``step`` and ``cursor_granularity`` is set; or the step is the shorter one.
     """
 
     cursor_field: str

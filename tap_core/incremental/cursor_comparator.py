@@ -89,7 +89,7 @@ class CursorComparator(ReplicationKeyComparator):
                 return False
             with suppress(ValueError):
                 known_format.read(value)
-                return True  # formats before it refuse all texts of this format
+                return True  # earlier formats reject all texts of this format
         return False
 
     def to_state_value(self, value: Any) -> Any:

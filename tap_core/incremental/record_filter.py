@@ -70,7 +70,10 @@ class CursorRecordFilter:
         return not is_passed and (self._upper is None or self._lower <= instant <= self._upper)
 
     def _check_feed_order(self, instant: dt.datetime) -> None:
-        """Count a record of a data feed that is newer than the previous one, and warn once."""
+        """Count a record that is newer than the previous one, and warn once per stream.
+
+        A data feed must have the newest records first, so such a record is out of order.
+        """
         previous, self._newest_allowed = self._newest_allowed, instant
         if previous is None or instant <= previous:
             return

@@ -36,7 +36,7 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class ReadInterval:
-    """Time window, with the start (``lower``) and the end of the whole sync."""
+    """Time window of a sync, and the whole interval of this sync: ``lower`` to ``end``."""
 
     window: TimeWindow
     lower: datetime

@@ -104,7 +104,7 @@ def check_time_format(text: Any) -> None:
 
 
 def _count_digits(value: Any) -> int:
-    """Return the number of digits of a Decimal without exponent: 1000 for ``1E+1000``.
+    """Return about the number of digits of a Decimal without exponent: 1000 for ``1E+1000``.
 
     Return 0 for values of other types.
     """

@@ -232,7 +232,7 @@ def open_regular(path: Path) -> IO[bytes]:
         OSError: The path does not exist, or is a directory, a pipe, a device or a socket.
     """
     _check_regular(path.stat())
-    # Without waiting: a pipe that has taken its place meanwhile would never open.
+    # Open without blocking, because a pipe may have replaced the file meanwhile.
     descriptor = os.open(path, os.O_RDONLY | sum(getattr(os, name, 0) for name in _FLAGS))
     try:
         _check_regular(os.fstat(descriptor))

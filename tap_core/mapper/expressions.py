@@ -388,7 +388,11 @@ def _attribute(translator: _Translator, node: ast.Attribute) -> ast.expr:
 
 
 def _attribute_parts(translator: _Translator, node: ast.Attribute) -> list[ast.expr]:
-    """Translate the object of an attribute access; return it with the name as a constant."""
+    """Translate an attribute access such as ``a.b`` to two nodes: the object and the name.
+
+    Raises:
+        NotAllowedError: The name is not allowed.
+    """
     reject_name(node.attr)
     translator.mutates = translator.mutates or node.attr in MUTATORS
     return [translator.write(node.value), ast.Constant(node.attr)]

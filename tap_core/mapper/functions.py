@@ -292,7 +292,11 @@ def modulo(left: Any, right: Any) -> Any:
 
 
 def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call the method ``name`` of a value, with limits on the size of the result."""
+    """Call the method ``name`` of a value and return its result.
+
+    Raises:
+        LimitExceededError: The result would be too large.
+    """
     # `replace` and `join` of short texts are called without a check.
     if value.__class__ is str and not kwargs:
         if name == "replace" and len(args) == _PAIR:

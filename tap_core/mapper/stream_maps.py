@@ -151,7 +151,7 @@ class RemoveRecordTransform(DefaultStreamMap):
     def transform(self, record: Record) -> None:
         """Return None, which drops the record."""
 
-    def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - asks for nothing
+    def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - not used here
         """Return False for every record, because all records are dropped."""
         return False
 
@@ -165,7 +165,7 @@ class SameRecordTransform(DefaultStreamMap):
         """Return the record, flattened if flattening is enabled."""
         return super().transform(record)
 
-    def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - asks for nothing
+    def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - not used here
         """Return True for every record, because no record is dropped."""
         return True
 
@@ -177,7 +177,7 @@ class SameRecordTransform(DefaultStreamMap):
 
 
 class CustomStreamMap(StreamMap):
-    """Map of a stream by the expressions that the setting ``stream_maps`` has for it."""
+    """Stream map that computes properties by the expressions in the setting ``stream_maps``."""
 
     def __init__(
         self,
@@ -358,7 +358,7 @@ class CustomStreamMap(StreamMap):
         if not isinstance(definition, str):
             raise StreamMapConfigError(
                 f"Unexpected type '{type(definition).__name__}' in stream map for"
-                f" '{self.stream_alias}:{name}': it is text or null."
+                f" '{self.stream_alias}:{name}': it must be text or null."
             )
         return name, self._compile(
             definition, parse_expression(definition, location), location, name

@@ -100,7 +100,7 @@ class _CheckWriter:
         self._write_properties(0, _Object("r", 1, rule, sample, deselected))
 
     def _write_properties(self, indent: int, parent: _Object) -> None:
-        """Write the check of each property that the object has in the sample record."""
+        """Write the check of each property that the object ``parent`` has in the sample record."""
         self._properties += len(parent.sample)
         if not parent.sample:
             self._write(indent, "pass")

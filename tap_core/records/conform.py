@@ -236,11 +236,10 @@ def _key(name: Any) -> str:
 
 
 def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None) -> _Conform:
-    """Return a function that converts the properties of an object that its schema declares.
+    """Return a function that converts the declared properties of an object.
 
-    Undeclared properties are dropped, unless ``additionalProperties`` allows them.
-
-    ``parent`` is the dotted path of the object, or None for the record itself.
+    Other properties are dropped, unless ``additionalProperties`` allows them. ``parent`` is the
+    dotted path of the object, or None for the record itself.
     """
     keep_unknown = bool(schema.get("additionalProperties"))
     fields = {
@@ -280,7 +279,10 @@ def has_uniform_items(schema: JsonSchema) -> bool:
 
 
 def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
-    """Return a function that converts the value of the property at the dotted ``path``."""
+    """Return a function that converts the value of a property by its schema.
+
+    ``path`` is the dotted path of the property, such as ``a.b``.
+    """
     deep = level == TypeConformanceLevel.RECURSIVE
     has_object = bool(is_object_type(schema)) and "properties" in schema
     has_list = has_uniform_items(schema)

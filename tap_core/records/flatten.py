@@ -201,7 +201,7 @@ class _Columns:
                 yield key, column
 
     def _is_split(self, definition: JsonSchema, level: int) -> bool:
-        """Return True if a property is an object that is split into a column for each property."""
+        """Return True if a property at this nesting level is an object to split into columns."""
         is_object = "object" in definition.get("type", ())
         return is_object and "properties" in definition and level < self.max_level
 

@@ -48,7 +48,7 @@ def selected_schema(schema: JsonSchema, mask: SelectionMask) -> JsonSchema:
 
 
 def get_selected_schema(
-    stream_name: str,  # noqa: ARG001 - the signature that authors know
+    stream_name: str,  # noqa: ARG001 - singer_sdk's signature
     schema: JsonSchema,
     mask: SelectionMask,
 ) -> JsonSchema:
@@ -73,7 +73,7 @@ def _prune_schema(schema: JsonSchema, mask: SelectionMask, parent: Breadcrumb) -
 
 def pop_deselected_record_properties(
     record: Record,
-    schema: JsonSchema,  # noqa: ARG001 - the signature that authors know
+    schema: JsonSchema,  # noqa: ARG001 - singer_sdk's signature
     mask: SelectionMask,
     breadcrumb: Breadcrumb = (),
 ) -> None:
@@ -111,7 +111,7 @@ def compile_pruner(
 
 
 def get_deselected_names(mask: SelectionMask) -> DeselectedNames:
-    """Return the tree of the deselected properties of a stream, from its selection mask."""
+    """Return the deselected properties of a stream: ``{"zip": None, "place": {"city": None}}``."""
     tree: DeselectedNames = {}
     for path in _deselected(mask):
         _add_path(tree, path)

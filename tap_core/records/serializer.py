@@ -206,7 +206,10 @@ def compile_conformer_only(
 def _build_checks(
     rule: ObjectRule, mask: SelectionMask, prune: RecordPruner | None
 ) -> RecordChecks | None:
-    """Return the checks for the fast path, or None if the stream itself is deselected."""
+    """Return the checks that find records to encode without conversion.
+
+    Return None if the stream itself is deselected.
+    """
     return RecordChecks(rule, get_deselected_names(mask), prune) if mask[()] else None
 
 

@@ -43,7 +43,7 @@ are_text: Callable[[Iterable[type]], bool] = frozenset((str,)).issuperset
 
 
 class ValueRule(NamedTuple):
-    """Rule that accepts the values of a property (or the items of a list) that are JSON already."""
+    """Rule that accepts values of a property, or items of a list, that need no conversion."""
 
     kinds: frozenset[type]
     """Python types whose values are always accepted."""
@@ -68,7 +68,7 @@ class ValueRule(NamedTuple):
 
 
 class ObjectRule(NamedTuple):
-    """Rules for the properties of an object or record, by name."""
+    """Rule that accepts objects, or records, in which no property needs conversion."""
 
     declared: Mapping[str, ValueRule]
     """Rules of the properties that the schema declares; any of them may be missing."""
@@ -76,10 +76,10 @@ class ObjectRule(NamedTuple):
     """Rule of all other properties; None to refuse an object that has other properties."""
 
     def get(self, name: Any) -> ValueRule | None:
-        """Return the rule of a property, or None if its object must be converted.
+        """Return the rule for the value of a property.
 
-        This is so for names of undeclared properties that are not ``str``, such as 1 or None,
-        because they are converted to text.
+        Return None if the object must be converted, because an undeclared property must be dropped,
+        or has a name that is not a ``str``.
         """
         undeclared = self.undeclared if type(name) is str else None
         return self.declared.get(name, undeclared)

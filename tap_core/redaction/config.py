@@ -57,7 +57,7 @@ def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
 
 
 def is_showable(value: Any) -> bool:
-    """Return True if messages may show a value: it is short and contains no secret."""
+    """Return True if messages may show a value: at most about 40 characters without a secret."""
     if len(repr(value)) > _LONGEST_SHOWN:
         return False
     return not isinstance(value, str) or redact_text(value) == value
@@ -171,7 +171,7 @@ def _values(value: Any, location: _ValueLocation) -> Iterator[str]:
 
 
 def _is_secret_number(value: Any, location: _ValueLocation) -> bool:
-    """Return True for a number marked as secret, or a long number with a secret name."""
+    """Return True for a number marked as secret, or with a secret name and 6 or more digits."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return False
     is_long = len(str(value)) >= _SHORTEST_UNMARKED_NUMBER

@@ -158,7 +158,7 @@ def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
 def _clean_parts(trace: traceback.TracebackException, redact: _Redact) -> Iterator[str]:
     """Yield the lines of a traceback, without secrets and control characters."""
     for part in trace.format():
-        is_ours = part.lstrip(" |+-").startswith(_OWN_LINES)  # groups have a margin of these
+        is_ours = part.lstrip(" |+-").startswith(_OWN_LINES)  # the margin of exception groups
         text = redact(part.removesuffix("\n"), by_name=not is_ours)
         lines = text.split("\n") if is_ours else [text]
         yield from map(escape_control_characters, lines)

@@ -50,7 +50,10 @@ class _Registry:
             self._all = None
 
     def _end(self, owner: int) -> None:
-        """Move the secrets of a deleted owner, given by its id, to those of the last 32 owners."""
+        """Keep the secrets of a deleted owner among those of the last 32 deleted owners.
+
+        ``owner`` is the ``id()`` of the deleted object.
+        """
         with self._lock:
             secrets = self._owned.pop(owner, Secrets())
             # An owner without secrets must not displace one that has some.
@@ -70,7 +73,7 @@ class _Registry:
         joined = self._all
         if joined is None:
             with self._lock:
-                # A finalizer may run between the two copies: what it moves is then in both.
+                # If a finalizer runs between the two copies, the secrets it moves are in both.
                 owned = list(self._owned.values())
                 parts = owned + list(self._ended)
                 values = (value for part in parts for value in part.values)

@@ -145,7 +145,7 @@ class StreamTestTemplate(TestTemplate[TapTestRunner]):
         """True if the test must not fail when the stream has no records."""
         return self.config.may_be_empty(self.stream.name)
 
-    def run(  # type: ignore[override]  # pytest calls it by what it asks for
+    def run(  # type: ignore[override]  # pytest passes fixtures by name
         self, config: SuiteConfig, resource: Any, runner: TapTestRunner, stream: Stream
     ) -> None:
         """Run the test on one stream and on its records, which ``runner`` has already read."""
@@ -188,7 +188,7 @@ class AttributeTestTemplate(StreamTestTemplate):
         """Identifier of the test, such as ``users__id__not_null``."""
         return f"{self.stream.name}__{self.attribute_name}__{self.name}"
 
-    def run(  # type: ignore[override]  # pytest calls it by what it asks for
+    def run(  # type: ignore[override]  # pytest passes fixtures by name
         self,
         config: SuiteConfig,
         resource: Any,
