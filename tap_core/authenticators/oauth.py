@@ -210,9 +210,9 @@ class OAuthAuthenticator(APIAuthenticatorBase):
                 self._updates += 1
 
     def _update(self) -> None:
-        """Request a new access token, and store it and the refresh token of the response.
+        """Request a new access token and store it, with any refresh token in the response.
 
-        The latest refresh token of the tap is sent, if the form data has a refresh token.
+        If the form data has a refresh token, send the latest refresh token of the tap instead.
         """
         self.logger.info("Requesting new access token")
         tokens = get_refresh_tokens(self._tap, self._own_refresh_tokens)
@@ -257,9 +257,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     def _keep_refresh_token(
         self, tokens: RefreshTokens, used: str | None, token: str | None
     ) -> None:
-        """Store a new refresh token, which the server sent in response to the token ``used``.
+        """Store the refresh token ``token``, which the server sent in response to ``used``.
 
-        If it differs from ``used``, also write it to the tap's config file. None is ignored.
+        If the two differ, also write the new one to the tap's config file. Do nothing if ``token``
+        is None.
         """
         if token is None:
             return

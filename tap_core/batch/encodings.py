@@ -31,7 +31,7 @@ DEFAULT_BATCH_SIZE = 10000
 
 
 class BatchFileFormat(str, Enum):
-    """Formats of batch files that need no other package's batcher: ``jsonl`` and ``parquet``."""
+    """Built-in formats of batch files: ``jsonl`` and ``parquet``; packages may add others."""
 
     JSONL = "jsonl"
     PARQUET = "parquet"

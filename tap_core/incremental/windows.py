@@ -64,8 +64,7 @@ class ClampPolicy:
     def ceiling(self, instant: datetime) -> datetime:
         """Return the start of the first day, week or month that begins at or after a datetime.
 
-        For a week or month, the time of day is ignored: any time on its first day returns its
-        start.
+        If a datetime is on the first day of a week or month, return the start of that day.
         """
         begun = self.floor(instant)
         if begun == instant or (self.target != "DAY" and begun.date() == instant.date()):

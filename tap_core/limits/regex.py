@@ -242,7 +242,7 @@ def _safe_length(pattern: str) -> int:
 
 
 def _expanded_length(pattern: str) -> int:
-    """Return an upper bound for the length of a pattern with ``a{3}`` expanded to ``aaa``."""
+    """Return an upper bound for the length of a pattern in which ``a{3}`` is written ``aaa``."""
     counts = [(before, min(int(count[:9]), 10**9)) for before, count in _COUNT.findall(pattern)]
     is_plain = not _UNUSUAL_GROUP.search(pattern)
     groups = [count for before, count in counts if before == ")" or not is_plain]

@@ -449,7 +449,7 @@ def _comprehension(
 
 
 def _write_counted(translator: _Translator, node: ast.expr) -> ast.expr:
-    """Translate the element expression of a comprehension, with a check of the result's size."""
+    """Translate the element of a comprehension; `count_element` will check its size."""
     element = translator.write(node)
     is_small = isinstance(node, (ast.Constant, ast.Compare))
     return element if is_small else _call("count_element", _load("c"), element)

@@ -130,7 +130,7 @@ class PluginMapper:
     def _build_maps(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> list[StreamMap]:
-        """Return the maps of a stream, the primary map first."""
+        """Create the maps of a stream by the setting ``stream_maps``; the primary map is first."""
         options = self.flattening_options
         maps: list[StreamMap] = [
             self.default_mapper_type(

@@ -43,7 +43,7 @@ are_text: Callable[[Iterable[type]], bool] = frozenset((str,)).issuperset
 
 
 class ValueRule(NamedTuple):
-    """Rule that accepts values of a property, or items of a list, that need no conversion."""
+    """Rule that accepts values (of a property or list item) that need no conversion to JSON."""
 
     kinds: frozenset[type]
     """Python types whose values are always accepted."""
@@ -68,7 +68,7 @@ class ValueRule(NamedTuple):
 
 
 class ObjectRule(NamedTuple):
-    """Rule that accepts objects, or records, in which no property needs conversion."""
+    """Rule that accepts objects (or records) of which no property needs conversion to JSON."""
 
     declared: Mapping[str, ValueRule]
     """Rules of the properties that the schema declares; any of them may be missing."""

@@ -68,7 +68,7 @@ class TestTemplate(Generic[_R]):
         """Prepare external resources before the test; do nothing by default."""
 
     def test(self) -> None:
-        """Run the test; by default, sync with the runner and expect no error."""
+        """Run the test; by default, run the tap or target and expect no error."""
         self.runner.sync_all()
 
     def validate(self) -> None:
@@ -157,9 +157,9 @@ class StreamTestTemplate(TestTemplate[TapTestRunner]):
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """Type of property values, and how a test recognizes and checks it.
+    """Definition of a property test for one type of values, such as boolean.
 
-    A property test applies to properties whose schema allows the type, and checks their values.
+    The test applies to properties whose schema allows the type, and checks their values.
     """
 
     kind: str
