@@ -1,8 +1,9 @@
-"""Limits of a response: its size in memory or in a file, and the time it may take.
+"""Limits of a response: its size in memory or in a file, and the time to receive and read it.
 
 - Sizes are counted after decoding of `Content-Encoding`, while a response is read.
-- Time is counted from the first byte of a response to the last, status line and headers included,
-  over all tries of a request; then as processor time until the last row is read.
+- The time to receive a response is counted from its first byte, including status line and headers,
+  to its last, over all tries of a request.
+- After that, processor time is counted until the last row is read.
 - The time before the first byte is limited by the timeout of the request.
 """
 
@@ -67,9 +68,9 @@ class ResponseLimits(NamedTuple):
 
 
 class Deadline:
-    """Time and size limit of one request, including all its tries and redirects.
+    """Time and size limit of one request, including its retries and redirects.
 
-    Responses of redirects and of failed tries count too. A response that is written to a file gets
+    The time of redirects and failed tries counts too. A response that is written to a file gets
     more time for each byte that arrives.
     """
 
@@ -88,7 +89,7 @@ class Deadline:
         self.begun: float | None = None
 
     def end(self) -> None:
-        """Stop the clock at the end of a response, complete or not. The time used is added up."""
+        """Stop measuring at the end of a response, and add its time to the time used."""
         if self.begun is not None:
             self._used += time.monotonic() - self.begun
         self.begun = None
@@ -113,14 +114,18 @@ class Deadline:
         return left
 
     def longest_silence(self, left: float) -> float:
-        """Return the seconds without data after which the connection is given up.
+        """Return the seconds without data after which a connection is abandoned.
 
-        ``left`` is the remaining time. Half of the time is reserved for another try.
+        Args:
+            left: Remaining seconds of the deadline.
+
+        Returns:
+            Half of the time, so that another try is possible.
         """
         return max(left, self.limits.max_response_seconds or 0.0) / 2
 
     def reading_time(self) -> ReadingTime:
-        """Stop the clock at the end of the response. Return the time limit for reading its rows."""
+        """Stop measuring at the end of the response, and return the time limit for its rows."""
         self.end()
         limit = self.limits.max_response_seconds
         if limit is None:
@@ -129,7 +134,7 @@ class Deadline:
         return ReadingTime(left, limit)
 
     def count(self, size: int) -> None:
-        """Add ``size`` to the number of bytes received.
+        """Add ``size`` to the number of bytes received; the first call starts measuring time.
 
         Raises:
             ResponseTooLargeError: more bytes were received than the size limit allows.
@@ -143,7 +148,7 @@ class Deadline:
             raise too_large(self.limits, is_file=self._is_file)
 
     def overdue(self) -> ResponseTooSlowError:
-        """Return the error for a response that takes too long."""
+        """Return the error for a response that was not complete within the time limit."""
         earlier = f", {self._used:.1f} of them for earlier answers" if self._used else ""
         return ResponseTooSlowError(
             f"The answer is not complete {self.limits.max_response_seconds:g} seconds after its"
@@ -155,9 +160,9 @@ class Deadline:
 class ReadingTime:
     """Limit of the processor time that a thread uses to read the rows of one response.
 
-    The time between two chunks of the body counts, including the processing of rows. Time spent
-    waiting does not count. An interval in which the thread sent a request or read another response,
-    for example for child streams, does not count either.
+    The time between two chunks of the body is counted, including the processing of rows, but not
+    time spent waiting. If the thread sends a request or reads another response in between, for
+    example for a child stream, that interval is not counted.
     """
 
     def __init__(self, most: float | None, limit: float = 0.0) -> None:
@@ -187,8 +192,10 @@ def too_large(
 ) -> ResponseTooLargeError:
     """Return the error for a response that exceeds its size limit.
 
-    ``is_file`` is True if the limit for downloads applies, False for the limit for memory. ``what``
-    is the name of the response in the message.
+    Args:
+        limits: Limits of the response.
+        is_file: True if the limit for downloads applies, False for the limit for memory.
+        what: Name of the response in the message.
     """
     name = "max_download_bytes" if is_file else "max_response_bytes"
     most: int = getattr(limits, name) or 0
@@ -226,9 +233,15 @@ def read_body(
 def _chunks(
     response: requests.Response, limits: ResponseLimits, *, is_file: bool
 ) -> Iterator[bytes]:
-    """Yield the decoded body in chunks; raise `ResponseTooLargeError` if it exceeds the limit.
+    """Yield the decoded body of a response in chunks.
 
-    ``is_file`` is True if the limit for downloads applies, False for the limit for memory.
+    Args:
+        response: Response to read.
+        limits: Limits of the response.
+        is_file: True if the limit for downloads applies, False for the limit for memory.
+
+    Raises:
+        ResponseTooLargeError: the body is larger than the limit.
     """
     most = limits.max_download_bytes if is_file else limits.max_response_bytes
     if most is not None and (_enforced_size(response) or 0) > most:
@@ -242,9 +255,9 @@ def _chunks(
 
 
 def _enforced_size(response: requests.Response) -> int | None:
-    """Return the number of body bytes that http.client will read at most; None means unlimited.
+    """Return the maximum number of body bytes that http.client will read; None if unlimited.
 
-    The Content-Length header is not used, because it may be repeated or not a number.
+    It is used instead of the Content-Length header, which may be repeated or not a number.
     """
     original = getattr(response.raw, "_original_response", None)
     size: int | None = getattr(original, "length", None)
@@ -252,7 +265,7 @@ def _enforced_size(response: requests.Response) -> int | None:
 
 
 class _InForce(threading.local):
-    """Deadlines that apply to the responses that the current thread receives."""
+    """Deadlines of the requests and responses of the current thread."""
 
     deadline: Deadline | None = None
     """Deadline of the request being sent: set by the sender, read by the connections."""

@@ -582,7 +582,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         else:
             current.reader.put(request, scope, current.cursor_slice)
 
-    def _add_window_options(self, asked: HTTPRequest) -> None:
+    def _add_window_options(self, request: HTTPRequest) -> None:
         """Do nothing: `_add_slice_options` already adds the window."""
 
     # Record selection
