@@ -136,13 +136,11 @@ _MOST_HEADERS: Final = 64
 
 
 def _parse_head(start: bytes) -> tuple[str, HTTPMessage] | None:
-    """Return the reason phrase and the headers of a response with status 200.
+    """Return the reason phrase and the headers of a response from its first bytes.
 
-    Return None if http.client must parse the head: if it is incomplete, has another status, folded
-    lines, a multipart type or an invalid length, or contains other than printable ASCII characters.
-
-    Args:
-        start: First bytes of the response.
+    Return None if http.client must parse the head: if it is incomplete, its status is not 200, or
+    it has folded lines, a multipart type, an invalid length, or other than printable ASCII
+    characters.
     """
     text = start[: max(start.find(_END), 0)].decode("latin-1")
     first, *lines = text.split("\r\n")
@@ -205,10 +203,7 @@ def limit_responses(session: requests.Session) -> None:
 
 
 def limit_pools(manager: Any) -> None:
-    """Make a urllib3 pool manager create connection pools that limit responses.
-
-    A pool manager with custom pool classes is not changed.
-    """
+    """Make a urllib3 pool manager limit responses, unless it has custom pool classes."""
     if getattr(manager, "pool_classes_by_scheme", None) is pool_classes_by_scheme:
         manager.pool_classes_by_scheme = _POOLS
 

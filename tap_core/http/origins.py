@@ -54,10 +54,6 @@ class Origin(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """Return the origin as a URL without path, such as ``https://api.example.com``.
-
-        The port is omitted if it is the default port of the scheme.
-        """
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _PORTS.get(self.scheme) else f":{self.port}"
         return f"{self.scheme}://{host}{port}"
@@ -261,9 +257,6 @@ class Route:
     def check_redirect(self, response: requests.Response, *_: Any, **__: Any) -> None:
         """Check the target of a redirect before the session follows it; a response hook.
 
-        Args:
-            response: Response; one that does not redirect is ignored.
-
         Raises:
             UntrustedHostError: the redirect leads to an origin that must not receive the
                 credentials.
@@ -304,10 +297,7 @@ class Route:
 
 
 def describe_redirect(response: requests.Response) -> UntrustedHostError | None:
-    """Return the error for a redirect response to a request that follows no redirects.
-
-    Return None if ``response`` is not a redirect.
-    """
+    """Return the error for a redirect that must not be followed; None for other responses."""
     if not response.is_redirect:
         return None
     following = getattr(response, "next", None)
@@ -343,9 +333,7 @@ def _keep_authorization(
 def _strip(following: requests.PreparedRequest, *, keep_body: bool) -> None:
     """Remove credentials, cookies and unknown headers from a request that follows a redirect.
 
-    Args:
-        following: Request to change.
-        keep_body: False to remove the body too.
+    With ``keep_body`` False the body is removed too.
     """
     kept = (*_HARMLESS, "Content-Type", "Content-Length") if keep_body else _HARMLESS
     headers = {name: following.headers[name] for name in kept if name in following.headers}

@@ -40,10 +40,8 @@ _TOO_MANY_REQUESTS: Final = 429
 class RateLimiter:
     """Rate limiter that makes the caller sleep until a request may be sent.
 
-    Args:
-        clock: Returns the current time in monotonic seconds.
-        sleep: Sleeps for a number of seconds; `time.sleep` by default.
-        ask: Reserves a request in a counter. If it is None, the limiter has a separate counter.
+    ``clock`` returns monotonic seconds, and ``sleep`` replaces `time.sleep`. ``ask`` reserves a
+    request in a counter; with None, the limiter has a separate counter.
     """
 
     def __init__(
@@ -94,11 +92,9 @@ _shared_lock = threading.Lock()
 
 
 def get_shared_limiter(owner: object, name: str = "") -> RateLimiter:
-    """Return the rate limiter that all streams of a tap share, created on first use.
+    """Return the rate limiter named ``name`` that all streams of a tap share.
 
-    Args:
-        owner: Tap; the limiter exists as long as the tap.
-        name: Name of the limiter, for a tap with several limits.
+    It is created on first use and exists as long as the tap, ``owner``.
     """
     with _shared_lock:
         return _budgets(owner).of(name)

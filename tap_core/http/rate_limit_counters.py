@@ -34,11 +34,9 @@ LimitKind = Literal["even", "fixed", "moving"]
 class RateLimits:
     """Rate limits of one budget, each as (number of requests, period in seconds).
 
-    ``kind`` is one of three counting methods:
-
-    - ``even``: the requests of the single rate are spaced evenly.
-    - ``fixed``: requests are counted in consecutive windows of the single rate's period.
-    - ``moving``: the limit holds in every period of that length, at any start time.
+    The ``kind`` is the counting method. ``even``: requests are spaced evenly. ``fixed``: requests
+    are counted in consecutive windows of the period. ``moving``: the limit holds in every period of
+    that length, at any start time.
     """
 
     kind: LimitKind
@@ -60,25 +58,19 @@ class RateCounterStore(Protocol):
     """Store of request counters; a budget, identified by its name, has a separate counter."""
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Try to reserve a request in a budget.
+        """Try to reserve a request in the budget ``name``, whose limits are ``terms``.
 
-        Args:
-            name: Name of the budget.
-            terms: Rate limits of the budget.
-            weight: Number of requests as which this request counts.
+        The request counts as ``weight`` requests.
         """
         ...
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Lower a budget to the number of remaining requests that the API reported.
+        """Lower the budget ``name`` to the number of remaining requests that the API reported.
 
-        Args:
-            name: Name of the budget.
-            terms: Rate limits of the budget.
-            left: Number of remaining requests; None if it was not reported.
-            seconds: Seconds until the API resets its count; None if they were not reported.
+        ``left`` is that number, and ``seconds`` the time until the API resets its count. Each is
+        None if it was not reported.
         """
 
     @property
@@ -134,12 +126,9 @@ class FixedWindowCounter:
             return Reservation(0.0, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Adopt the API's number of remaining requests if it is lower, and its reset time.
+        """Adopt the number of remaining requests that the API reported, if it is lower.
 
-        Args:
-            terms: Rate limit of the budget.
-            left: Number of remaining requests, or None.
-            seconds: Seconds until the API resets its count, or None.
+        The window then ends in ``seconds``, unless that is None.
         """
         [(limit, length)] = terms.rates
         with self._lock:
@@ -151,12 +140,7 @@ class FixedWindowCounter:
                 self._ends_at = now + seconds
 
     def _renewed(self, now: float, length: float) -> float:
-        """Return the end time of the window that contains ``now``; start a new one if needed.
-
-        Args:
-            now: Current time in monotonic seconds.
-            length: Length of a window in seconds.
-        """
+        """Return the end time of the window that contains ``now``; start a new one if needed."""
         if self._ends_at is None:
             self._ends_at = now + length
         elif now >= self._ends_at:
@@ -197,13 +181,7 @@ class SlidingWindowCounter:
             self._add(terms, max(0, int(free)), now)
 
     def _until_free(self, rate: tuple[float, float], weight: int, now: float) -> float:
-        """Return the seconds until ``weight`` more requests are within one limit.
-
-        Args:
-            rate: Limit as (number of requests, period in seconds).
-            weight: Number of requests to add.
-            now: Current time in monotonic seconds.
-        """
+        """Return the seconds until ``weight`` more requests are within the limit ``rate``."""
         limit, length = rate
         blocking = len(self._moments) - (int(limit) - weight) - 1
         return self._moments[blocking] + length - now if blocking >= 0 else 0.0
@@ -238,12 +216,9 @@ class InProcessCounters:
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Try to reserve a request in a budget.
+        """Try to reserve a request in the budget ``name``, whose limits are ``terms``.
 
-        Args:
-            name: Name of the budget; its counter is created on first use.
-            terms: Rate limits of the budget.
-            weight: Number of requests as which this request counts.
+        The request counts as ``weight`` requests.
         """
         return self._get_counter(name, terms.kind).ask(terms, weight)
 

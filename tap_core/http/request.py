@@ -117,14 +117,10 @@ class PageContext(Generic[_Token]):
 
 
 def build_body_arguments(data: Any, *, as_json: bool) -> dict[str, Any]:
-    """Return the keyword arguments of `requests.Request` for a request body.
+    """Return the keyword arguments of `requests.Request` for the body ``data``.
 
     A JSON body that contains a ``Decimal`` is serialized here, because the json module rejects
     decimals. The result then includes a Content-Type header.
-
-    Args:
-        data: Body of the request.
-        as_json: True to send the body as JSON, False to send it form-encoded or as it is.
     """
     if not as_json:
         return {"data": data}
@@ -146,10 +142,7 @@ def prepare_request(
 ) -> requests.PreparedRequest:
     """Prepare a request with the session's cookies, headers and authentication.
 
-    Args:
-        session: Session that will send the request.
-        request: Request to prepare.
-        user_agent: User-Agent header, used if the request has no such header.
+    ``user_agent`` is used if the request has no User-Agent header.
     """
     headers = dict(request.headers)
     if not any(name.lower() == "user-agent" for name in headers):
@@ -223,13 +216,9 @@ def _has_valid_escapes(text: str) -> bool:
 
 
 def _prepare_headers(usual: Any, headers: Mapping[str, Any]) -> CaseInsensitiveDict[Any]:
-    """Return the session's headers updated with the request's headers, checked for validity.
+    """Return the session's headers ``usual`` updated with ``headers``, checked for validity.
 
     Results are cached, since most requests of a stream have the same headers.
-
-    Args:
-        usual: Headers of the session.
-        headers: Headers of the request.
     """
     is_usual = type(usual) is CaseInsensitiveDict
     pairs = tuple(vars(usual)["_store"].values() if is_usual else (usual or {}).items())

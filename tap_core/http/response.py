@@ -97,12 +97,8 @@ class JSONResponse(requests.Response):
     ) -> requests.Response:
         """Convert a `requests.Response` in place to a `JSONResponse`, and return it.
 
-        A response of another class is returned unchanged.
-
-        Args:
-            response: Response to convert.
-            max_bytes: Size limit of its JSON body; see `check_json_size`.
-            deadline: Time limit for reading its rows.
+        A response of another class is returned unchanged. ``max_bytes`` limits the size of the JSON
+        body, and ``deadline`` the time for reading it.
         """
         if type(response) is not requests.Response:
             return response
@@ -112,7 +108,7 @@ class JSONResponse(requests.Response):
         return response
 
     def json(self, **kwargs: Any) -> Any:
-        """Decode the body and return the document. ``kwargs`` are arguments of `json.loads`."""
+        """Decode the JSON body and return it; ``kwargs`` are arguments of `json.loads`."""
         check_json_size(self, self.content)
         decoder = _EXACT if kwargs == {"parse_float": Decimal} else _PLAIN
         if (decoder is _EXACT or not kwargs) and _may_be_utf_8(self):
@@ -133,15 +129,11 @@ class JSONResponse(requests.Response):
             raise NotJSONError(_describe_non_json(self, self.content, Secrets()), self) from None
 
     def read(self, secrets: Callable[[], Secrets], noting: str | None = None) -> Any:
-        """Decode the document and store it, so that `parse_json` need not decode it again.
+        """Decode the document, store it for `parse_json`, and return it.
 
-        Args:
-            secrets: Returns the values to hide in error messages.
-            noting: JSONPath. Its first match is stored for `parse_first_document` if it is a
-                string, an integer or missing, because the tap's code may change the document.
-
-        Returns:
-            The document.
+        ``secrets`` returns the values to hide in error messages. The first match of the JSONPath
+        ``noting`` is stored for `parse_first_document` if it is a string, an integer or missing,
+        because the tap's code may change the document.
         """
         if self._document is _UNREAD:
             self._document = _parse_body(self, secrets)
@@ -216,13 +208,8 @@ def check_json_size(response: requests.Response, body: bytes, *, as_text: bool =
     """Reject JSON that would take far more memory as Python objects than as bytes.
 
     The limit is four times `JSONResponse.max_bytes`. Ordinary records take three to six times their
-    size in bytes, but ``[[],[],…]`` takes thirty times.
-
-    Args:
-        response: Response with the limit.
-        body: JSON of the response, before decoding.
-        as_text: True if the json module will decode the body. It first converts the bytes to text,
-            which takes more memory.
+    size in bytes, but ``[[],[],…]`` takes thirty times. With ``as_text`` True, the memory for the
+    body as text is included, which the json module needs.
 
     Raises:
         ResponseTooLargeError: the size estimated from brackets and commas exceeds the limit.
@@ -308,12 +295,8 @@ def _text(response: requests.Response, body: bytes) -> str:
 def _is_cut_off(response: requests.Response, body: bytes, refused: Exception) -> bool:
     """Return True if the body is an incomplete JSON array, object or string.
 
-    An empty body counts as incomplete unless the response has a Content-Length header.
-
-    Args:
-        response: Response with the body.
-        body: Bytes of the body.
-        refused: Error of the JSON decoder.
+    ``refused`` is the error of the JSON decoder. An empty body counts as incomplete unless the
+    response has a Content-Length header.
     """
     if not body.strip():
         return response.headers.get("Content-Length") is None

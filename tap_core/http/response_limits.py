@@ -116,11 +116,8 @@ class Deadline:
     def longest_silence(self, left: float) -> float:
         """Return the seconds without data after which a connection is abandoned.
 
-        Args:
-            left: Remaining seconds of the deadline.
-
-        Returns:
-            Half of the time, so that another try is possible.
+        They are half of the total or of the remaining seconds ``left``, so that another try is
+        possible.
         """
         return max(left, self.limits.max_response_seconds or 0.0) / 2
 
@@ -190,12 +187,9 @@ class ReadingTime:
 def too_large(
     limits: ResponseLimits, *, is_file: bool, what: str = "answer"
 ) -> ResponseTooLargeError:
-    """Return the error for a response that exceeds its size limit.
+    """Return the error for a response, called ``what``, that exceeds its size limit.
 
-    Args:
-        limits: Limits of the response.
-        is_file: True if the limit for downloads applies, False for the limit for memory.
-        what: Name of the response in the message.
+    ``is_file`` is True if the limit for downloads applies, False for the limit for memory.
     """
     name = "max_download_bytes" if is_file else "max_response_bytes"
     most: int = getattr(limits, name) or 0
@@ -233,15 +227,9 @@ def read_body(
 def _chunks(
     response: requests.Response, limits: ResponseLimits, *, is_file: bool
 ) -> Iterator[bytes]:
-    """Yield the decoded body of a response in chunks.
+    """Yield the decoded body in chunks; raise `ResponseTooLargeError` if it exceeds the limit.
 
-    Args:
-        response: Response to read.
-        limits: Limits of the response.
-        is_file: True if the limit for downloads applies, False for the limit for memory.
-
-    Raises:
-        ResponseTooLargeError: the body is larger than the limit.
+    ``is_file`` is True if the limit for downloads applies, False for the limit for memory.
     """
     most = limits.max_download_bytes if is_file else limits.max_response_bytes
     if most is not None and (_enforced_size(response) or 0) > most:

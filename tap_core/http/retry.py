@@ -166,9 +166,7 @@ def is_permanent_failure(error: Exception) -> bool:
 def _waits(usual: _Waits, *, ask_server: bool) -> _Waits:
     """Yield the seconds to wait after each failure, which the retry loop sends in.
 
-    Args:
-        usual: Generator of waits for failures without a Retry-After header.
-        ask_server: False to ignore Retry-After headers.
+    A Retry-After header defines the wait if ``ask_server`` is True; otherwise ``usual`` yields it.
     """
     error = yield 0.0
     at_once = False

@@ -99,16 +99,9 @@ def send_request(
 ) -> requests.Response:
     """Send a request and read the whole response.
 
-    Args:
-        session: Session that sends the request.
-        request: Prepared request.
-        proxies: Cache of the proxies.
-        timeout: Timeout in seconds, as for `requests.Session.send`.
-        allow_redirects: True to follow redirects.
-        secrets: Returns the values to hide in error messages.
-        route: Rules for the origins of the request and its redirects.
-        limits: Limits of the size and the time of the response.
-        into_file: True to read the body into a temporary file, False to read it into memory.
+    With ``into_file`` True, the body is read into a temporary file, otherwise into memory.
+    ``route`` restricts the origins of the request and its redirects. ``limits`` restricts the size
+    and the time of the response. ``secrets`` returns the values to hide in error messages.
 
     Raises:
         requests.exceptions.RequestException: raised by requests, with secrets removed.
@@ -168,9 +161,7 @@ class _Exchange:
     def answer(self, request: requests.PreparedRequest, *, follows: bool) -> requests.Response:
         """Send a request and return the final response with its body read.
 
-        Args:
-            request: Prepared request.
-            follows: False to return a redirect instead of following it.
+        With ``follows`` False, a redirect is returned instead of followed.
         """
         response = self._send_limited(request)
         if not follows or getattr(response, "next", None) is None:
@@ -226,8 +217,7 @@ class _Exchange:
 def token_deadline(seconds: float | None = MAX_RESPONSE_SECONDS) -> Deadline:
     """Return a time limit for one request of an access token, shared by all its tries.
 
-    Args:
-        seconds: Seconds from the first byte of a response to its last; None means no limit.
+    ``seconds`` is the time from the first byte of a response to its last; None means no limit.
     """
     return Deadline(ResponseLimits(max_response_bytes=_TOKEN_BYTES, max_response_seconds=seconds))
 
@@ -242,12 +232,8 @@ def ask_token_endpoint(
 ) -> requests.Response:
     """Send a POST to a token endpoint and return the response; redirects are not followed.
 
-    Args:
-        session: Session that sends the request.
-        url: URL of the token endpoint.
-        timeout: Timeout in seconds.
-        deadline: Limit from `token_deadline` that all tries share; None for a new one.
-        **request: Arguments of `requests.Session.post`, such as ``data``.
+    ``deadline``, from `token_deadline`, is shared by all tries. ``request`` has arguments of
+    `requests.Session.post`, such as ``data``.
 
     Raises:
         requests.exceptions.RequestException: no response was received.
@@ -369,14 +355,10 @@ def bind_authenticator(authenticator: Any, stream: Any) -> Any:
 
 
 def refresh_token_after_401(authenticator: Any, refusal: requests.Response) -> bool:
-    """Refresh the access token of an authenticator after a response with status 401.
+    """Refresh the access token of an authenticator after the 401 response ``refusal``.
 
     If several threads receive a 401 at once, the first one refreshes and the others wait for it.
     The token is not refreshed if another thread has done so since the request was sent.
-
-    Args:
-        authenticator: Authenticator of the stream.
-        refusal: Response with status 401.
 
     Returns:
         True if another try may use a new token; False if the authenticator has no tokens.
@@ -397,10 +379,7 @@ def _carries(request: requests.PreparedRequest, token: str) -> bool:
 
 
 def format_http_error(response: requests.Response, *, path: str, excerpt: str) -> str:
-    """Return the message for a failed response: its status, reason, path and body excerpt.
-
-    Example: ``404 Client Error: Not Found for path: /users``.
-    """
+    """Return an error message such as ``404 Client Error: Not Found for path: /users``."""
     status = response.status_code
     kind = "Client Error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "Server Error"
     if status < HTTPStatus.BAD_REQUEST:
@@ -420,15 +399,7 @@ def annotate_error(
     tries: int,
     secrets: Secrets,
 ) -> None:
-    """Add the stream, the request and the number of tries to an error's message.
-
-    Args:
-        error: Error to change.
-        stream: Name of the stream.
-        request: Request that failed, or None.
-        tries: Number of tries; 0 adds nothing.
-        secrets: Values to hide in the URL.
-    """
+    """Add the stream, the request and the number of tries to an error's message."""
     where = f"stream '{stream}'"
     if request is not None:
         where += f", {request.method} {secrets.hide(redact_url(request.url))}"

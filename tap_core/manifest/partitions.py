@@ -1,7 +1,8 @@
-"""Slices of a stream as its partition routers yield them: lazy and cached.
+"""Contexts of a stream's slices, which partition routers generate: lazy and cached.
 
-Contexts are produced as parents yield records, so the first slice is read before the last parent.
-They are kept for the run, because its end iterates over all of them again.
+A context is generated when the parent stream yields its record, so the first slice is read before
+the last parent record. All contexts are stored for the run, because its end iterates over them
+again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["PartitionCache", "cartesian_product"]
 
 
 class PartitionCache(Iterable["Context"]):
-    """Cache of contexts, the partition values of slices; several threads may iterate over it.
+    """Cache of contexts, each a dict of partition values; several threads may iterate over it.
 
     Contexts are generated on demand. The first iteration yields them with their extra fields, later
     iterations yield them as plain dicts.
@@ -49,7 +50,7 @@ class PartitionCache(Iterable["Context"]):
 
 
 def cartesian_product(parts: Sequence[Callable[[], Iterable[Context]]]) -> Iterator[Context]:
-    """Yield all combinations of the contexts of several routers; the last router varies fastest.
+    """Yield all combinations of the contexts of several partition routers; the last varies fastest.
 
     Each item of ``parts`` is a function that yields the contexts of one router.
     """

@@ -14,10 +14,7 @@ __all__ = ["GraphQLStream", "RESTStream", "Stream"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `RESTStream` or `GraphQLStream` when it is first accessed.
-
-    The delay keeps `import tap_core` fast for taps that need no HTTP client.
-    """
+    """Import `RESTStream` or `GraphQLStream` when it is first accessed, to keep imports fast."""
     from tap_core.compat.slow_imports import without_collections
 
     if name == "RESTStream":

@@ -257,9 +257,6 @@ class Stream(StreamProperties, abc.ABC):
 
         The default returns True, which keeps the bookmark. A sync that read all existing partitions
         calls this method at its end, once for each other partition in the state.
-
-        Args:
-            context: Context of the partition, as stored in the state.
         """
         return True
 
@@ -325,10 +322,7 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def selected(self) -> bool:
-        """True if the catalog selects this stream, so that its records are written.
-
-        A stream that is not selected is still read if one of its child streams is selected.
-        """
+        """True if the catalog selects this stream; if False, it is read only for its children."""
         return self.mask.get((), True)
 
     @selected.setter
@@ -417,8 +411,7 @@ class Stream(StreamProperties, abc.ABC):
     def preprocess_context(self, context: Context) -> Context:
         """Change a context before its records are read, and return it.
 
-        The default returns the context unchanged. Override it to add or change values: during the
-        sync the context is read-only.
+        The default returns the context unchanged. During the sync the context is read-only.
         """
         return context
 
@@ -472,9 +465,6 @@ class Stream(StreamProperties, abc.ABC):
 
     def get_batch_config(self, config: Mapping[str, Any]) -> BatchConfig | None:
         """Return the parsed setting ``batch_config``; None if the stream writes RECORD messages.
-
-        Args:
-            config: Config settings of the tap.
 
         Raises:
             ConfigurationError: The setting ``batch_config`` is incomplete.
@@ -601,9 +591,9 @@ class Stream(StreamProperties, abc.ABC):
         return get_partition_state(self, context)
 
     def _get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the items of a context whose keys are in ``state_partitioning_keys``.
+        """Return the items of a context that identify its bookmark.
 
-        These items identify the bookmark of the context. Without such keys the whole context does.
+        These are the keys in ``state_partitioning_keys``, or all keys if that is None.
         """
         return self.state_manager.get_state_partition_context(context)
 
@@ -653,19 +643,14 @@ class Stream(StreamProperties, abc.ABC):
         finalize_partitions(self, keeps, saw_all=saw_all)
 
     def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Replace the progress markers in a state dict by the bookmark that they have reached.
-
-        Args:
-            state: State of the stream or of a partition; None for the stream's own.
-        """
+        """Replace the progress markers in a state dict (None: the stream's) by its bookmark."""
         finalize_state(self, state)
 
     def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:
-        """Replace progress markers by the bookmarks that they have reached, and write the state.
+        """Replace the progress markers of this stream and its selected children by bookmarks.
 
-        Args:
-            state: State dict with progress markers; None for those of this stream and its selected
-                children.
+        If ``state`` is not None, only the markers in that state dict are replaced. The state is
+        then written.
         """
         if state:
             self._finalize_state(state)
@@ -683,7 +668,7 @@ class Stream(StreamProperties, abc.ABC):
     def _get_reader(self, make_reader: Callable[[Any], _Reader]) -> _Reader:
         """Return this stream's context reader, created by ``make_reader`` on the first call.
 
-        A copy of the stream, such as a worker thread's, gets a different reader.
+        A copy of the stream, such as a worker thread's, gets a separate reader.
         """
         if self._own_reader is None or self._own_reader.stream is not self:
             self._own_reader = make_reader(self)
@@ -694,10 +679,9 @@ class Stream(StreamProperties, abc.ABC):
         return False
 
     def _prepare_for_threads(self, threads: int) -> None:
-        """Create objects that all threads share, such as an HTTP session, before the threads start.
+        """Create the objects that copies of this stream in several threads will share.
 
-        Args:
-            threads: Number of threads. Each thread syncs with a copy of this stream.
+        The default does nothing. ``threads`` is the number of threads.
         """
 
     # Sync; the underscore methods are hooks that some taps override
@@ -712,9 +696,7 @@ class Stream(StreamProperties, abc.ABC):
     ) -> Iterator[Record]:
         """Sync all contexts, or only ``context`` if it is not None, and yield each record.
 
-        Args:
-            context: Context to sync, or None.
-            write_messages: False to write no Singer messages.
+        With ``write_messages`` False, no Singer messages are written.
         """
         return sync_records_with_hooks(self, context, write_messages=write_messages)
 
@@ -799,10 +781,7 @@ class Stream(StreamProperties, abc.ABC):
         write_schema_message(self)
 
     def _generate_record_messages(self, record: Record) -> Iterator[RecordMessage]:
-        """Yield a RECORD message for each output of the stream maps.
-
-        Deselected properties are deleted from ``record`` itself.
-        """
+        """Yield the RECORD messages of a record; deselected properties are deleted from it."""
         return generate_record_messages(self, record)
 
     def _write_record_message(self, record: Record) -> None:
@@ -821,11 +800,7 @@ class Stream(StreamProperties, abc.ABC):
         self.state_manager.is_flushed = False
 
     def _write_activate_version_message(self, full_table_version: int) -> None:
-        """Write an ACTIVATE_VERSION message for each output of the stream maps.
-
-        Args:
-            full_table_version: Version of the records of this FULL_TABLE sync.
-        """
+        """Write an ACTIVATE_VERSION message for each output of the stream maps."""
         versions = generate_activate_version_messages(self, full_table_version)
         write_messages(self, versions)
 
@@ -838,7 +813,7 @@ class Stream(StreamProperties, abc.ABC):
     # Metrics
 
     def log_sync_costs(self) -> None:
-        """Log the totals of `calculate_sync_cost` for this stream's sync, if it returns any."""
+        """Log this sync's total costs, such as API credits; do nothing if there are none."""
         if self._sync_costs:
             self.log("Total Sync costs for stream %s: %s", self.name, self._sync_costs)
 

@@ -50,10 +50,7 @@ __all__ = [
 
 
 class StreamProperties:
-    """Properties of a stream that a subclass sets as class attributes or overrides.
-
-    Setting one that affects the sync discards the compiled sync plan.
-    """
+    """Properties of a stream that a subclass sets as class attributes or overrides."""
 
     name: str
     forced_replication_method: str | None

@@ -98,10 +98,7 @@ class GraphQLStream(_GraphQLBase[_TToken], abc.ABC, Generic[_TToken]):
         return {"query": separator.join(lines), "variables": variables}
 
     def _check_document(self, document: Any) -> None:
-        """Raise an error, or log a warning, if a response contains GraphQL errors.
-
-        Args:
-            document: Parsed JSON of the response.
+        """Check a response for GraphQL errors; if it also has data, they are only logged.
 
         Raises:
             FatalAPIError: The response has errors and no data.

@@ -230,7 +230,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def get_replication_key_signpost(self, context: Context | None = None) -> Any | None:
         """Return the greatest bookmark that this sync may store, or None for no limit.
 
-        None for a stream with ``incremental_sync``, because the cursor limits its bookmarks.
+        With ``incremental_sync`` it is None, because the cursor limits its bookmarks.
         """
         if self.incremental_sync is not None:
             return None
@@ -359,7 +359,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @cached_property
     def user_agent(self) -> str:
-        """``User-Agent`` of the requests: the setting ``user_agent``, else the SDK's version."""
+        """Value of the ``User-Agent`` header: the setting ``user_agent``, or the SDK's version."""
         return str(self.config.get("user_agent", f"tap-core/{PluginBase.get_sdk_version()}"))
 
     def prepare_request_payload(
@@ -414,11 +414,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return DEFAULT_REQUEST_TIMEOUT
 
     def get_http_request(self, *, page: PageContext) -> HTTPRequest:
-        """Return the request for a page; override it to change the result of ``super()``.
-
-        Args:
-            page: Context of the stream and token of the page.
-        """
+        """Return the request for a page; override it to change the result of ``super()``."""
         context, token = page.stream_context, page.next_page_token
         return HTTPRequest(
             url=self.get_url(context),
@@ -525,10 +521,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return sign
 
     def _base_origin(self) -> Origin | None:
-        """Return the origin (scheme, host, port) of ``url_base``; None if it is not a valid URL.
-
-        Placeholders are replaced by settings, not by values of a context.
-        """
+        """Return the origin of ``url_base`` (scheme, host, port); None for an invalid URL."""
         base = self.url_base or ""
         return declared_origin(self._fill_placeholders(base, self.config) if "{" in base else base)
 
@@ -589,10 +582,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         context: Context | None,
         authenticator: Auth,
     ) -> requests.Response:
-        """Send a request and return the response.
-
-        Wait for the rate limits, add credentials, check the host, and log the duration.
-        """
+        """Wait for the rate limits, add credentials, send the request and return the response."""
         return self._exchange(
             request,
             context,
@@ -669,10 +659,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return format_http_error(response, path=path, excerpt=body_excerpt(response, secrets))
 
     def _check_body(self, response: requests.Response) -> None:
-        """Raise an error for an invalid body; the request can then be retried.
-
-        The default does nothing.
-        """
+        """Raise an error for an invalid body, early enough to retry the request."""
 
     # Retries
 
@@ -761,18 +748,12 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @property
     def _has_gap(self) -> bool:
-        """True if records of the context were skipped, so that the bookmark must not advance.
-
-        False by default.
-        """
+        """True if records of the context were skipped, so that the bookmark must not advance."""
         return False
 
     @property
     def _has_ended(self) -> bool:
-        """True if a newest-first feed has reached records of an earlier sync.
-
-        No more pages are then read.
-        """
+        """True if a newest-first feed has reached records of an earlier sync, so reading stops."""
         return self._record_filter is not None and self._record_filter.is_past
 
     def request_records(self, context: Context | None) -> Iterable[Record]:

@@ -84,13 +84,7 @@ def generate_record_messages(stream: SyncStream, record: Record) -> Iterator[Rec
 def generate_batch_messages(
     stream: SyncStream, encoding: BaseBatchFileEncoding, manifest: list[str]
 ) -> Iterator[SDKBatchMessage]:
-    """Yield BATCH messages for a list of files, one for each output stream of the stream maps.
-
-    Args:
-        stream: Stream of the records in the files.
-        encoding: Format and compression of the files.
-        manifest: URLs of the files.
-    """
+    """Yield BATCH messages for a list of file URLs, one for each output of the stream maps."""
     for event in get_plan(stream).describes:
         yield SDKBatchMessage(event.stream.name, encoding, manifest, stream._stream_version)
 

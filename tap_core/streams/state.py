@@ -116,10 +116,6 @@ def get_partitions_in_state(
 def parse_state_datetime(stream_name: str, value: str) -> datetime:
     """Parse a date-time in ISO 8601; a value without a time zone is UTC.
 
-    Args:
-        stream_name: Name of the stream, for the error message.
-        value: Text from the state or the config.
-
     Raises:
         StreamSetupError: The value is not a date-time.
     """
@@ -174,9 +170,7 @@ def finalize_partitions(
 def finalize_state(stream: SyncStream, state: dict[str, Any] | None) -> None:
     """Replace the progress markers in a state dict by the bookmark that they have reached.
 
-    Args:
-        stream: Stream of the state.
-        state: State dict of a partition; None for the state of the stream.
+    ``state`` is the state dict of a partition; None means that of the stream.
     """
     stream._tap.run.settle_bookmarks()
     stream.state_manager.finalize_state(state)

@@ -194,10 +194,9 @@ class WindowReader(ContextReader):
             self._only = None
 
     def begin(self, context: Context | None) -> Callable[[Record], bool] | None:
-        """Prepare to sync a context.
+        """Prepare to sync a context; return a filter for its records, or None for no filter.
 
-        Returns:
-            The function that is True for each record to keep; None if all records are kept.
+        The filter is a function that returns True for a record to keep.
         """
         record_filter = self.begin_preview(context)
         if self._current is not None:
@@ -205,10 +204,9 @@ class WindowReader(ContextReader):
         return record_filter
 
     def begin_preview(self, context: Context | None) -> Callable[[Record], bool] | None:
-        """Prepare to read a context without changing its state.
+        """Prepare to read a context without changing its state; return a filter for its records.
 
-        Returns:
-            The function that is True for each record to keep; None if all records are kept.
+        The filter returns True for a record to keep; None keeps all records.
         """
         cursor = self.stream.incremental_sync
         if cursor is None:
@@ -287,12 +285,7 @@ class WindowReader(ContextReader):
         return found
 
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:  # noqa: ARG002
-        """Return the error for a configured start or end that is not a valid date-time.
-
-        Args:
-            message: Text of the parsing error.
-            name: ``start`` or ``end``; a subclass may use it.
-        """
+        """Return the error for a configured start or end that is not a valid date-time."""
         return ConfigurationError(f"Stream '{self.stream.name}': {message}")
 
     def find_stored(
@@ -333,14 +326,10 @@ class WindowReader(ContextReader):
         end: dt.datetime,
         stored: dt.datetime | None,
     ) -> CursorRecordFilter | None:
-        """Return the record filter for a context, or None if no records are to be dropped.
+        """Return the filter for the records of a context, or None if no filter is needed.
 
-        Args:
-            cursor: Cursor of the stream. It defines if the filter drops records outside the bounds,
-                and if it drops records at the bookmark.
-            lower: Lower bound of the records.
-            end: Upper bound of the records.
-            stored: Bookmark; records at this value were sent by an earlier sync.
+        It drops records outside ``lower`` and ``end``, and records at the bookmark ``stored``,
+        which were sent before, as far as the cursor defines these filters.
         """
         from tap_core.incremental.record_filter import CursorRecordFilter
 
@@ -367,12 +356,7 @@ class WindowReader(ContextReader):
 
 
 def make_cursor_order(cursor: DatetimeBasedCursor, stream: str) -> CursorComparator:
-    """Return the comparator for the values of a cursor.
-
-    Args:
-        cursor: Cursor whose datetime formats are compared.
-        stream: Name of the stream, for warnings.
-    """
+    """Return the comparator for the values of a cursor; ``stream`` is the name for warnings."""
     from tap_core.incremental.cursor_comparator import make_comparator
 
     return make_comparator(cursor, stream)
