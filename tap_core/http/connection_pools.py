@@ -181,7 +181,7 @@ class HTTPSConnectionPool(connectionpool.HTTPSConnectionPool):
 def _limit_connection(connection: Any) -> Any:
     """Make a connection read its responses with a size limit and a deadline, and return it.
 
-    If other code has already replaced the connection's response class, it is not changed.
+    A connection whose response class was already replaced by other code is not changed.
     """
     is_known = isinstance(connection, (HTTPConnection, HTTPSConnection))
     if is_known and connection.response_class is HTTPResponse:

@@ -1,8 +1,8 @@
 """Process-wide ban on unencrypted HTTP requests, for protocols that forbid them.
 
 Plain HTTP is allowed until `require_https` is called; from then on it is forbidden in the whole
-process. Requests to localhost are exempt, because their traffic never leaves the machine. Source:
-Fivetran's Partner SDK development guide, "Security".
+process. Requests to localhost are exempt, because their traffic never leaves the machine.
+Source: Fivetran's Partner SDK development guide, "Security".
 """
 
 from __future__ import annotations

@@ -47,7 +47,10 @@ class UntrustedHostError(FatalAPIError):
 
 
 class Origin(NamedTuple):
-    """Scheme, host and port of a URL, such as ``("https", "api.example.com", 443)``."""
+    """Scheme, host and port of a URL, such as ``("https", "api.example.com", 443)``.
+
+    As text, ``https://api.example.com``: a default port is omitted.
+    """
 
     scheme: str
     host: str
@@ -101,7 +104,7 @@ def declared_origin(url: str) -> Origin | None:
 
 
 class _Allowed(NamedTuple):
-    """Parsed entry of ``allowed_hosts``. An empty scheme matches any scheme."""
+    """Parsed entry of the setting ``allowed_hosts``; an empty scheme matches any scheme."""
 
     scheme: str
     host: str
@@ -136,7 +139,9 @@ def _allowed(name: str) -> _Allowed:
 
 
 def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
-    """Validate the entries of ``allowed_hosts`` and return them; a single string is one entry.
+    """Validate the entries of the setting ``allowed_hosts``, and return them as a tuple.
+
+    A single string is one entry, such as ``files.example.com:8443`` or ``*.example.com``.
 
     Raises:
         ConfigurationError: an entry is not a host, a host with a port, or ``*.`` and a domain.
@@ -206,7 +211,7 @@ class Route:
         if self._allows(origin):
             return
         if self.carries(request):
-            raise self._refused(origin, "The address of a request leads")
+            raise self._refused(origin, "The URL of a request leads")
         request.headers.pop("Cookie", None)
 
     def redirected(
@@ -244,11 +249,11 @@ class Route:
             return is_bare
         if not is_same:
             if not (is_bare or self._allows(target)) and self.carries(request):
-                raise self._refused(target, "The answer redirects", response)
+                raise self._refused(target, "The response redirects", response)
             if following.body:
                 raise UntrustedHostError(
-                    f"The answer redirects a request with a body to {target}, and a body is not"
-                    " sent to another host than it was made for: nothing was sent there.",
+                    f"The response redirects a request with a body to {target}. A body is only sent"
+                    " to hosts that may receive the credentials: nothing was sent there.",
                     response=response,
                 )
         _strip(following, keep_body=is_same)
@@ -275,10 +280,15 @@ class Route:
         if source.scheme == "https" and target.scheme == "http":
             raise _fallen_back(target, response)
         if not self.is_home(target) and not self._allows(target):
-            raise self._refused(target, "The answer redirects", response)
+            raise self._refused(target, "The response redirects", response)
 
     def _is_trusted(self, origin: Origin, first: requests.PreparedRequest) -> bool:
-        """Return True if ``origin`` may receive the credentials of the request ``first``."""
+        """Return True if an origin may receive the credentials of ``first``.
+
+        Args:
+            origin: Origin of a redirect's target.
+            first: Request that started the chain of redirects.
+        """
         is_first = self._allows(origin) and origin == parse_origin(first.url)
         return is_first or self.is_home(origin)
 
@@ -289,30 +299,32 @@ class Route:
         self, target: Origin, what: str, response: requests.Response | None = None
     ) -> UntrustedHostError:
         return UntrustedHostError(
-            f"{what} to {target}, and the credentials of this request were given for another"
-            f" place: nothing was sent there. If that host may have them, name it in"
-            f" {self.setting}.",
+            f"{what} to {target}, and the credentials of this request belong to another host:"
+            f" nothing was sent there. To send them to this host, add it to {self.setting}.",
             response=response,
         )
 
 
 def describe_redirect(response: requests.Response) -> UntrustedHostError | None:
-    """Return the error for a redirect that must not be followed; None for other responses."""
+    """Return the error for a redirect response, if redirects must not be followed.
+
+    Return None if the response is not a redirect.
+    """
     if not response.is_redirect:
         return None
     following = getattr(response, "next", None)
     target = None if following is None else parse_origin(following.url)
     return UntrustedHostError(
-        f"The answer, status {response.status_code}, redirects to"
-        f" {target or 'another address'}, and a request for credentials follows no redirect: if"
-        " that is where it belongs, give the address that it leads to.",
+        f"The response, status {response.status_code}, redirects to"
+        f" {target or 'another URL'}, and a request for credentials follows no redirect: if the"
+        " redirect is correct, configure its target as the URL of the request.",
         response=response,
     )
 
 
 def _fallen_back(target: Origin, response: requests.Response | None = None) -> UntrustedHostError:
     return UntrustedHostError(
-        f"An answer over HTTPS leads to {target}, which is plain HTTP: nothing was sent there."
+        f"A response over HTTPS leads to {target}, which is plain HTTP: nothing was sent there."
         " Requests never fall back from HTTPS to HTTP.",
         response=response,
     )

@@ -74,7 +74,7 @@ class _CycleDetector:
     def check(self, response: requests.Response) -> None:
         """Raise RuntimeError if the same request has already returned the same body twice."""
         request: requests.PreparedRequest | None = response.request
-        if request is None:  # a response that was made by hand
+        if request is None:  # a response that a tap or a test has created itself
             return
         asked = hash((request.method, request.url, _hashable(request.body)))
         if asked not in self._answers:
@@ -83,9 +83,9 @@ class _CycleDetector:
         answer = hash(response.content)
         if self._answers[asked] == answer:
             raise RuntimeError(
-                "Loop detected in pagination. The same page was asked for three times, with"
-                " other pages in between, and the answer does not change. Check where the"
-                " paginator reads the next token, and how it knows the last page."
+                "Loop detected in pagination. The same page was requested three times, with"
+                " other pages in between, and the response does not change. Check where the"
+                " paginator reads the next token, and how it recognizes the last page."
             )
         self._answers[asked] = answer
 

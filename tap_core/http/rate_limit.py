@@ -55,10 +55,9 @@ class RateLimiter:
         self._sleep = sleep
 
     def take(self, requests: float, period: float = 1.0) -> float:
-        """Sleep until one more request is allowed, at most ``requests`` per ``period`` seconds.
+        """Sleep until one more request is allowed, and return the seconds slept.
 
-        Returns:
-            The seconds slept.
+        At most ``requests`` are allowed per ``period``, in seconds.
 
         Raises:
             ValueError: ``requests`` is not positive.
@@ -127,7 +126,7 @@ def _even(requests: float, period: float = 1.0) -> RateLimits:
 
 
 def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
-    """Wait until the rate limits of a stream and of its tap allow one more request.
+    """Sleep until the rate limits of a stream and of its tap allow one more request.
 
     The tap's limit is applied last, so that waiting for the stream's limit cannot make the request
     exceed it. With shared counters, also wait for a Retry-After that another process received.

@@ -55,7 +55,7 @@ class Reservation(NamedTuple):
 
 
 class RateCounterStore(Protocol):
-    """Store of request counters; a budget, identified by its name, has a separate counter."""
+    """Store of request counters; each rate limit (budget) has a name and a separate counter."""
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
         """Try to reserve a request in the budget ``name``, whose limits are ``terms``.
@@ -88,7 +88,7 @@ class LeakyBucket:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve the next free time slot for a request, even if it is far in the future."""
+        """Reserve the next free time slot, and return the seconds until then."""
         [(requests, seconds)] = terms.rates
         with self._lock:
             now = self._now()
@@ -167,7 +167,7 @@ class SlidingWindowCounter:
             return Reservation(0.0, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Treat the current period as used up if the API reports no remaining requests.
+        """Treat the limit as used up if the API reports no remaining requests.
 
         If the API also reports its reset time (``seconds``), nothing is changed.
         """

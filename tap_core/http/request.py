@@ -168,10 +168,9 @@ def prepare_request(
 
 
 def _is_plain(session: requests.Session) -> bool:
-    """Return True if a session adds only headers to its requests.
+    """Return True if a session adds only headers to its requests, not cookies or parameters.
 
-    Requests of such a session are prepared in a faster way, without merging cookies, parameters and
-    hooks of the session.
+    Requests of such a session are prepared in a faster way.
     """
     adds = session.cookies or session.params or any((session.hooks or {}).values())
     return type(session) is requests.Session and not adds
@@ -183,9 +182,9 @@ _ALLOWED: Final = frozenset(f"{ascii_letters}{digits}-._~!$&'()*+,;=:@/?%")
 
 
 def _join_query(url: Any, query: Any) -> str | None:
-    """Return ``url`` with a query string, encoded as the requests package does it.
+    """Return ``url`` with ``query``, encoded as the requests package does it.
 
-    Return None if a character needs the slower preparation by the requests package.
+    Return None if the requests package must prepare the URL, because of unusual characters.
     """
     if type(url) is not str or type(query) is not str:
         return None

@@ -150,7 +150,7 @@ class JSONResponse(requests.Response):
 
 
 def get_reading_time(response: requests.Response) -> ReadingTime:
-    """Return the limit of the processor time for reading the rows of a response."""
+    """Return the limit of the processor time for reading the records of a response."""
     deadline = response.deadline if isinstance(response, JSONResponse) else None
     return (deadline or Deadline(ResponseLimits())).reading_time()
 
@@ -182,8 +182,8 @@ def parse_json(response: requests.Response, secrets: Callable[[], Secrets] = Sec
 def check_content_length(response: requests.Response) -> None:
     """Check that a JSON body is complete before another parser reads it.
 
-    To save time, the body is decoded only if it begins like JSON and does not end like JSON. Other
-    errors in the body are not reported here.
+    To save time, a body is only decoded if it begins with a bracket and does not end with one.
+    Other errors in the body are not reported here.
 
     Raises:
         TruncatedBodyError: the body ends too early.
@@ -240,9 +240,9 @@ def _check_memory(response: requests.Response, format: str, size: int) -> None:
     most = response.max_bytes if isinstance(response, JSONResponse) else None
     if most is not None and size > _DOCUMENT * most:
         raise ResponseTooLargeError(
-            f"The {format} of the answer would take about {size:,} bytes of memory, and may take"
-            f" {_DOCUMENT * most:,}: ask for smaller pages, or raise max_response_bytes (here"
-            f" {most:,})."
+            f"The {format} of the response would take about {size:,} bytes of memory, more than the"
+            f" limit of {_DOCUMENT * most:,}: request smaller pages, or raise max_response_bytes"
+            f" (here {most:,})."
         )
 
 
@@ -268,7 +268,7 @@ def _parse_body(response: requests.Response, secrets: Callable[[], Secrets]) -> 
 
 
 def _may_be_utf_8(response: requests.Response) -> bool:
-    """Return True if a JSON body may be UTF-8: unless the response names another charset.
+    """Return False if the response declares a charset other than UTF-8.
 
     For text without a charset, the requests package assumes Latin-1, which is wrong for JSON.
     """

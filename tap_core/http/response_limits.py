@@ -116,13 +116,13 @@ class Deadline:
     def longest_silence(self, left: float) -> float:
         """Return the seconds without data after which a connection is abandoned.
 
-        They are half of the total or of the remaining seconds ``left``, so that another try is
-        possible.
+        They are half of the time limit, so that another try is possible. For a large file they are
+        half of the remaining seconds ``left``, if that is longer.
         """
         return max(left, self.limits.max_response_seconds or 0.0) / 2
 
     def reading_time(self) -> ReadingTime:
-        """Stop measuring at the end of the response, and return the time limit for its rows."""
+        """Stop measuring at the end of the response, and return the time limit for its records."""
         self.end()
         limit = self.limits.max_response_seconds
         if limit is None:
@@ -148,16 +148,16 @@ class Deadline:
         """Return the error for a response that was not complete within the time limit."""
         earlier = f", {self._used:.1f} of them for earlier answers" if self._used else ""
         return ResponseTooSlowError(
-            f"The answer is not complete {self.limits.max_response_seconds:g} seconds after its"
+            f"The response is not complete {self.limits.max_response_seconds:g} seconds after its"
             f" first byte{earlier}: if the source is that slow, raise max_response_seconds"
             f" (here {self.limits.max_response_seconds:g})."
         )
 
 
 class ReadingTime:
-    """Limit of the processor time that a thread uses to read the rows of one response.
+    """Limit of the processor time that a thread uses to read the records of one response.
 
-    The time between two chunks of the body is counted, including the processing of rows, but not
+    The time between two chunks of the body is counted, including the processing of records, but not
     time spent waiting. If the thread sends a request or reads another response in between, for
     example for a child stream, that interval is not counted.
     """
@@ -167,7 +167,7 @@ class ReadingTime:
         self._spent = 0.0
 
     def count(self) -> None:
-        """Add the processor time since the previous chunk.
+        """Add the processor time that the thread has used since the previous chunk of the body.
 
         Raises:
             ResponseTooSlowError: the time limit is exceeded.
@@ -177,8 +177,8 @@ class ReadingTime:
             self._spent += now - IN_FORCE.read_at
             if self._most is not None and self._spent > self._most:
                 raise ResponseTooSlowError(
-                    f"The answer is not read to its end after {self._spent:.1f} seconds of work"
-                    " with its rows: ask for smaller pages, or raise max_response_seconds"
+                    f"The response is not read to its end after {self._spent:.1f} seconds of"
+                    " processing its records: request smaller pages, or raise max_response_seconds"
                     f" (here {self._limit:g}, from the first byte to the last row)."
                 )
         IN_FORCE.reading, IN_FORCE.read_at = self, now

@@ -164,7 +164,7 @@ def is_permanent_failure(error: Exception) -> bool:
 
 
 def _waits(usual: _Waits, *, ask_server: bool) -> _Waits:
-    """Yield the seconds to wait after each failure, which the retry loop sends in.
+    """Yield the seconds to wait after each error; the retry loop sends the errors in.
 
     A Retry-After header defines the wait if ``ask_server`` is True; otherwise ``usual`` yields it.
     """
@@ -243,7 +243,7 @@ def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, 
 
 
 class RetryState:
-    """Callable that calls a function, with the number of calls in the attribute ``count``."""
+    """Callable that calls a function and counts the calls in the attribute ``count``."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

@@ -70,7 +70,10 @@ class _Adapter(HTTPAdapter):
         return target or super().request_url(request, proxies)
 
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
-        """Return a `requests.Response` for a urllib3 response, fast if it sets no cookies."""
+        """Return a `requests.Response` for a urllib3 response.
+
+        If the response sets no cookies, the slow search for cookies is skipped.
+        """
         received = find_received_headers(resp)
         has_cookies = received is None or "Set-Cookie" in received or "Set-Cookie2" in received
         if has_cookies or type(req.url) is not str:

@@ -203,12 +203,12 @@ class _Exchange:
             request.hooks = {**hooks, "response": others}
 
     def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Read the body within the limits; a response hook of the requests package."""
+        """Read the body within the limits; called by the requests package as a response hook."""
         if not self._into_file or response.is_redirect:
             read_body(response, self._limits)
 
     def _finish(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Read the body if another hook has replaced the response; the last response hook."""
+        """Read the body if another hook has replaced the response; called after all other hooks."""
         self._read(response)
         if type(self._session.cookies) is RequestsCookieJar and not response.is_redirect:
             skip_cookies(response.raw)
@@ -232,8 +232,8 @@ def ask_token_endpoint(
 ) -> requests.Response:
     """Send a POST to a token endpoint and return the response; redirects are not followed.
 
-    ``deadline``, from `token_deadline`, is shared by all tries. ``request`` has arguments of
-    `requests.Session.post`, such as ``data``.
+    ``deadline``, from `token_deadline`, is shared by all tries. Other keyword arguments are those
+    of `requests.Session.post`, such as ``data``.
 
     Raises:
         requests.exceptions.RequestException: no response was received.
@@ -299,7 +299,10 @@ def _send_to_origin(
     *,
     allow_redirects: bool,
 ) -> requests.Response:
-    """Send a request, with its credentials to the origin of its URL only; return the response."""
+    """Send a request and return the response.
+
+    The credentials of the request are only sent to the origin of its URL.
+    """
     url = request.url or ""
     session.verify = session.merge_environment_settings(url, {}, None, None, None)["verify"]
     origin = parse_origin(url)
@@ -399,7 +402,10 @@ def annotate_error(
     tries: int,
     secrets: Secrets,
 ) -> None:
-    """Add the stream, the request and the number of tries to an error's message."""
+    """Add the stream, the request and the number of tries to an error's message.
+
+    The message ends like ``[stream 'users', GET https://api.example.com/users, try 2]``.
+    """
     where = f"stream '{stream}'"
     if request is not None:
         where += f", {request.method} {secrets.hide(redact_url(request.url))}"

@@ -31,4 +31,4 @@ class ManifestError(ConfigurationError):
 
 
 class FailedRecordsError(DataError):
-    """Raised for a slice in which records were skipped because a template failed on them."""
+    """Raised for a stream slice in which records were skipped because a template failed on them."""

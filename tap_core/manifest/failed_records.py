@@ -25,7 +25,10 @@ _MOST: Final = 1_000
 
 
 class FailedRecords:
-    """Thread-safe counter and logger of the records of one slice on which a template failed."""
+    """Counter and logger of the records of one stream slice on which a Jinja template failed.
+
+    Several threads may use it.
+    """
 
     def __init__(self, stream: str, keys: Sequence[str], log: Callable[..., None]) -> None:
         self.count = 0

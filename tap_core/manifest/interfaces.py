@@ -158,7 +158,8 @@ class BackoffStrategy(Protocol):
     ) -> float | None:
         """Return the seconds to wait after attempt number ``tries``.
 
-        With None or 0 the next strategy is used. ``response`` is None after a broken connection.
+        If the result is None or 0, the next strategy is used. ``response`` is None after a broken
+        connection.
         """
 
 
@@ -214,7 +215,7 @@ class Transformation(Protocol):
 
 
 class PartitionRouter(Protocol):
-    """Partition router: generates the slices of a stream, such as one for each parent record."""
+    """Partition router: divides a stream into slices, such as one for each parent record."""
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterable[Context]:
         """Yield the contexts of the slices of a stream lazily, each a dict of partition values.
@@ -265,7 +266,7 @@ class DeclarativeStreamProtocol(Protocol):
         """
 
     def read_slice(self, context: Context | None) -> Iterable[Record]:
-        """Yield the transformed records of a slice, for a child stream with one slice per record.
+        """Yield the transformed records of a slice, from which a child stream derives its slices.
 
         Responses that were received earlier in this run are read from the tap's cache.
         """

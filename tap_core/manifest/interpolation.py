@@ -191,7 +191,10 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class BoundTemplate:
-    """Template of one option in a manifest, with the variables that never change: the constants."""
+    """Template of one option in a manifest; a function from variables to the option's value.
+
+    It includes the variables that are the same for all requests: ``parameters`` and ``config``.
+    """
 
     template: Template
     constants: Mapping[str, Any] = field(hash=False, repr=False)

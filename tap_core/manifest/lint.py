@@ -90,12 +90,18 @@ class LintResult:
 
 
 def find_problems(source: Path | str) -> list[Problem]:
-    """Return all problems in a manifest, given as a Path or as text, sorted by line."""
+    """Return all problems in a manifest, sorted by line.
+
+    ``source`` is the Path of a file, or the text of a manifest.
+    """
     return lint_manifest(source).problems
 
 
 def lint_manifest(source: Path | str) -> LintResult:
-    """Check a manifest, given as a Path or as text; return its problems and its stream count."""
+    """Check a manifest, and return its problems and the number of its streams.
+
+    ``source`` is the Path of a file, or the text of a manifest.
+    """
     name = str(source) if isinstance(source, Path) else "manifest"
     streams = templates = 0
     try:

@@ -56,7 +56,10 @@ def find_version_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
 
 
 def find_name_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
-    """Yield a warning for each unknown setting, primary key or cursor field, and invalid schema."""
+    """Yield a warning for each unknown config setting, primary key and cursor field.
+
+    Also yield a warning for each error in a JSON Schema.
+    """
     yield from _unknown_settings(manifest)
     for stream in _iterate_streams(manifest):
         schema = _get_inline_schema(stream.get("schema_loader"))
@@ -69,7 +72,10 @@ def find_name_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
 
 
 def _iterate_streams(manifest: Manifest) -> Iterator[MappingNode]:
-    """Yield the nodes of the declared streams; a StateDelegatingStream has two."""
+    """Yield the nodes of the declared streams.
+
+    A StateDelegatingStream has two: a full-refresh stream and an incremental stream.
+    """
     for stream in manifest.streams:
         delegates = [stream.get(f"{mode}_stream") for mode in ("full_refresh", "incremental")]
         yield from [one for one in delegates if isinstance(one, MappingNode)] or [stream]

@@ -70,7 +70,7 @@ def _value(text: str) -> Any:
 
 
 def has_template(text: str) -> bool:
-    """Return True if a text contains ``{{``, ``{%`` or ``{#``; always False for `DataText`."""
+    """Return True if a text contains ``{{``, ``{%`` or ``{#`` and is not a `DataText`."""
     return text.__class__ is not DataText and any(mark in text for mark in _MARKS)
 
 

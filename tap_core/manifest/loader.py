@@ -88,7 +88,7 @@ class Manifest:
 
     @property
     def streams(self) -> list[MappingNode]:
-        """Nodes of the streams under ``streams``, that is, without those from stream templates.
+        """Nodes of the streams under the key ``streams``, which come from no stream template.
 
         Raises:
             ManifestError: ``streams`` is not a list of mappings, or is missing without
@@ -148,7 +148,9 @@ class Manifest:
 
 
 def read_manifest(source: Path | str) -> Manifest:
-    """Read a manifest, given as a Path or as text.
+    """Read a manifest from YAML or JSON.
+
+    ``source`` is the Path of a file, or the text of a manifest.
 
     Raises:
         ManifestError: the source cannot be read, is not YAML, or is not a mapping.

@@ -45,7 +45,7 @@ class _PageCounts:
 
 
 class PageLoop:
-    """Pagination of one slice: parses each response and finds the next page.
+    """Pagination of one stream slice: parses each response and finds the next page.
 
     Args:
         cursor: Page cursor of the slice.

@@ -79,7 +79,7 @@ class RestartLimiter:
             yield record
 
     def count_page(self, size: int) -> None:
-        """Add the number of records of a page; called before the next page is requested.
+        """Add ``size``, the number of records of a page, before the next page is requested.
 
         Raises:
             RestartPagination: the number of records has reached the limit of one pagination.
@@ -97,6 +97,9 @@ class RestartLimiter:
         self, restart: RestartPagination, current: TimeWindow | None
     ) -> TimeWindow | None:
         """Return the time window to read after a restart; None if there are no time windows.
+
+        It begins at the highest cursor value read, or equals ``current`` if the whole slice is read
+        again.
 
         Raises:
             SyncError: the restart would repeat the same requests, or there were too many restarts.

@@ -39,7 +39,7 @@ class PropertyChunkReader(PageLoop):
 
     @property
     def current_value(self) -> PageToken:
-        """Page to request next, with the current group of properties as a template variable."""
+        """Token of the page to request next; its variables include the group of properties."""
         token = super().current_value
         return PageToken(token.cursor, inject_properties(token.scope, self._chunks[self._place]))
 

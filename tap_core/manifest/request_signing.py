@@ -37,15 +37,15 @@ _USUAL_LIFETIME = 3600
 """Lifetime in seconds assumed for an OAuth token if the server sends none."""
 
 
-def parse_expiry(value: Any, form: str | None = None) -> datetime | None:
+def parse_expiry(value: Any, format: str | None = None) -> datetime | None:
     """Parse the expiry of a token to an aware datetime; None if it is not a datetime.
 
     Args:
         value: Expiry, as text or number.
-        form: Datetime format; without it, the value is an ISO 8601 datetime or a Unix timestamp.
+        format: Datetime format; without it, the value is an ISO 8601 datetime or a Unix timestamp.
     """
     text = str(value).strip()
-    for each in (form, "%s" if text.isdecimal() else None):
+    for each in (format, "%s" if text.isdecimal() else None):
         if each is not None:
             with contextlib.suppress(ValueError):
                 return get_format(each).read(text)
@@ -81,10 +81,10 @@ class InjectedCredential(APIAuthenticatorBase):
 
 
 def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[str, Any] | None]:
-    """Return the fields of a request's body, and True if the body is JSON.
+    """Parse the body of a request.
 
     Returns:
-        A pair of True for JSON, False for a form, and the fields; None if the body has no fields.
+        True for a JSON body, else False; and the fields of the body, or None if it has no fields.
     """
     body = request.body or b""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)

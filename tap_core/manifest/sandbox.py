@@ -249,7 +249,7 @@ def _check_output(value: Any) -> Any:
 
 
 def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a Jinja filter that checks the size of its input and of its result."""
+    """Return a Jinja filter that calls ``function`` with limits on the size of input and result."""
     passed = getattr(getattr(function, "jinja_pass_arg", None), "name", "")
 
     @pass_context

@@ -56,8 +56,8 @@ def _get_url(manifest: Manifest, *names: str) -> str | None:
 def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
     """Return the option ``advanced_auth`` of the spec, or None if the spec has none.
 
-    It describes an OAuth flow that a platform runs in the user's browser. Source: Airbyte's
-    declarative component schema, Spec and AuthFlow.
+    It describes an OAuth flow that a platform runs in the user's browser.
+    Source: Airbyte's declarative component schema, Spec and AuthFlow.
     """
     spec = manifest.get_part("spec")
     declared = spec.get("advanced_auth") if isinstance(spec, MappingNode) else None

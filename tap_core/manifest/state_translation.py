@@ -132,7 +132,10 @@ def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
 
 
 def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Convert a bookmark in the format of this SDK to the state of a custom cursor."""
+    """Convert a bookmark in the format of this SDK to the state of a custom cursor.
+
+    Return {} if the bookmark belongs to another cursor field.
+    """
     if isinstance(own := entry.get(CURSOR_STATE), Mapping):
         return dict(own)
     value = entry.get("replication_key_value")
@@ -276,10 +279,9 @@ def _get_cursor_value(cursor: Any, cursor_field: str) -> Any:
 
 
 def _get_contiguous_end(slices: Iterable[Any]) -> Any:
-    """Return the time up to which all data was read: the end of the first time interval.
+    """Return the time up to which all data was read: the end of the first interval in ``slices``.
 
-    Args:
-        slices: Completed intervals in the state of an airbyte-cdk cursor.
+    ``slices`` are the completed time intervals in a state of airbyte-cdk.
     """
     first = min(
         (one for one in slices if isinstance(one, Mapping)),

@@ -255,7 +255,10 @@ class ManifestStream(_HTTPStream[PageToken]):
     # State
 
     def rebuild_components(self) -> None:
-        """Discard the components of a StateDelegatingStream, whose state may select other ones."""
+        """Discard the components of a StateDelegatingStream, after its state was loaded.
+
+        The state decides if the full-refresh or the incremental stream is used.
+        """
         if self._components.is_delegating:
             self._replace_components(self._components.rebuilt(self._has_known_state))
 
@@ -265,7 +268,10 @@ class ManifestStream(_HTTPStream[PageToken]):
             vars(self).pop(name, None)
 
     def is_state_expired(self, state: Mapping[str, Any]) -> bool:
-        """Return True if a stored state is older than the manifest's ``api_retention_period``."""
+        """Return True if all bookmarks of a state are older than ``api_retention_period``.
+
+        Always False for an empty state, or if the manifest does not set this option.
+        """
         return bool(state) and self._components.is_state_expired(state, self.name)
 
     def translate_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -458,7 +464,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         if splitting is None or cursor is None or self.stream_interval is None:
             raise error
         for window in splitting.split(cursor, self.stream_interval, error):
-            self.log("A window is read in halves: %s to %s", window.start_time, window.end_time)
+            self.log("A window is split: now reading %s to %s", window.start_time, window.end_time)
             self.stream_interval = window
             yield from self.request_records(context)
 
@@ -566,7 +572,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         The requester creates the request; paginator, partition routers and cursor then add their
         parameters.
         """
-        assert page.next_page_token is not None  # noqa: S101 - `Pages` gives one
+        assert page.next_page_token is not None  # noqa: S101 - `PageLoop` sets a token
         token, retriever = page.next_page_token, self.retriever
         scope = self._scope = token.scope
         request = retriever.requester.request(scope)
@@ -580,7 +586,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return finalize_request(request)
 
     def _add_slice_options(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add the bounds of the current time window or the cursor's slice to a request."""
+        """Add the bounds of the current time window to a request, or a custom cursor's values."""
         current = self._reader.current_slice
         if current is None:
             super()._add_window_options(request)
@@ -719,7 +725,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     def _is_cached(self) -> bool:
         """True if responses are cached, because child streams read them or ``use_cache`` is set."""
         if self._request_scope is not None:
-            return False  # a job's status changes
+            return False  # the response to a request for a job's status changes
         is_used_again = self._is_description or self.name in self._shared.parent_names
         return is_used_again or self.retriever.requester.use_cache
 
@@ -789,7 +795,10 @@ class ManifestStream(_HTTPStream[PageToken]):
         return value
 
     def backoff_wait_generator(self) -> Generator[float, Any, None]:
-        """Yield the error handler's waits in seconds; by default 1, 2, 4 … plus a jitter."""
+        """Yield the error handler's waits in seconds; by default 1, 2, 4 … plus a jitter.
+
+        The waits end when the error handler's time limit for all tries is reached.
+        """
         begun, limit = time.monotonic(), self._components.error_handler.max_seconds
         error = yield 0.0
         for tries in itertools.count(1):
@@ -845,7 +854,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def _known_origins(self) -> set[Origin]:
-        """Origins (scheme, host, port) that may receive the credentials, as far as known.
+        """Origins (scheme, host, port) found so far that may receive the credentials.
 
         Streams with equal authenticators share the set.
         """

@@ -98,7 +98,7 @@ class StreamComponents:
         made.warnings = self.warnings
         return made
 
-    # Facts about the node, known before anything is built
+    # Properties of the node, which need no built component
 
     @property
     def incremental_node(self) -> Mapping[str, Any]:
@@ -129,7 +129,10 @@ class StreamComponents:
 
     @property
     def has_global_cursor(self) -> bool:
-        """True if new slices start where the existing slices are, not at the start date."""
+        """True if a new slice starts at the latest bookmark of all slices.
+
+        False if it starts at the start date.
+        """
         return self._shared.changes.get(_NEW_SLICES) == "global_cursor"
 
     @property
@@ -195,7 +198,7 @@ class StreamComponents:
         if self._has_groups:
             changes["global_substream_cursor"] = True
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # collected when it was built
+            warnings.simplefilter("ignore", UserWarning)  # logged when the cursor was built
             return replace(found, **changes) if changes else found
 
     @property
@@ -276,7 +279,7 @@ class StreamComponents:
 
 
 def get_parameters(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the ``$parameters`` that apply at a manifest node; {} without any."""
+    """Return the ``$parameters`` of a manifest node, including inherited ones; {} if none."""
     found: Mapping[str, Any] = getattr(node, "parameters", None) or {}
     return found
 

@@ -28,9 +28,9 @@ __all__ = ["StreamSlices"]
 
 
 class StreamSlices:
-    """Slices of a stream in the current run, and the state that all slices share.
+    """Slices of a stream in the current run, such as one for each parent record.
 
-    The shared state consists of the positions of parent streams and the global cursor.
+    They share a state: the positions of parent streams, and the global cursor.
     """
 
     def __init__(self, stream: SyncStream) -> None:
@@ -114,7 +114,12 @@ class StreamSlices:
         return kept.get(parent) if isinstance(kept, Mapping) else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store the position of a parent stream in the state once this stream has completed."""
+        """Store the position of a parent stream in the state once this stream has completed.
+
+        Args:
+            parent: Name of the parent stream.
+            position: State that the parent stream has reached.
+        """
         self._parents[parent] = position
 
     def start_at_global_cursor(self, context: Context, cursor: DatetimeBasedCursor | None) -> None:

@@ -165,7 +165,11 @@ class ManifestTap(Tap):
     def _find_template_streams(
         self, check_configs: Sequence[DynamicStreamCheckConfig]
     ) -> Iterator[str]:
-        """Yield the names of the generated streams that the connection check reads."""
+        """Yield the names of the generated streams that the connection check reads.
+
+        Raises:
+            ConfigurationError: the check names an unknown dynamic stream.
+        """
         templates = dict.fromkeys(get_template_names(self.manifest.dynamic_streams))
         for check in check_configs:
             if check.dynamic_stream_name not in templates:
@@ -225,7 +229,9 @@ class ManifestTap(Tap):
 
 
 def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type[ManifestTap]:
-    """Return a tap class for a manifest file; ``changes`` overrides options of all cursors.
+    """Return a tap class for a manifest file.
+
+    ``changes`` overrides options of all cursors: ``cutoff``, ``boundary`` and ``new_slices``.
 
     Raises:
         ManifestError: the file cannot be read, or is not a manifest.

@@ -38,7 +38,10 @@ _TYPE: Final = "type"
 
 @dataclass(frozen=True)
 class StreamTemplate:
-    """Stream template of a manifest, with the components resolver that supplies its values."""
+    """Stream template of a manifest, with the components resolver that generates streams from it.
+
+    The resolver has component mappings, each of which sets a value at a path in the template.
+    """
 
     node: MappingNode
     """Node of the template."""
@@ -207,7 +210,7 @@ def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> 
 
 
 def _is_unknown_at(document: Any, steps: list[Any]) -> bool:
-    """Return True if the value at the start of a path is UNKNOWN, so that the path may exist."""
+    """Return True if a parent of the value at a path is UNKNOWN, so that the path may exist."""
     return any(
         holder[name] is UNKNOWN
         for length in range(1, len(steps))

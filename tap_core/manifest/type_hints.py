@@ -72,7 +72,10 @@ class ComponentPlan:
 
 @cache
 def get_component_plan(cls: type) -> ComponentPlan:
-    """Return the options of a component class, its dataclass fields, with types; cached."""
+    """Return the options of a component class with their types, from its dataclass fields.
+
+    Results are cached.
+    """
     hints = hints_of(cls, include_extras=True)
     fields = [one for one in dataclasses.fields(cls) if one.init]
     return ComponentPlan(

@@ -42,7 +42,11 @@ class _Compiler:
         self._compiled: dict[int, _Convert] = {}
 
     def compile_nested(self, schema: Any) -> _Convert:
-        """Return a function that converts the values inside an object or list, in place."""
+        """Return a function that converts the values inside an object or list, in place.
+
+        Args:
+            schema: JSON Schema of the object or list.
+        """
         schema = self._resolve_reference(schema)
         made = self._compiled.get(id(schema))
         if made is None:

@@ -324,7 +324,10 @@ class Sink(abc.ABC):
         raise NotImplementedError("No handling exists for process_batch().")
 
     def start_drain(self) -> dict[str, Any]:
-        """Close the current batch, so that a new one can begin, and return its context."""
+        """Close the current batch, so that a new one can begin.
+
+        Return the context of the closed batch.
+        """
         self._context_draining = self._pending_batch or {}
         self._pending_batch = None
         return self._context_draining
@@ -380,7 +383,12 @@ class Sink(abc.ABC):
             self.process_batch(context)
 
     def _admitted(self, record: Record, context: dict[str, Any]) -> Record:
-        """Validate and preprocess a record of a batch file, and return the record to write."""
+        """Return a record of a batch file, validated and preprocessed.
+
+        Args:
+            record: Record from the file.
+            context: Context of the batch.
+        """
         if self.include_sdc_metadata_properties:
             message = record_message(self.stream_name, record, None, None)
             self._add_sdc_metadata_to_record(record, message, context)

@@ -1,4 +1,4 @@
-"""Runner for a message reader of the target's developer, in place of the SDK's reader."""
+"""Support for a message reader that a target's developer wrote, in place of the SDK's reader."""
 
 from __future__ import annotations
 

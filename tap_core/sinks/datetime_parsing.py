@@ -1,7 +1,8 @@
 """Parsing of the dates, times and date-times in records.
 
 The date properties are found once per schema. Only top-level properties are parsed; nested ones
-stay text. A value that cannot be parsed is treated as the sink's setting for such errors defines.
+stay text. The sink's `datetime_error_treatment` defines the result for a value that cannot be
+parsed.
 """
 
 from __future__ import annotations

@@ -411,7 +411,7 @@ class Stream(StreamProperties, abc.ABC):
     def preprocess_context(self, context: Context) -> Context:
         """Change a context before its records are read, and return it.
 
-        The default returns the context unchanged. During the sync the context is read-only.
+        The default returns the context unchanged. After this call the context is read-only.
         """
         return context
 
@@ -593,7 +593,7 @@ class Stream(StreamProperties, abc.ABC):
     def _get_state_partition_context(self, context: Context | None) -> Context | None:
         """Return the items of a context that identify its bookmark.
 
-        These are the keys in ``state_partitioning_keys``, or all keys if that is None.
+        Their keys are in ``state_partitioning_keys``; if that is None, all items are returned.
         """
         return self.state_manager.get_state_partition_context(context)
 
@@ -715,7 +715,7 @@ class Stream(StreamProperties, abc.ABC):
         child_context: Context | None = None,
         partition_context: Context | None = None,
     ) -> None:
-        """Add the values of the partition context to a record, then sync the record's children."""
+        """Add missing values of the partition context to a record, then sync its children."""
         if self.add_context_to_records:
             for key, value in (partition_context or {}).items():
                 record.setdefault(key, value)
@@ -800,7 +800,10 @@ class Stream(StreamProperties, abc.ABC):
         self.state_manager.is_flushed = False
 
     def _write_activate_version_message(self, full_table_version: int) -> None:
-        """Write an ACTIVATE_VERSION message for each output of the stream maps."""
+        """Write an ACTIVATE_VERSION message for each output of the stream maps.
+
+        It makes ``full_table_version`` the current version of the target's table.
+        """
         versions = generate_activate_version_messages(self, full_table_version)
         write_messages(self, versions)
 

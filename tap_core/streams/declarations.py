@@ -133,8 +133,8 @@ class StreamProperties:
         """Context keys that identify a bookmark, as a sequence of strings.
 
         With None (the default), each context has a bookmark. With an empty list, the stream has one
-        bookmark. If keys are set, the stream is not treated as sorted, because several contexts may
-        share a bookmark.
+        bookmark. With any value other than None, the stream is not treated as sorted, because
+        several contexts may share a bookmark.
         """
         return self._state_partitioning_keys
 

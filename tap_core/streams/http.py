@@ -414,7 +414,11 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return DEFAULT_REQUEST_TIMEOUT
 
     def get_http_request(self, *, page: PageContext) -> HTTPRequest:
-        """Return the request for a page; override it to change the result of ``super()``."""
+        """Return the request for a page; override it to change the result of ``super()``.
+
+        Args:
+            page: Context of the stream, and token of the page.
+        """
         context, token = page.stream_context, page.next_page_token
         return HTTPRequest(
             url=self.get_url(context),
@@ -526,7 +530,10 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return declared_origin(self._fill_placeholders(base, self.config) if "{" in base else base)
 
     def _may_get_credentials(self, origin: Origin) -> bool:
-        """Return True if ``origin`` is that of ``url_base`` or of the first request."""
+        """Return True if ``origin`` may receive the stream's credentials.
+
+        It may if it is the origin of ``url_base`` or of the pagination's first request.
+        """
         return origin in (self._base_origin(), self._first_origin)
 
     def _is_secure(self) -> bool:

@@ -49,7 +49,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class _WindowPass:
-    """Pass over one context in time windows, from the bound ``lower`` to ``end``."""
+    """State of reading one context in time windows, from the datetime ``lower`` to ``end``."""
 
     cursor: DatetimeBasedCursor
     context: Context | None
@@ -229,7 +229,7 @@ class WindowReader(ContextReader):
             current.threads.__exit__(*sys.exc_info())
 
     def _take_pass(self, cursor: DatetimeBasedCursor, context: Context | None) -> _WindowPass:
-        """Return the window pass over a context that `begin` has prepared, or a new one.
+        """Return the prepared `_WindowPass` of a context, or a new one.
 
         A new pass is created for another context, for a second reading, and outside a sync.
         """
@@ -328,8 +328,8 @@ class WindowReader(ContextReader):
     ) -> CursorRecordFilter | None:
         """Return the filter for the records of a context, or None if no filter is needed.
 
-        It drops records outside ``lower`` and ``end``, and records at the bookmark ``stored``,
-        which were sent before, as far as the cursor defines these filters.
+        The cursor defines which records it drops: those outside ``lower`` and ``end``, or those at
+        the bookmark ``stored``, which were sent before.
         """
         from tap_core.incremental.record_filter import CursorRecordFilter
 
