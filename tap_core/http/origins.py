@@ -49,7 +49,8 @@ class UntrustedHostError(FatalAPIError):
 class Origin(NamedTuple):
     """Scheme, host and port of a URL, such as ``("https", "api.example.com", 443)``.
 
-    As text, ``https://api.example.com``: a default port is omitted.
+    ``str()`` of it is a URL without path, such as ``https://api.example.com``; the default port of
+    the scheme is omitted.
     """
 
     scheme: str
@@ -111,7 +112,7 @@ class _Allowed(NamedTuple):
     port: int | None
 
     def admits(self, origin: Origin) -> bool:
-        """Return True if credentials may be sent to ``origin`` because of this entry."""
+        """Return True if an origin's scheme, host and port match this ``allowed_hosts`` entry."""
         port = _PORTS.get(origin.scheme) if self.port is None else self.port
         if self.scheme not in {"", origin.scheme} or port != origin.port:
             return False

@@ -71,7 +71,7 @@ class RateLimiter:
 
 
 class _Budgets:
-    """Rate limiters of one tap by name, and the counters that they use."""
+    """Rate limiters of one tap, each with a name, and the counters that they use."""
 
     def __init__(self, counters: RateCounterStore) -> None:
         self.counters = counters

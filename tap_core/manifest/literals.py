@@ -70,7 +70,10 @@ def _value(text: str) -> Any:
 
 
 def has_template(text: str) -> bool:
-    """Return True if a text contains ``{{``, ``{%`` or ``{#`` and is not a `DataText`."""
+    """Return True if a text contains Jinja delimiters such as ``{{``; always False for `DataText`.
+
+    `DataText` is data from a response or the config, which is never read as a template.
+    """
     return text.__class__ is not DataText and any(mark in text for mark in _MARKS)
 
 

@@ -66,7 +66,7 @@ class LegacyToPerPartitionStateMigration:
         return False
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state unchanged."""
+        """Return the state unchanged, because `from_cdk_state` has already converted it."""
         return stream_state
 
 

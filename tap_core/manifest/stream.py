@@ -103,7 +103,7 @@ class _RequestCounter(metrics.Counter):
 
 
 class ManifestStream(_HTTPStream[PageToken]):
-    """Stream built from a DeclarativeStream or a StateDelegatingStream of a manifest."""
+    """Stream that a DeclarativeStream or StateDelegatingStream of an Airbyte manifest declares."""
 
     _request_scope: TemplateScope | None = None
     """Interpolation scope of a copy that sends one request of an asynchronous job, else None."""
@@ -221,10 +221,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return None if has_other else super().get_replication_key_signpost(context)
 
     def compare_start_date(self, value: str, start_date_value: str) -> str:
-        """Return the later of a bookmark and ``start_date``.
-
-        If the stream has no DatetimeBasedCursor, return the bookmark ``value``.
-        """
+        """Return the later of two datetimes; the bookmark ``value`` without a time-based cursor."""
         has_other = self._components.other_cursor is not None
         return value if has_other else super().compare_start_date(value, start_date_value)
 
@@ -255,10 +252,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     # State
 
     def rebuild_components(self) -> None:
-        """Discard the components of a StateDelegatingStream, after its state was loaded.
-
-        The state decides if the full-refresh or the incremental stream is used.
-        """
+        """Discard the components of a StateDelegatingStream, whose state may select other ones."""
         if self._components.is_delegating:
             self._replace_components(self._components.rebuilt(self._has_known_state))
 
@@ -268,10 +262,7 @@ class ManifestStream(_HTTPStream[PageToken]):
             vars(self).pop(name, None)
 
     def is_state_expired(self, state: Mapping[str, Any]) -> bool:
-        """Return True if all bookmarks of a state are older than ``api_retention_period``.
-
-        Always False for an empty state, or if the manifest does not set this option.
-        """
+        """Return True if all bookmarks of a state are older than ``api_retention_period``."""
         return bool(state) and self._components.is_state_expired(state, self.name)
 
     def translate_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -569,8 +560,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     def get_http_request(self, *, page: PageContext[PageToken]) -> HTTPRequest:
         """Return the request for a page.
 
-        The requester creates the request; paginator, partition routers and cursor then add their
-        parameters.
+        The requester creates it; paginator, partition routers and cursor add their parameters.
         """
         assert page.next_page_token is not None  # noqa: S101 - `PageLoop` sets a token
         token, retriever = page.next_page_token, self.retriever
@@ -627,14 +617,11 @@ class ManifestStream(_HTTPStream[PageToken]):
     # Requests
 
     def get_http_request_counter(self) -> metrics.Counter:
-        """Return the counter of all requests of this stream, for a metric."""
+        """Return the counter of all requests of this stream, which is logged as a metric."""
         return self._counted
 
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
-        """Return a request without credentials, which are added each time the request is sent.
-
-        The arguments are those of `requests.Request`.
-        """
+        """Return a request without credentials, which are added each time it is sent."""
         asked = requests.Request(*args, **{"auth": lambda unsigned: unsigned, **kwargs})
         return prepare_request(self.requests_session, asked, user_agent=self.user_agent)
 
@@ -730,10 +717,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return is_used_again or self.retriever.requester.use_cache
 
     def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
-        """Send one request for a component, such as a token request, and return the response.
-
-        The request has the session, retries and API budget of the stream, but not its credentials.
-        """
+        """Send a component's request, without the stream's credentials; return the response."""
         before, self._scope = self._scope, scope  # a request of the stream may wait for this one
         params, as_json = request.encode_params(), bool(request.as_json)
         ready = self._build_request(
@@ -795,10 +779,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return value
 
     def backoff_wait_generator(self) -> Generator[float, Any, None]:
-        """Yield the error handler's waits in seconds; by default 1, 2, 4 … plus a jitter.
-
-        The waits end when the error handler's time limit for all tries is reached.
-        """
+        """Yield the error handler's waits in seconds; by default 1, 2, 4 … plus a jitter."""
         begun, limit = time.monotonic(), self._components.error_handler.max_seconds
         error = yield 0.0
         for tries in itertools.count(1):
@@ -854,10 +835,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def _known_origins(self) -> set[Origin]:
-        """Origins (scheme, host, port) found so far that may receive the credentials.
-
-        Streams with equal authenticators share the set.
-        """
+        """Origins (scheme, host, port) found so far that may receive the credentials."""
         is_signed = self.retriever.requester.authenticator is not None
         return self._shared.get_origins(self._signer) if is_signed else self._unsigned_origins
 

@@ -171,7 +171,7 @@ class StreamComponents:
 
     @cached_property
     def declared(self) -> DeclarativeStream:
-        """DeclarativeStream component of the manifest, with its nested components."""
+        """DeclarativeStream of the manifest, built with its nested components on first access."""
         node = self.node
         if self.is_delegating:
             node = node["incremental_stream" if self._has_state() else "full_refresh_stream"]

@@ -74,7 +74,7 @@ class StreamTemplate:
         )
 
     def find_unused_mappings(self) -> list[int]:
-        """Return the indices of component mappings whose path the template does not contain."""
+        """Return the indices of component mappings whose path does not exist in the template."""
         document, found = expand_parameters(self.node), []
         mappings = self.resolver.components_mapping
         for number, (mapping, line) in enumerate(zip(mappings, self.lines, strict=True)):
@@ -163,7 +163,7 @@ class StreamTemplate:
 
 
 def get_lines(resolver: Mapping[str, Any]) -> list[int]:
-    """Return the line number of each component mapping in a resolver's node."""
+    """Return the line numbers of the items under ``components_mapping`` in a resolver's node."""
     return [getattr(one, "line", 0) for one in resolver.get("components_mapping") or ()]
 
 
@@ -182,7 +182,7 @@ def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> N
 
 
 def _set_line(holder: Any, name: Any, line: int) -> None:
-    """Set the line number of a value that a component mapping changed, for error messages."""
+    """Set the line number of a value, for error messages, to that of its component mapping."""
     if isinstance(holder, MappingNode):
         holder.lines[name] = line
     elif isinstance(holder, ListNode) and int(name) < len(holder.lines):

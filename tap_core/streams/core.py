@@ -236,9 +236,8 @@ class Stream(StreamProperties, abc.ABC):
     def replication_path(self) -> tuple[str, ...]:
         """Path to the replication key in a record, as a tuple of property names.
 
-        The key ``meta.at`` gives ``("meta", "at")``, unless the schema has a top-level property
-        named ``meta.at``. A top-level property has a path of one name; a stream without a key has
-        ``()``.
+        The key ``meta.at`` gives ``("meta", "at")``, unless the schema has a top-level property of
+        that name. A top-level property has a path of one name; without a key the path is ``()``.
         """
         key = require_single_key(self.name, self.replication_key)
         return parse_path(key, self.effective_schema) if key else ()
@@ -334,9 +333,8 @@ class Stream(StreamProperties, abc.ABC):
     def apply_catalog(self, catalog: Catalog) -> None:
         """Apply keys, replication method, schema and selection of an input catalog.
 
-        Override it to reject catalogs that the tap does not support. If the catalog's entry for
-        this stream has no replication key, the stream's own key is removed, as in the Meltano
-        Singer SDK.
+        Override it to reject catalogs that the tap does not support. A catalog entry without a
+        replication key removes the stream's own key, as in the Meltano Singer SDK.
         """
         self._tap_input_catalog = catalog
         self._plan = self._metadata = self._mask = None
@@ -409,10 +407,7 @@ class Stream(StreamProperties, abc.ABC):
         return row
 
     def preprocess_context(self, context: Context) -> Context:
-        """Change a context before its records are read, and return it.
-
-        The default returns the context unchanged. After this call the context is read-only.
-        """
+        """Change a context before its records are read, and return it; unchanged by default."""
         return context
 
     def get_child_context(self, record: Record, context: Context | None) -> Context | None:
@@ -591,10 +586,7 @@ class Stream(StreamProperties, abc.ABC):
         return get_partition_state(self, context)
 
     def _get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the items of a context that identify its bookmark.
-
-        Their keys are in ``state_partitioning_keys``; if that is None, all items are returned.
-        """
+        """Return the items of a context whose keys are in ``state_partitioning_keys``."""
         return self.state_manager.get_state_partition_context(context)
 
     def _parse_datetime(self, value: str) -> datetime:
@@ -633,8 +625,7 @@ class Stream(StreamProperties, abc.ABC):
     def _complete_state(self, *, saw_all: bool) -> None:
         """Finalize all partitions at the end of the stream, and remove deleted partitions.
 
-        Args:
-            saw_all: True if all existing partitions were read. If False, no partition is removed.
+        With ``saw_all`` False not all partitions were read, so that no partition is removed.
         """
         kind = type(self)
         if kind.partitions is Stream.partitions and not self.parent_stream_type:
@@ -647,11 +638,7 @@ class Stream(StreamProperties, abc.ABC):
         finalize_state(self, state)
 
     def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:
-        """Replace the progress markers of this stream and its selected children by bookmarks.
-
-        If ``state`` is not None, only the markers in that state dict are replaced. The state is
-        then written.
-        """
+        """Replace progress markers of this stream and its selected children by bookmarks."""
         if state:
             self._finalize_state(state)
         elif not finalize_with_children(self):
@@ -666,10 +653,7 @@ class Stream(StreamProperties, abc.ABC):
         return self._get_reader(ContextReader)
 
     def _get_reader(self, make_reader: Callable[[Any], _Reader]) -> _Reader:
-        """Return this stream's context reader, created by ``make_reader`` on the first call.
-
-        A copy of the stream, such as a worker thread's, gets a separate reader.
-        """
+        """Return the context reader of this stream or stream copy, created on the first call."""
         if self._own_reader is None or self._own_reader.stream is not self:
             self._own_reader = make_reader(self)
         return cast("_Reader", self._own_reader)
@@ -679,10 +663,7 @@ class Stream(StreamProperties, abc.ABC):
         return False
 
     def _prepare_for_threads(self, threads: int) -> None:
-        """Create the objects that copies of this stream in several threads will share.
-
-        The default does nothing. ``threads`` is the number of threads.
-        """
+        """Create objects that all copies of this stream share, before threads use the copies."""
 
     # Sync; the underscore methods are hooks that some taps override
 
@@ -694,10 +675,7 @@ class Stream(StreamProperties, abc.ABC):
     def _sync_records(
         self, context: Context | None = None, *, write_messages: bool = True
     ) -> Iterator[Record]:
-        """Sync all contexts, or only ``context`` if it is not None, and yield each record.
-
-        With ``write_messages`` False, no Singer messages are written.
-        """
+        """Sync all contexts, or only ``context`` if it is not None, and yield each record."""
         return sync_records_with_hooks(self, context, write_messages=write_messages)
 
     def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None:
@@ -731,12 +709,7 @@ class Stream(StreamProperties, abc.ABC):
         check_record_limit(self, current_record_index)
 
     def _abort_sync(self, abort_reason: Exception) -> None:
-        """Write the current state and raise an error that ends the sync.
-
-        Raises:
-            AbortedSyncFailedException: The next sync cannot resume from the state.
-            AbortedSyncPausedException: The next sync can resume from the state.
-        """
+        """Write the state, then raise AbortedSyncPausedException or AbortedSyncFailedException."""
         abort_sync(self, abort_reason)
 
     @final
@@ -800,10 +773,7 @@ class Stream(StreamProperties, abc.ABC):
         self.state_manager.is_flushed = False
 
     def _write_activate_version_message(self, full_table_version: int) -> None:
-        """Write an ACTIVATE_VERSION message for each output of the stream maps.
-
-        It makes ``full_table_version`` the current version of the target's table.
-        """
+        """Write an ACTIVATE_VERSION message for each output of the stream maps."""
         versions = generate_activate_version_messages(self, full_table_version)
         write_messages(self, versions)
 

@@ -228,19 +228,13 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         self._state_manager = None
 
     def get_replication_key_signpost(self, context: Context | None = None) -> Any | None:
-        """Return the greatest bookmark that this sync may store, or None for no limit.
-
-        With ``incremental_sync`` it is None, because the cursor limits its bookmarks.
-        """
+        """Return the greatest bookmark that this sync may store; None if a cursor limits it."""
         if self.incremental_sync is not None:
             return None
         return super().get_replication_key_signpost(context)
 
     def compare_start_date(self, value: str, start_date_value: str) -> str:
-        """Return the later of a bookmark and ``start_date``.
-
-        With ``incremental_sync``, both values may be in any datetime format of the cursor.
-        """
+        """Return the later of a bookmark and ``start_date``, each in any format of the cursor."""
         if self.incremental_sync is None:
             return super().compare_start_date(value, start_date_value)
         order = self.state_manager.order
@@ -282,10 +276,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         """
 
     def get_url(self, context: Context | None) -> str:
-        """Return the URL for a context: ``url_base`` and ``path`` with filled placeholders.
-
-        A placeholder ``{key}`` is replaced by a value of the context, or else by a setting.
-        """
+        """Return the URL for a context; a ``{key}`` is replaced by its value or by a setting."""
         url = f"{self.url_base}{self.path or ''}"
         return (
             self._fill_placeholders(url, {**self.config, **(context or {})}) if "{" in url else url
@@ -414,11 +405,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return DEFAULT_REQUEST_TIMEOUT
 
     def get_http_request(self, *, page: PageContext) -> HTTPRequest:
-        """Return the request for a page; override it to change the result of ``super()``.
-
-        Args:
-            page: Context of the stream, and token of the page.
-        """
+        """Return the request for a page; override it to change the result of ``super()``."""
         context, token = page.stream_context, page.next_page_token
         return HTTPRequest(
             url=self.get_url(context),
@@ -429,10 +416,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         )
 
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
-        """Return an authenticated request that is ready to be sent.
-
-        The arguments are those of `requests.Request`, such as ``method``, ``url`` and ``params``.
-        """
+        """Return an authenticated request; the arguments are those of `requests.Request`."""
         authenticator = bind_authenticator(self.authenticator, self)
         self.requests_session.auth = self._make_session_authenticator(authenticator)
         request = requests.Request(*args, **kwargs)
@@ -511,10 +495,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         )
 
     def _make_session_authenticator(self, authenticator: Auth) -> Auth:
-        """Return an authenticator for requests that the tap's code sends with `requests_session`.
-
-        It checks the host of each request and redirect before it adds credentials.
-        """
+        """Return an authenticator for `requests_session` that checks the host of each request."""
 
         def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
             route = self._route(authenticator)
@@ -530,10 +511,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return declared_origin(self._fill_placeholders(base, self.config) if "{" in base else base)
 
     def _may_get_credentials(self, origin: Origin) -> bool:
-        """Return True if ``origin`` may receive the stream's credentials.
-
-        It may if it is the origin of ``url_base`` or of the pagination's first request.
-        """
+        """Return True if ``origin`` is that of ``url_base`` or of the first request."""
         return origin in (self._base_origin(), self._first_origin)
 
     def _is_secure(self) -> bool:
@@ -798,11 +776,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def _choose_request_builder(
         self, context: Context | None, walk: BaseAPIPaginator[Any]
     ) -> Callable[[], requests.PreparedRequest]:
-        """Return the function that builds the request for the paginator's current page.
-
-        If a subclass overrides the deprecated `prepare_request`, that method is used, with a
-        warning.
-        """
+        """Return the function that builds requests: a `prepare_request` override if it exists."""
         if type(self).prepare_request is _HTTPStream.prepare_request:
             return partial(self._prepare_request, context=context, page=walk)
         warnings.warn(
