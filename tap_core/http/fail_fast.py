@@ -34,19 +34,23 @@ def fail_fast() -> Iterator[None]:
 
 
 def limit_tries(tries: int) -> int:
-    """Return ``tries``, reduced to 2 in fail-fast mode."""
+    """Return ``tries``, reduced to 2 in fail-fast mode, which connection tests use."""
     return min(tries, _TRIES) if _hasty.get() else tries
 
 
 def limit_wait(seconds: float) -> float:
-    """Return a wait between tries in seconds, reduced to 1 second in fail-fast mode."""
+    """Return a wait between tries in seconds, reduced to 1 second in fail-fast mode.
+
+    Connection tests use this mode.
+    """
     return min(seconds, _WAIT_SECONDS) if _hasty.get() else seconds
 
 
 def limit_timeout(timeout: _Timeout) -> _Timeout:
     """Return a request timeout in seconds, reduced to 30 seconds in fail-fast mode.
 
-    A timeout that is not a number, such as a (connect, read) tuple, is returned unchanged.
+    Connection tests use this mode. A timeout that is not a number, such as a (connect, read) tuple,
+    is returned unchanged.
     """
     if _hasty.get() and isinstance(timeout, (int, float)):
         return min(timeout, type(timeout)(_TIMEOUT_SECONDS))

@@ -225,7 +225,10 @@ class InProcessCounters:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Lower the budget ``name`` to the number of remaining requests that the API reported."""
+        """Lower the budget ``name`` to the number of remaining requests that the API reported.
+
+        ``left`` is that number, and ``seconds`` the time until the API resets its count.
+        """
         self._get_counter(name, terms.kind).lower(terms, left, seconds)
 
     def _get_counter(self, name: str, kind: LimitKind) -> _RequestCounter:

@@ -122,7 +122,7 @@ class Deadline:
         return max(left, self.limits.max_response_seconds or 0.0) / 2
 
     def reading_time(self) -> ReadingTime:
-        """Stop measuring at the end of the response, and return the time limit for its records."""
+        """Stop measuring at the end of the response, and return a limit for reading its records."""
         self.end()
         limit = self.limits.max_response_seconds
         if limit is None:
@@ -253,7 +253,7 @@ def _enforced_size(response: requests.Response) -> int | None:
 
 
 class _InForce(threading.local):
-    """Deadlines of the requests and responses of the current thread."""
+    """Thread-local deadlines of the current thread's requests and responses."""
 
     deadline: Deadline | None = None
     """Deadline of the request being sent: set by the sender, read by the connections."""

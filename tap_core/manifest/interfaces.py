@@ -1,8 +1,8 @@
-"""Types that the components of a manifest and the stream that uses them share.
+"""Interfaces of manifest components, such as decoders and authenticators, and of their stream.
 
-A component is a frozen dataclass whose fields are options in the YAML. If an option has a template
-that varies per request, its field is a function of the template variables; otherwise it is a plain
-value. `resolve` accepts both.
+A component is a frozen dataclass whose fields are options in the manifest's YAML. If the template
+of an option varies per request, its field is a function of the template variables; otherwise it is
+a plain value. `resolve` accepts both.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class BackoffStrategy(Protocol):
 
 
 class Authenticator(Protocol):
-    """Authenticator: adds credentials to the requests of a requester."""
+    """Authenticator: component that adds credentials to the requests of a stream."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
         """Return the function that adds credentials to the requests of a stream.
@@ -255,8 +255,7 @@ class DeclarativeStreamProtocol(Protocol):
     def parent(self, node: Any) -> DeclarativeStreamProtocol:
         """Return the parent stream that a ParentStreamConfig declares; it is built once per tap.
 
-        Args:
-            node: Value of the option ``stream``.
+        ``node`` is the value of the option ``stream``.
         """
 
     def slices(self) -> Iterable[Context | None]:

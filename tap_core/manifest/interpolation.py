@@ -132,10 +132,8 @@ class Template:
     def render_parts(self, scope: Mapping[str, Any], constants: Mapping[str, Any]) -> list[str]:
         """Render the template to a list of texts, in which inserted data is marked.
 
-        Text of the template is a str, data that was inserted into it is a `DataText`.
-
-        Raises:
-            Exception: as for `render`.
+        Text of the template is a str, data that was inserted into it is a `DataText`. The arguments
+        and errors are those of `render`.
         """
         return self._render_with(_compile_parts(self.text), scope, constants)
 
@@ -377,9 +375,10 @@ def _compile_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _mark_text(value: Any) -> str:
-    """Convert an output value to text whose class shows its origin.
+    """Convert a value that a template outputs to text.
 
-    Text of the manifest (`OwnText`) becomes a str; any other value becomes a `_DataOutput`.
+    Text of the manifest (`OwnText`) becomes a str. Any other value is data and becomes a
+    `_DataOutput`.
     """
     return str(value) if value.__class__ is OwnText else _DataOutput(decimals_to_floats(value))
 

@@ -1,4 +1,4 @@
-"""Pagination of a manifest's stream, as a paginator for `tap_core.http.page_iteration`.
+"""Pagination of a manifest's stream: a paginator for the loop in `tap_core.http.page_iteration`.
 
 A page without records does not end the pagination; the manifest's paginator decides. An error
 response that the error handler ignores has no records and ends the pagination.
@@ -29,7 +29,7 @@ __all__ = ["PageLoop", "PageToken"]
 
 @dataclass(frozen=True, slots=True)
 class PageToken:
-    """Page to request: its page cursor, and the template variables of the request."""
+    """Token of a page to request: its page cursor, and the template variables of the request."""
 
     cursor: PageCursor
     scope: TemplateScope

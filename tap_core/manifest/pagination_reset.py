@@ -38,7 +38,7 @@ class SplitWindow(RestartPagination):
 
 
 class RestartLimiter:
-    """Counter of the restarts of a slice's pagination; raises an error if there are too many.
+    """Counter of the pagination restarts of one stream slice; raises an error after too many.
 
     ``most`` is the maximum number of paginations, including the first.
 

@@ -207,7 +207,10 @@ def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
 
 
 def parse_context(partition: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a partition of airbyte-cdk to a context, without an empty ``parent_slice``."""
+    """Convert a partition in a state of airbyte-cdk to a context.
+
+    An empty ``parent_slice`` is removed.
+    """
     return {
         key: parse_context(value) if key == "parent_slice" else value
         for key, value in partition.items()
@@ -248,8 +251,8 @@ def _translate_partitions(
 def _translate_global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
     """Return the global state of airbyte-cdk under the key `GLOBAL_CURSOR`, or {} without one.
 
-    Also return {} if ``use_global_cursor`` is set, because `_translate_partitions` then converts
-    it.
+    Also return {} if ``use_global_cursor`` is set: `_translate_partitions` then converts that
+    state.
     """
     found = _bookmark(state.get("state"), cursor_field)
     if not found or state.get("use_global_cursor"):

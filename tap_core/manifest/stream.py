@@ -357,7 +357,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return self._slices.find_parent_state(parent) if has_one else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store the ``position`` of a parent in the state once this stream has completed."""
+        """Store the position of a parent stream in the state once this stream has completed."""
         if len(self.retriever.routers) == 1:
             self._slices.keep_parent_state(parent, position)
 
@@ -840,7 +840,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return self._shared.get_origins(self._signer) if is_signed else self._unsigned_origins
 
     def _declared_origins(self) -> set[Origin]:
-        """Return the origins that may receive the credentials, including the requester's."""
+        """Return the origins that may receive the credentials, including that of the requester."""
         routers = None if self._request_scope is not None else self.retriever.routers
         scope = make_trusted_scope(self._scope, self.config, self.name, routers)
         base = self.retriever.requester.find_base_url(scope)

@@ -1,7 +1,8 @@
 """`StreamSlices`: the slices of a stream in one run, and the state that all slices share.
 
-A parent stream with ``incremental_dependency`` resumes from a position that the child stream stores
-in its state. Copies of a stream, such as a worker thread's, share its slices.
+A slice is a partition, such as the child records of one parent record. A parent stream with
+``incremental_dependency`` resumes from a position that the child stream stores in its state. Copies
+of a stream, such as a worker thread's, share its slices.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ __all__ = ["StreamSlices"]
 class StreamSlices:
     """Slices of a stream in the current run, such as one for each parent record.
 
-    They share a state: the positions of parent streams, and the global cursor.
+    They share a state: the positions of parent streams, and the global cursor (the latest bookmark
+    of all slices).
     """
 
     def __init__(self, stream: SyncStream) -> None:
@@ -125,7 +127,8 @@ class StreamSlices:
     def start_at_global_cursor(self, context: Context, cursor: DatetimeBasedCursor | None) -> None:
         """Set the bookmark of a new slice to the global cursor minus the lookback window.
 
-        Nothing is set if the slice already has a bookmark or the global cursor is invalid.
+        The global cursor is the latest bookmark of all slices in the last sync. Nothing is set if
+        the slice already has a bookmark or the global cursor is invalid.
         """
         stream, manager = self._stream, self._stream.state_manager
         known = manager.stream_state.get(GLOBAL_CURSOR)
@@ -149,7 +152,10 @@ class StreamSlices:
         manager.touch(context)
 
     def complete(self, *, has_global_cursor: bool) -> None:
-        """Store the positions of the parent streams, and the global cursor if there is one."""
+        """Store the positions of the parent streams after the last slice was read.
+
+        The global cursor (the latest bookmark of all slices) is stored too, if the stream has one.
+        """
         stream, state = self._stream, get_stream_state(self._stream)
         is_kept = has_global_cursor and self._keep_global_cursor()
         if self._parents:

@@ -289,10 +289,10 @@ class _Writer:
         ]
 
     def _flat(self, item: str, body: list[str]) -> list[str]:
-        """Move source lines that contain blocks to a new function, and return the call of it.
+        """Move source lines with nested blocks to a new function, and return a line that calls it.
 
-        Lines without blocks are returned unchanged. Without this, blocks of nested schemas would
-        exceed Python's limit on nesting. ``item`` is the parameter of the function.
+        Otherwise nested schemas would exceed Python's limit on nested blocks. Lines without blocks
+        are returned unchanged. ``item`` is the variable that the lines check.
         """
         if not any(line.endswith(":") for line in body):
             return body

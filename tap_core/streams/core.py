@@ -653,7 +653,7 @@ class Stream(StreamProperties, abc.ABC):
         return self._get_reader(ContextReader)
 
     def _get_reader(self, make_reader: Callable[[Any], _Reader]) -> _Reader:
-        """Return the context reader of this stream or stream copy, created on the first call."""
+        """Return the reader of this stream's contexts; ``make_reader`` creates it on first use."""
         if self._own_reader is None or self._own_reader.stream is not self:
             self._own_reader = make_reader(self)
         return cast("_Reader", self._own_reader)

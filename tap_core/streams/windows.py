@@ -171,7 +171,7 @@ class WindowReader(ContextReader):
     # Start and end of a context
 
     def find_intervals(self, context: Context | None) -> Sequence[ReadInterval]:
-        """Return the time windows of a context that can be synced separately.
+        """Return the time windows of a context that can be synced independently of each other.
 
         Return an empty sequence if the context cannot be divided, for example without a cursor.
         """
