@@ -1,7 +1,7 @@
-"""Inlining of references, for clients that do not resolve ``$ref``.
+"""Inlining of references, for clients that do not support ``$ref``.
 
-An unresolvable reference becomes a schema that accepts anything, so that one error does not hide
-the rest of the schema.
+A reference that cannot be resolved becomes ``{}``, which accepts anything, so that the rest of the
+schema can still be used.
 """
 
 from __future__ import annotations
