@@ -176,12 +176,12 @@ def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
     except requests.RequestException as ex:
         ex.args = (_QUERY.sub("?***", _USER.sub("//", str(ex))),)  # it contains the address
         raise
-    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     paths = (urlsplit(url or address).path for url in (response.url, address))
     named = next(filter(None, map(get_suffix, paths)), "")
     if len(response.content) > DOCUMENT_BYTES:
         raise InputTooLargeError(f"it is longer than {shown_size(DOCUMENT_BYTES)}")
-    return response.content, _suffix_of_kind(kind) or named
+    return response.content, _infer_suffix(content_type) or named
 
 
 def _origin(address: str) -> tuple[str, str | None, int | None]:
@@ -195,8 +195,8 @@ def _host(parts: SplitResult) -> str:
     return parts.netloc.rpartition("@")[2]
 
 
-def _suffix_of_kind(kind: str) -> str | None:
+def _infer_suffix(content_type: str) -> str | None:
     """Return ``.json`` or ``.yaml`` for a JSON or YAML content type; None for any other."""
-    if kind.endswith("json"):
+    if content_type.endswith("json"):
         return ".json"
-    return ".yaml" if kind.endswith("yaml") else None
+    return ".yaml" if content_type.endswith("yaml") else None

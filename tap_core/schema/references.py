@@ -149,7 +149,7 @@ def _mapped_value(keyword: str, value: Any, step: _Step) -> Any:
 
 
 def _applied(value: Any, step: _Step) -> Any:
-    """Return the result of ``step`` for a schema that is an object; return any other unchanged."""
+    """Return ``step(value)`` if the schema ``value`` is a dict; otherwise return it unchanged."""
     return step(dict(value)) if isinstance(value, Mapping) else value
 
 

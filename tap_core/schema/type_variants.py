@@ -207,11 +207,11 @@ def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
     return merged
 
 
-def _merged_properties(variants: Iterable[_Schema], how: str) -> dict[str, Any]:
+def _merged_properties(variants: Iterable[_Schema], keyword: str) -> dict[str, Any]:
     """Return the properties of all variants.
 
-    If variants declare a property with different schemas, these become a list under the keyword
-    ``how``, such as ``anyOf``.
+    If variants declare a property with different schemas, the property gets all of them under
+    ``keyword``, such as ``{"anyOf": [...]}``.
     """
     collected: dict[str, list[Any]] = {}
     for variant in variants:
@@ -219,6 +219,6 @@ def _merged_properties(variants: Iterable[_Schema], how: str) -> dict[str, Any]:
             if schema not in collected.setdefault(name, []):
                 collected[name].append(schema)
     return {
-        name: schemas[0] if len(schemas) == 1 else {how: schemas}
+        name: schemas[0] if len(schemas) == 1 else {keyword: schemas}
         for name, schemas in collected.items()
     }

@@ -749,7 +749,7 @@ class SQLConnector:
     def get_column_alter_ddl(table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
         """Return the ALTER TABLE statement that changes a column's type.
 
-        Override it for another syntax, except for PostgreSQL, which is supported.
+        Override this method for databases with another syntax; PostgreSQL needs no override.
         """
         return _ddl(
             "ALTER TABLE %(table_name)s ALTER COLUMN %(column_name)s (%(column_type)s)",
@@ -767,12 +767,12 @@ class SQLConnector:
         return schema_name in sa.inspect(self._engine).get_schema_names()
 
     def create_schema(self, schema_name: str) -> None:
-        """Create a database schema."""
+        """Create a database schema by CREATE SCHEMA."""
         with self._transaction() as connection:
             connection.execute(CreateSchema(schema_name))
 
     def prepare_schema(self, schema_name: str) -> None:
-        """Create a database schema unless it exists."""
+        """Create a database schema if it does not exist."""
         if not self.schema_exists(schema_name):
             self.create_schema(schema_name)
 

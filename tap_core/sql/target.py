@@ -56,17 +56,18 @@ class SQLTarget(Target):
             self._target_connector = self.default_sink_class.connector_class(dict(self.config))
         return self._target_connector
 
-    def _connector_for(self, kind: type[SQLConnector]) -> SQLConnector:
-        """Return the one connector of class ``kind``, created at the first call.
+    def _connector_for(self, connector_class: type[SQLConnector]) -> SQLConnector:
+        """Return the target's only connector of a class, created at the first call.
 
         All sinks share a connector, so that the load method ``overwrite`` drops each table only
         once per run.
         """
-        if kind is getattr(getattr(self, "default_sink_class", None), "connector_class", None):
+        default_sink_class = getattr(self, "default_sink_class", None)
+        if connector_class is getattr(default_sink_class, "connector_class", None):
             return self.target_connector
-        if kind not in self._other_connectors:
-            self._other_connectors[kind] = kind(dict(self.config))
-        return self._other_connectors[kind]
+        if connector_class not in self._other_connectors:
+            self._other_connectors[connector_class] = connector_class(dict(self.config))
+        return self._other_connectors[connector_class]
 
     @property
     def max_parallelism(self) -> int:

@@ -113,9 +113,9 @@ class SQLToJSONSchema:
         return _schema(th.SingerDecimalType if self.use_singer_decimal else th.DecimalType)
 
 
-def _schema(kind: type[th.JSONTypeHelper[Any]]) -> JsonSchema:
+def _schema(type_helper: type[th.JSONTypeHelper[Any]]) -> JsonSchema:
     """Return the JSON Schema of a type from `tap_core.typing` as a new dict."""
-    return dict(kind.type_dict)
+    return dict(type_helper.type_dict)
 
 
 class JSONSchemaToSQL:

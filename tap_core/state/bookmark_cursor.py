@@ -264,7 +264,10 @@ class BookmarkCursor:
             self._kind = type(value)
 
     def _is_simple(self, value: Any) -> bool:
-        """Return True if values of this type and format can be compared with Python's operators."""
+        """Return True if values with the type and format of ``value`` can be compared directly.
+
+        The comparison with Python's operators then has the same result as the comparator.
+        """
         if not self._order.is_plain(value):
             return False
         if isinstance(value, str):

@@ -47,21 +47,21 @@ class ValueKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicationKeyComparator:
-    """Comparator of one stream's replication key values; created by `make_comparator`."""
+    """Comparator of one stream's replication key values, as `kind`; made by `make_comparator`."""
 
     kind: ValueKind
     _warned_topics: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def newer_or_equal(self, new: Any, old: Any) -> bool:
-        """Return True if ``new`` is at or after ``old``."""
+        """Return True if ``new`` is greater than, or equal to, ``old`` in the comparator's type."""
         left, right = self._comparable(new, old)
         return bool(left >= right)
 
     @property
     def is_declared(self) -> bool:
-        """True for the cursor of an Airbyte manifest, which declares the format of its values.
+        """True if the values belong to a cursor of an Airbyte manifest, which declares a format.
 
-        Values in other formats are ignored, and the bookmark never decreases.
+        Values in other formats are then ignored, and the bookmark never decreases.
         """
         return False
 

@@ -39,7 +39,7 @@ def _locked(
 ) -> Callable[Concatenate[_Manager, _Params], _Result]:
     """Decorator that runs a method with the lock of the state document.
 
-    The lock prevents that the document is encoded in the middle of a change.
+    The lock keeps the document from being encoded in the middle of a change.
     """
 
     @functools.wraps(method)
@@ -110,7 +110,7 @@ class StreamStateManager:
 
     @property
     def stream_state(self) -> dict[str, Any]:
-        """State dict of the stream. A missing dict is created."""
+        """State dict of the stream in the state document, created if missing."""
         return self.document.stream_state(self.stream_name)
 
     @_locked

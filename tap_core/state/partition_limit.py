@@ -161,8 +161,8 @@ class PartitionLimit:
     def finish_all(self, *, ended: bool, order: ReplicationKeyComparator) -> None:
         """Call `finish` for each partition beyond the limit that is not finished yet.
 
-        If ``ended`` is True, their progress markers become bookmarks first; otherwise the markers
-        are deleted.
+        Before that, the partition's progress marker becomes its bookmark if ``ended`` is True;
+        otherwise the marker is deleted.
         """
         for state in list(self._beyond.values()):
             if ended:

@@ -140,14 +140,14 @@ def check_bookmarks(state: Mapping[str, Any]) -> None:
         _expect(entry.get("partitions"), list, f"bookmarks.{stream}.partitions")
 
 
-def _expect(value: Any, kind: type, path: str) -> Any:
-    """Return ``value`` if it is None or an instance of ``kind``.
+def _expect(value: Any, expected: type, path: str) -> Any:
+    """Return ``value`` if it is None or an instance of ``expected``.
 
     Raises:
         StateFileError: The value has another type. The message contains ``path``, its path in the
             state.
     """
-    if value is None or isinstance(value, kind):
+    if value is None or isinstance(value, expected):
         return value
-    name = "a list" if kind is list else "an object"
+    name = "a list" if expected is list else "an object"
     raise StateFileError(f"State, {path}: expected {name}, found {type(value).__name__}.")

@@ -119,14 +119,15 @@ class BatchFileOutput:
         self._held: set[tuple[str, int]] = set()
 
     def __contains__(self, source: str) -> bool:
-        """Return True if batch files are written for the stream named ``source`` in the tap."""
+        """Return True if the SDK writes batch files for the stream named ``source`` in the tap."""
         return source in self._sources
 
     def begin(self, source: str, folders: Iterable[BatchFolder]) -> None:
         """Start writing batch files for a stream.
 
-        ``source`` is the stream's name before stream maps rename it. ``folders`` has one writer for
-        each output stream of the stream maps.
+        Args:
+            source: Name of the stream in the tap, before stream maps rename it.
+            folders: One writer for each output stream of the stream maps.
         """
         self._sources[source] = tuple(folders)
         for folder in self._sources[source]:
@@ -140,13 +141,13 @@ class BatchFileOutput:
         for folder in self._sources.pop(source, ()):
             del self._folders[folder.stream]
 
-    def room(self, source: str, most: int) -> int:
+    def room(self, source: str, limit: int) -> int:
         """Return the number of records to buffer before the next write to a stream's files.
 
-        This is ``most``, or fewer if one of the open files has room for fewer rows.
+        This is ``limit``, or fewer if one of the open files has room for fewer rows.
         """
         folders = self._sources.get(source)
-        return min(most, *(each.room for each in folders)) if folders else most
+        return min(limit, *(each.room for each in folders)) if folders else limit
 
     def emit(self, event: Event) -> None:
         """Write rows into batch files if their stream has batch files; emit all other events.
@@ -224,7 +225,7 @@ class BatchFileOutput:
             self._held.add(_make_thread_key(source))
 
     def release(self, source: str) -> None:
-        """Allow states again, because all records that this thread has read are in messages."""
+        """Allow states again: all records that this thread has read are in BATCH messages."""
         self._held.discard(_make_thread_key(source))
 
 

@@ -169,9 +169,10 @@ class ChildSyncPool:
         self._bookmark = bookmark
 
     def count_children(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield the parent's records, and tell the bookmark how many children each record has.
+        """Yield the parent's records, and add each to the parent's bookmark when it is written.
 
-        A record counts as written when the caller requests the next one.
+        A record counts as written when the caller requests the next one. It is added with the
+        number of its child contexts that are not synced yet.
         """
         for record in records:
             yield record
@@ -207,7 +208,7 @@ class DeferredBookmark:
         self._records: deque[tuple[list[int], Any]] = deque()
 
     def note(self, pending: list[int]) -> None:
-        """Add a parent record, with the cursor's latest value, to those waiting for children.
+        """Add a written parent record, whose replication key value is the cursor's latest value.
 
         ``pending`` is a list with one number: the record's child contexts that are not synced yet.
         Worker threads decrease the number.
@@ -220,7 +221,7 @@ class DeferredBookmark:
         self._records.append((pending, value))
 
     def reload(self) -> None:
-        """Reset the cursor to the value in the state."""
+        """Reset the parent's cursor to the bookmark in the state."""
         self._cursor.reload()
 
     def settle(self) -> bool:

@@ -70,7 +70,7 @@ def get_thread_count(stream: SyncStream) -> int:
 
 
 def get_child_thread_count(stream: SyncStream) -> int:
-    """Return the number of threads for syncing a stream's children while it is read; 1 if none."""
+    """Return the number of threads that sync a stream's children while it is read, at least 1."""
     children = _selected(stream.child_streams)
     return min(map(get_thread_count, children), default=1)
 

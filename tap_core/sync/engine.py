@@ -81,7 +81,7 @@ __all__ = [
 
 
 def sync_stream(stream: SyncStream, context: Context | None) -> None:
-    """Sync a stream: all of its contexts, or only ``context`` if it is not None."""
+    """Read and write the records of a stream: of all its partitions, or only of ``context``."""
     run = stream._tap.run
     stream = run.get_thread_stream(stream)
     context = stream.preprocess_context(context) if context else None
@@ -296,9 +296,9 @@ def sync_context(stream: SyncStream, context: Context | None, signpost: Any = No
 def lock_context(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> AbstractContextManager[None]:
-    """Return a context manager that stops other threads from syncing the same context meanwhile.
+    """Return a lock, as a context manager, that keeps other threads from syncing the same context.
 
-    It does nothing outside a worker pool, or if the context shares its bookmark with others.
+    The lock does nothing outside a worker pool, or if the context shares its bookmark with others.
     """
     stop_signal = run.stop_signal
     if stop_signal is None or stream._get_state_partition_context(context) != context:
@@ -321,10 +321,10 @@ def open_child_pool(
 
 @contextmanager
 def closing_records(stream: SyncStream, run: SyncRun, records: Iterable[Any]) -> Iterator[None]:
-    """Context manager that ends the reading of a context: it closes the stream's context reader.
+    """Context manager that releases the resources for reading a context when its block ends.
 
-    In worker threads, and if the output has a connected caller, ``records`` is closed too, because
-    the process continues to run after an error.
+    In worker threads, and if the output has a connected caller, the iterator ``records`` is closed
+    too, because the process continues to run after an error.
     """
     try:
         yield
@@ -405,9 +405,9 @@ def sync_partition(
 def _read_records(
     stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, bookmark: Context | None
 ) -> Iterable[Any]:
-    """Return the records of a context after ``post_process`` and without those not to be written.
+    """Return the records of a context to write: post-processed and filtered.
 
-    Where a stream needs no such step, the records of ``get_records`` are returned unchanged.
+    If the stream needs neither, the result of ``get_records`` is returned unchanged.
     """
     admits = stream._reader.begin(context)
     records = run.guarded(call_get_records(stream, context))

@@ -21,7 +21,7 @@ __all__ = ["StreamFinalizer"]
 
 
 class StreamFinalizer:
-    """Emitter of the start and end of each stream, which also finalizes states at the end."""
+    """Emitter of the status of streams (started, complete), which also finalizes their states."""
 
     def __init__(self, streams: Iterable[SyncStream]) -> None:
         self._last_root: dict[SyncStream, SyncStream] = {}
@@ -32,7 +32,7 @@ class StreamFinalizer:
                 self._note(stream, stream)
 
     def after(self, root: SyncStream) -> None:
-        """Finalize the states of a top-level stream and its descendants, and emit their end.
+        """Finalize the states of a top-level stream and its descendants; emit that they ended.
 
         A descendant that a later top-level stream also syncs is finalized after that stream.
         """

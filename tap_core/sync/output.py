@@ -70,7 +70,7 @@ class OutputQueue:
         Args:
             writer: Protocol writer.
             document: State of the tap.
-            cadence: Policy that decides how often the state is written.
+            cadence: Policy that decides if an optional state is written.
         """
         self.protocol_writer = writer
         self.files = BatchFileOutput(writer.emit)
@@ -151,7 +151,7 @@ class OutputQueue:
             self.cadence.wrote(len(state))
 
     def send_older_than(self, seconds: float) -> None:
-        """Write a thread's buffered rows if the first is at least ``seconds`` old; all threads."""
+        """Write the buffered rows of each thread whose oldest row is at least ``seconds`` old."""
         for send_chunk in list(self.chunks.values()):
             send_chunk(seconds)
 

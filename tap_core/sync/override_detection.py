@@ -21,10 +21,10 @@ def is_overridden(stream: Any, *names: str) -> bool:
     )
 
 
-def get_member(kind: type, name: str) -> Any:
+def get_member(owner: type, name: str) -> Any:
     """Return a class member without evaluating it: the property object, not the property's value.
 
     Raises:
         StopIteration: The class has no member of this name.
     """
-    return next(vars(base)[name] for base in kind.__mro__ if name in vars(base))
+    return next(vars(base)[name] for base in owner.__mro__ if name in vars(base))

@@ -52,7 +52,7 @@ class Tally:
             self._counter.increment(records)
 
     def is_due(self, frequency: int) -> bool:
-        """Return True, and restart the count, if ``frequency`` records were read since the last.
+        """Return True if ``frequency`` records were read since the last call that returned True.
 
         Used to write a state after every ``frequency`` records.
         """

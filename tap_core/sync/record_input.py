@@ -29,7 +29,7 @@ def call_get_records(stream: SyncStream, context: Context | None) -> Iterable[An
     """Call a stream's ``get_records`` for a context, and return its iterable of records.
 
     Raises:
-        FatalSyncError: ``get_records`` returned None, as without ``yield`` and ``return``.
+        FatalSyncError: ``get_records`` returned None, as a method without ``yield`` does.
     """
     records: Iterable[Any] | None = stream.get_records(context)
     if records is None:
@@ -41,7 +41,7 @@ def call_get_records(stream: SyncStream, context: Context | None) -> Iterable[An
 
 
 def as_record(pulled: Any, stream: str) -> Any:
-    """Return a value yielded by ``get_records`` as a dict, or None for None.
+    """Return a record yielded by ``get_records`` as a dict; None is returned unchanged.
 
     Of a (record, child context) tuple only the record is returned. Another mapping is converted to
     a dict. ``stream`` is the stream's name for the error message.

@@ -57,7 +57,7 @@ class StreamScheduler:
 
     @property
     def unfinished(self) -> str | None:
-        """Name of a stream that is being synced or has failed, or None if there is no such one."""
+        """Name of a stream that is being synced or has failed, or None."""
         return next(iter(self._unfinished), None)
 
     def sync(self, run: SyncRun) -> None:

@@ -151,7 +151,7 @@ class SyncRun:
     # Rows
 
     def open(self, source: ChunkSource | None) -> ChunkSource | None:
-        """Write the buffered rows, then buffer rows of ``source``; return the previous source.
+        """Switch the buffer to rows of ``source``, after writing it; return the previous source.
 
         A child stream calls `open` again with the returned source at its end, so that its parent
         continues. The first row of a stream is written at once, so that the reader of the output
@@ -423,7 +423,7 @@ class SyncRun:
                 thread.join()
 
     def _watch(self, ended: threading.Event) -> None:
-        """Write rows buffered for too long, again and again until ``ended`` is set."""
+        """Run in the timer thread: write rows buffered for too long, until ``ended`` is set."""
         while not ended.wait(MAX_CHUNK_AGE_SECONDS / 2):
             with suppress(Exception):  # the next flush raises it again
                 self.outbox.send_older_than(MAX_CHUNK_AGE_SECONDS)

@@ -59,7 +59,7 @@ class WorkResult:
 
 @dataclass(frozen=True, slots=True)
 class WorkResults:
-    """Results of a group of work units, and the events to emit for the rows that they wrote."""
+    """Results of a group of work units, and the events that pass their rows to the output."""
 
     events: Sequence[Event]
     results: Sequence[WorkResult]

@@ -201,7 +201,7 @@ class WorkerPool:
                 self._fail(error, None)
 
     def _next(self) -> SyncJob | None:
-        """Wait for a job and return it. Return None if no more jobs will be submitted."""
+        """Wait for a queued job and return it; return None if the thread should end."""
         with self._condition:
             self._idle += 1
             try:
@@ -241,9 +241,9 @@ def _prepare(stream: Any, threads: int) -> None:
         _prepare(child, threads)
 
 
-def _merge_copy(made: Any, stream: Any) -> None:
-    """Copy the table version and add the sync costs of ``made``, a thread's copy, to ``stream``."""
-    if made._stream_version is not None:
-        stream._stream_version = made._stream_version
-    for kind, cost in made._sync_costs.items():
+def _merge_copy(thread_copy: Any, stream: Any) -> None:
+    """Transfer the table version and the sync costs of a thread's stream copy to the stream."""
+    if thread_copy._stream_version is not None:
+        stream._stream_version = thread_copy._stream_version
+    for kind, cost in thread_copy._sync_costs.items():
         stream._sync_costs[kind] = stream._sync_costs.get(kind, 0) + cost
