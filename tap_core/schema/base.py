@@ -106,7 +106,7 @@ class SchemaSource(ABC, Generic[KeyT]):
 
     @abstractmethod
     def fetch_schema(self, key: KeyT) -> JsonSchema:
-        """Return the schema for a key, such as from a file.
+        """Return the schema for a key, read from a file or another source.
 
         The result is cached, so the method is called once per key. If it raises an exception of any
         type, `get_schema` raises `SchemaNotFoundError`.
@@ -114,7 +114,7 @@ class SchemaSource(ABC, Generic[KeyT]):
 
 
 def _find_cause(ex: Exception) -> BaseException:
-    """Return the cause of a `SchemaNotValidError`, if it has one; otherwise return ``ex``."""
+    """Return the exception to report: the cause of a `SchemaNotValidError`, or ``ex`` itself."""
     return ex.__cause__ or ex if isinstance(ex, SchemaNotValidError) else ex
 
 

@@ -72,7 +72,7 @@ class SchemaDirectory(SchemaSource[str]):
 
 
 def _directory(location: str | Path | Traversable | ModuleType) -> Path | Traversable:
-    """Return the directory at a path, or of a package or its dotted name.
+    """Return the directory for a path, a package, or the dotted name of a package.
 
     A name that is both a directory and a package means the directory.
     """

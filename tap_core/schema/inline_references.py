@@ -55,4 +55,4 @@ def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> JsonSch
     try:
         return resolve_schema_references(schema, {"": dict(document)}, cut_circles=True)
     except (SchemaNotValidError, TypeError, AttributeError, ValueError, RecursionError):
-        return None  # not text, not an address, or not found
+        return None  # the reference is not text, not a URI, or not found

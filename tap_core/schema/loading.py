@@ -174,7 +174,7 @@ def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
             msg = f"'{shown}' redirects, which is allowed only for the document that a tap names"
             raise requests.TooManyRedirects(msg)
     except requests.RequestException as ex:
-        ex.args = (_QUERY.sub("?***", _USER.sub("//", str(ex))),)  # it contains the address
+        ex.args = (_QUERY.sub("?***", _USER.sub("//", str(ex))),)  # the message contains the URL
         raise
     content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     paths = (urlsplit(url or address).path for url in (response.url, address))

@@ -108,7 +108,10 @@ def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
 
 
 def _is_usable(keyword: str, value: Any) -> bool:
-    """Return False for ``allOf``, ``anyOf`` and ``oneOf``, and for a value of the wrong type."""
+    """Return True if a keyword can be kept: it combines no schemas, and its value has a valid type.
+
+    The keywords that combine schemas are ``allOf``, ``anyOf`` and ``oneOf``.
+    """
     kind = _KEYWORD_TYPES.get(keyword)
     return keyword not in _COMBINING and (kind is None or isinstance(value, kind))
 
@@ -128,7 +131,7 @@ def _intersect(first: _Schema, second: _Schema) -> _Schema:
 
 
 def _intersect_properties(first: _Schema, second: _Schema) -> dict[str, Any]:
-    """Return the properties of both objects; a property in both gets ``allOf`` its two schemas."""
+    """Return the properties of both; a property in both becomes ``{"allOf": [first, second]}``."""
     names = [name for name in second if name in first and first[name] != second[name]]
     return {**first, **second, **{name: {"allOf": [first[name], second[name]]} for name in names}}
 

@@ -87,7 +87,10 @@ def _with_empty_registry(original: Any) -> Any:
 
 
 def _reporting_references(original: Any) -> Any:
-    """Return ``iter_errors`` wrapped: an unresolvable reference raises `InvalidJSONSchema`."""
+    """Return a version of ``iter_errors`` that raises `InvalidJSONSchema` for unknown references.
+
+    A reference is unknown if the schema it refers to is not in the same document.
+    """
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
         from referencing.exceptions import CannotDetermineSpecification, Unresolvable
@@ -122,7 +125,7 @@ def _evolving_bound(bound: Any, original: Any) -> Any:
         return bound_validator(kind)(
             validator.schema,
             format_checker=validator.format_checker,
-            registry=validator._registry,  # noqa: SLF001  there is no public way to either
+            registry=validator._registry,  # noqa: SLF001  not available publicly
             _resolver=validator._resolver,  # noqa: SLF001
         )
 
@@ -142,7 +145,7 @@ def _is_pattern(value: object) -> bool:
     return not isinstance(value, str) or compile_pattern(value) is not None
 
 
-# The library's functions, with bound regular expressions
+# jsonschema's functions, with limits for regular expressions
 
 
 def _bound_copy(function: Any, copied_globals: dict[int, dict[str, Any]]) -> Any:

@@ -47,7 +47,7 @@ def install_error_translation(engine: sa.Engine) -> sa.Engine:
 
     An object that is not a SQLAlchemy engine is returned unchanged.
     """
-    if isinstance(engine, sa.Engine):  # an author may return any similar object
+    if isinstance(engine, sa.Engine):  # `create_engine` of a subclass may return another object
         event.listen(engine, "handle_error", _make_connection_error)
     return engine
 
@@ -67,7 +67,7 @@ def translate_url_errors() -> Iterator[None]:
         raise ConfigurationError(f"The database's URL cannot be used: {error}") from None
     except exc.ArgumentError as error:
         if "URL" not in str(error):
-            raise  # an error about other arguments of an author's engine
+            raise  # an error about other arguments of `create_engine`
         raise _unreadable_url() from None
 
 

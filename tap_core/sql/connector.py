@@ -501,9 +501,9 @@ class SQLConnector:
         ).to_dict()
 
     def _view_names(self, inspected: sa.Inspector, schema: str) -> list[str]:
-        """Return the names of the views in a schema; an empty list if the dialect has no support.
+        """Return the names of the views in a database schema.
 
-        In that case a warning is logged.
+        If the dialect cannot list views, log a warning and return an empty list.
         """
         try:
             return inspected.get_view_names(schema=schema)
@@ -513,7 +513,7 @@ class SQLConnector:
 
     @cached_property
     def _view_warning(self) -> None:
-        """None; the first access logs a warning that the dialect cannot list views."""
+        """Always None; the first access logs a warning that the dialect cannot list views."""
         self.logger.warning(
             "Provider does not support get_view_names(). Streams list may be incomplete or"
             " `is_view` may be unpopulated."

@@ -72,7 +72,7 @@ class DriverText(NamedTuple):
     """Rule for converting values of a column, such as dates, to text by their Python type."""
 
     kinds: frozenset[type]
-    """Exact types to convert; if ``others`` is True, the types to keep unchanged."""
+    """Types to convert, without subclasses; if ``others`` is True, the types to keep unchanged."""
     expression: str
     """Python expression of the conversion, with VALUE in place of the value."""
     others: bool = False
@@ -101,13 +101,13 @@ def get_processors(result: sa.CursorResult[Any]) -> Sequence[ColumnProcessor | N
     The list is empty if `iterate_pages` yields rows that SQLAlchemy has already converted.
     """
     metadata = _get_metadata(result)
-    return () if metadata is None else metadata._processors  # noqa: SLF001 - see below
+    return () if metadata is None else metadata._processors  # noqa: SLF001 - see `_get_metadata`
 
 
 def _get_fetch(result: sa.CursorResult[Any]) -> Callable[[int], Sequence[Sequence[Any]]]:
     """Return a function that fetches a number of rows of a query result.
 
-    If possible, the function returns the driver's rows, because SQLAlchemy's are slower.
+    If possible, it returns the driver's rows, because SQLAlchemy's row objects are slower.
     """
     return result.fetchmany if _get_metadata(result) is None else result._fetchmany_impl  # noqa: SLF001
 

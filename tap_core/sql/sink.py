@@ -372,7 +372,7 @@ class SQLSink(BatchSink, Generic[_C]):
     # Versions
 
     def activate_version(self, new_version: int) -> None:
-        """Delete the rows of older table versions (setting ``hard_delete``), or mark them.
+        """Delete the rows of older table versions, or mark them as deleted (see ``hard_delete``).
 
         Rows are marked by a time in the column ``_sdc_deleted_at``. Nothing is changed if the
         stream has no version column, because old and new rows cannot be distinguished.

@@ -46,10 +46,10 @@ __all__ = ["SQLStream"]
 
 
 class SQLStream(Stream, abc.ABC):
-    """Base class of streams that read a database table or view; set ``connector_class``.
+    """Base class of streams that read a database table or view.
 
-    Override `apply_query_filters` to filter or sort differently, `build_query` for another query,
-    and `get_records` to read rows without SQLAlchemy.
+    Subclasses set ``connector_class``. Override `apply_query_filters` to filter or sort
+    differently, `build_query` for another query, and `get_records` to read rows without SQLAlchemy.
     """
 
     connector_class: type[SQLConnector] = SQLConnector
@@ -196,7 +196,7 @@ class SQLStream(Stream, abc.ABC):
         Args:
             query: Query to filter.
             table: Table of the query.
-            context: Context of the stream.
+            context: Context of the sync, or None.
         """
         if self.replication_key:
             column = table.columns[self.replication_key]
@@ -218,7 +218,7 @@ class SQLStream(Stream, abc.ABC):
     def build_query(self, *, context: Context | None = None) -> sa.Select[Any]:
         """Return the SELECT of a sync: the selected columns, filtered, sorted and limited."""
         names = self.get_selected_schema()["properties"]
-        if names and self.replication_key:  # the query orders by it even if it is not selected
+        if names and self.replication_key:  # the query sorts by it even if it is not selected
             names = {**names, self.replication_key: {}}
         table = self.connector.get_table(
             full_table_name=self.fully_qualified_name, column_names=names.keys()

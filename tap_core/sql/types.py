@@ -175,7 +175,7 @@ class JSONSchemaToSQL:
     def fallback_type(self, value: type[TypeEngine[Any]]) -> None:
         self._fallback_type = value
 
-    # Handlers that an author registers
+    # Registration of handlers
 
     def register_type_handler(self, json_type: str, handler: JSONtoSQLHandler) -> None:
         """Register a column type for a JSON type, in place of the default.
@@ -213,7 +213,7 @@ class JSONSchemaToSQL:
         """
         self._sql_datatype_mapping[sql_datatype] = handler
 
-    # Methods that an author overrides
+    # Overridable methods
 
     def to_sql_type(self, schema: JsonSchema) -> TypeEngine[Any]:
         """Return the column type for a property's JSON Schema."""

@@ -118,7 +118,9 @@ class BookmarkCursor:
         self.reload()
 
     def advance(self, value: Any) -> None:
-        """Advance to the replication key value of one record, by the rules in the class docstring.
+        """Advance to the replication key value of one record.
+
+        `BookmarkCursor` describes the effect of a value smaller than the latest value.
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the value is smaller than the
@@ -207,7 +209,7 @@ class BookmarkCursor:
     def _may_replace(self, bookmark: dict[str, Any]) -> bool:
         """Return True if the latest value may replace a value that other code has stored.
 
-        ``bookmark`` is the dict with the stored value. It keeps a later value if ``check_sorted``.
+        ``bookmark`` has the stored value. A later stored value is kept if ``check_sorted`` is True.
         """
         other_value = bookmark.get("replication_key_value")
         return (

@@ -268,7 +268,7 @@ def get_progress_markers(state: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
-    """Return the message for a record of a sorted stream whose value ``new`` comes after ``old``.
+    """Return the message for a record whose value ``new`` is smaller than the last value ``old``.
 
     The message advises to set ``is_sorted = False``.
     """
@@ -349,7 +349,7 @@ def promote_progress_markers(
 def advance_bookmark(
     state: dict[str, Any], key: str, value: Any, order: ReplicationKeyComparator
 ) -> None:
-    """Set the bookmark in a state dict to ``value``.
+    """Set the bookmark in a state dict to ``value``, a value of the replication key ``key``.
 
     For the cursor of an Airbyte manifest (``order.is_declared``), a greater bookmark is kept.
     """

@@ -49,9 +49,9 @@ class CheckpointPolicy:
         self._credit += nbytes * self._share
 
     def due(self, state_size_estimate: int) -> bool:
-        """Return True if an optional state may be written: its size, in bytes, is in the budget.
+        """Return True if the budget allows an optional state of about this size in bytes.
 
-        Also return True if the last state was written long enough ago (``seconds``).
+        Also return True if no state was written for a number of seconds.
         """
         return self._credit >= state_size_estimate or self._clock() - self._since >= self._seconds
 

@@ -47,13 +47,16 @@ class ValueKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicationKeyComparator:
-    """Comparator of one stream's replication key values, as `kind`; made by `make_comparator`."""
+    """Comparator of the replication key values of one stream, created by `make_comparator`.
+
+    ``kind`` is the type as which values are compared: a point in time, a number or text.
+    """
 
     kind: ValueKind
     _warned_topics: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def newer_or_equal(self, new: Any, old: Any) -> bool:
-        """Return True if ``new`` is greater than, or equal to, ``old`` in the comparator's type."""
+        """Return True if ``new`` is greater than or equal to ``old``, such as a later date-time."""
         left, right = self._comparable(new, old)
         return bool(left >= right)
 
@@ -74,7 +77,7 @@ class ReplicationKeyComparator:
         self.warn_once(NULL_VALUE, NULL_VALUE)
 
     def is_plain(self, value: Any) -> bool:  # noqa: ARG002  for subclasses
-        """Return True if a value, unconverted, can be compared with Python's operators."""
+        """Return True if Python's operators can compare a value without a conversion."""
         return True
 
     def to_state_value(self, value: Any) -> Any:

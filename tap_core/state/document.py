@@ -186,7 +186,7 @@ class StateDocument:
     def _pieces(self) -> Iterator[Iterable[bytes]]:
         """Yield the JSON text of the document as groups of bytes objects to concatenate."""
         before = b"{"
-        for key, value in list(self.tap_state.items()):  # authors may add keys in the meantime
+        for key, value in list(self.tap_state.items()):  # the tap's code may add keys meanwhile
             if key == "bookmarks" and isinstance(value, dict):
                 yield (before, b'"bookmarks":')
                 yield from self._bookmarks(value)

@@ -439,7 +439,7 @@ class StreamStateManager:
             limit.visit(partition)
 
     def _is_finished_beyond(self, context: Context | None) -> bool:
-        """Return True if a context has no state dict, because it was finished beyond the limit."""
+        """Return True if the partition of a context, beyond the limit, is already finished."""
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         return not (
             not partition
@@ -457,7 +457,7 @@ class StreamStateManager:
             self.finalize_state(self._change(context))
 
     def _warn_unsorted(self) -> None:
-        if not self.order.is_declared:  # a declared stream resumes from its windows
+        if not self.order.is_declared:  # with an Airbyte manifest it resumes from its windows
             self.order.warn_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)
 
     def _log_start(self, value: Any) -> None:

@@ -127,7 +127,7 @@ class PartitionIndex:
         self._recent_entry = {}
 
     def _catch_up(self) -> None:
-        """Add the entries appended to the list since the last call to the index.
+        """Add to the index all entries that were appended to the list since the last call.
 
         If the list has changed in another way, the whole index is rebuilt.
         """

@@ -146,7 +146,7 @@ class PartitionLimit:
     # End of partitions
 
     def finish(self, state: dict[str, Any]) -> None:
-        """Include the bookmark of a partition beyond the limit in the shared one; forget its dict.
+        """Include a finished partition's bookmark in the shared one, and discard its state dict.
 
         Nothing is done for a partition within the limit.
         """

@@ -6,7 +6,7 @@
   invalid line is an error with file and line. An empty state instead would cause a full sync
   without notice.
 - The state is extracted from a STATE message and from the JSON object in which Meltano stores it.
-- Numbers keep all digits: one is a float if the float has the same text, else a Decimal.
+- A number is read as float if the float has the same text, otherwise as Decimal.
 """
 
 from __future__ import annotations

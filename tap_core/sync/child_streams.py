@@ -234,6 +234,6 @@ class DeferredBookmark:
             ready = self._records.popleft()
         if ready is None:
             return False
-        with suppress(InvalidStreamSortException):  # the author's code set a later bookmark
+        with suppress(InvalidStreamSortException):  # the tap's code has set a later bookmark
             self._move(ready[1])
         return True

@@ -138,14 +138,14 @@ class _PartitionSync:
         stream = self.stream
         stream._process_record(record, child_context=child_context, partition_context=bookmark)
         child_pool = self.run.child_pools.get(stream.name)
-        if child_pool is not None:  # the hooks move the bookmark at once
+        if child_pool is not None:  # the overridden methods advance the bookmark at once
             child_pool.drain()
         if not stream.selected or (self._is_sent is not None and self._is_sent(record)):
             return
-        with self.run.delaying_stop():  # a stop in between would miss a row in the count
+        with self.run.delaying_stop():  # a stop here would leave a written row uncounted
             if self.write_messages:
                 stream._write_record_message(record)
-            else:  # before the bookmark moves: another thread may send a state after that
+            else:  # before the bookmark moves, after which another thread may write a state
                 self.run.files.hold(stream.name)
             self.tally.pulled(1)
         stream._increment_stream_state(record, context=context)

@@ -160,7 +160,7 @@ def _build_work_unit(job: SyncJob, number: int, descendants: _DescendantStates) 
     stream, context = job.stream, job.context
     family = (stream, *stream.descendent_streams)
     known = context
-    if context and stream.parent_stream_type:  # as the child's sync does with its context
+    if context and stream.parent_stream_type:  # the sync of the child stream does the same
         known = stream.preprocess_context(dict(context))
     own = stream.state_manager.get_context_state(known)
     bookmarks = {stream.name: _make_stream_state(own)}

@@ -398,7 +398,7 @@ def sync_partition(
                 child_pool.drain()
         end_partition(stream, context, bookmark)
         if not run.may_create_pools and state_is_due(stream, tally, done, sys.maxsize):
-            stream._write_state_message()  # each partition may be smaller than STATE_MSG_FREQUENCY
+            stream._write_state_message()  # a partition may be smaller than STATE_MSG_FREQUENCY
     return done
 
 

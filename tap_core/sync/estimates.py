@@ -46,7 +46,7 @@ def estimate_total(tap: SyncTap, run: SyncRun) -> None:
         return
     try:
         found = tap.estimate_sync()
-    except Exception as error:  # noqa: BLE001  the same
+    except Exception as error:  # noqa: BLE001  estimates are optional
         tap.logger.warning("The sync cannot be estimated: %s", error)
         return
     if found is not None:

@@ -76,7 +76,7 @@ class Plan(ChunkSource):
     keeps: Callable[[Record], bool] | None
     """Filter that decides whether a record's children are synced; None means all are."""
     compiled: bool
-    """True for the fast path; False if the stream overrides hooks that must run per record."""
+    """True for the fast path; False if the stream overrides methods to be called per record."""
     post_process: bool
     """True if the stream overrides ``post_process``."""
     child_contexts: bool
@@ -86,7 +86,7 @@ class Plan(ChunkSource):
     threads: int
     """Number of threads that may sync the stream's contexts."""
     child_threads: int
-    """Number of threads that may sync the stream's children while it keeps reading."""
+    """Number of threads that may sync the stream's children while the stream is read."""
     distributes: bool
     """True if other processes sync the stream's contexts."""
     distributes_children: bool

@@ -86,7 +86,7 @@ def _make_range_filter(stream: SyncStream, limits: KeyRange) -> Callable[[Any], 
 
 def _get_state(stream: SyncStream, context: Context | None) -> Mapping[str, Any]:
     state: Any = stream.previously_sent_state or {}
-    if not isinstance(state, Mapping):  # state of another program
+    if not isinstance(state, Mapping):  # the state was written by another program
         return {}
     partition = stream._get_state_partition_context(context) if state else None
     if not partition:

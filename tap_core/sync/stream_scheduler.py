@@ -86,7 +86,7 @@ class StreamScheduler:
             if not self._goes_on or run.is_broken:
                 raise
             self._failures[stream.name] = error
-            self._logger.error(  # noqa: TRY400 - the first error's trace is logged at the end
+            self._logger.error(  # noqa: TRY400 - the traceback of the first error is logged at the end
                 "Stream '%s' failed; the other streams are still synced. %s", stream.name, error
             )
 

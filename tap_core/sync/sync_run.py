@@ -131,7 +131,7 @@ class SyncRun:
         self.waiting = 0
         """Size of the buffered rows in bytes, as far as it is counted here."""
         self.cursors: dict[BookmarkCursor, Callable[[], None]] = {}
-        """Active bookmark cursors, each with a function to call when its bookmark moved."""
+        """Active bookmark cursors, each with a function to call when its bookmark has advanced."""
         self.child_pools: dict[str, Any] = {}
         """Pools that sync child streams, by the name of the parent stream."""
         self._copies: dict[int, Any] = {}
@@ -230,7 +230,7 @@ class SyncRun:
         if self.stop_signal is not None:
             self.stop_signal.check_output()
 
-    # Everything else
+    # Bookmarks, events and states
 
     def settle(self) -> None:
         """Store the latest replication key values as bookmarks, then write the buffered rows."""
