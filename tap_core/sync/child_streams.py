@@ -120,7 +120,7 @@ class ChildSyncPool:
     def __init__(
         self, parent: SyncStream, run: SyncRun, threads: int, *, distributes: bool = False
     ) -> None:
-        """Create a pool with at most ``threads`` threads.
+        """Create a pool for the children of ``parent``, with at most ``threads`` threads.
 
         If ``distributes`` is True and the output supports it, other processes are used instead.
         """

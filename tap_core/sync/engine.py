@@ -321,7 +321,7 @@ def open_child_pool(
 
 @contextmanager
 def closing_records(stream: SyncStream, run: SyncRun, records: Iterable[Any]) -> Iterator[None]:
-    """Context manager that releases the resources for reading a context when its block ends.
+    """Context manager that ends the reading of one context by a call of `ContextReader.end`.
 
     In worker threads, and if the output has a connected caller, the iterator ``records`` is closed
     too, because the process continues to run after an error.

@@ -42,7 +42,7 @@ class SyncTap(Protocol):
     config_listener: Any
     protocol_writer: ProtocolWriter
     connection_tests: ClassVar[Mapping[str, str]]
-    """Connection tests: a test ``x`` is the method ``check_x``."""
+    """Labels of the connection tests by name; the test ``x`` calls the method ``check_x``."""
     selection_not_supported: ClassVar[bool]
 
     def __init__(

@@ -25,8 +25,8 @@ __all__ = ["record_metrics"]
 def record_metrics(stream: SyncStream, run: SyncRun) -> Iterator[Tally]:
     """Context manager that counts the records of a stream and measures the time of its sync.
 
-    It yields the record counter. Nested uses for child streams are logged at the end of the outer
-    one, once per stream.
+    It yields the record counter. If it is used inside another one, as for child streams, the
+    metrics are logged at the end of the outer block, once per stream.
     """
     if run.meter_stack is not None:
         with run.outbox.lock:

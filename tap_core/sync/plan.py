@@ -66,7 +66,10 @@ OVERRIDABLE_HOOKS = (
 
 @dataclass(frozen=True, slots=True)
 class Plan(ChunkSource):
-    """Functions and flags for the sync of one stream, computed once before its first record."""
+    """Sync plan of one stream, such as its record encoder and its number of threads.
+
+    A plan is computed once, before the first record.
+    """
 
     describes: tuple[SchemaEvent, ...]
     """Schemas to send: one, or with stream maps one for each output stream."""

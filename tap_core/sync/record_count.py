@@ -32,14 +32,14 @@ class Tally:
         self._since_state = 0
 
     def sent(self, rows: int) -> None:
-        """Add a number of written rows to the count, if ``counts_rows`` is True."""
+        """Count rows that were written: in the metric, if ``counts_rows`` is True."""
         if self._counts_rows:
             self.count(rows)
 
     def pulled(self, records: int) -> None:
-        """Add a number of records read to the count, if ``counts_rows`` is False.
+        """Count records that were read: in the metric only if ``counts_rows`` is False.
 
-        The records always count towards the next state (see `is_due`).
+        For the next state (see `is_due`) they are always counted.
         """
         with self._lock:
             self._since_state += records
