@@ -133,7 +133,7 @@ def _evolving_bound(bound: Any, original: Any) -> Any:
 
 
 def _format_checker(base: FormatChecker) -> FormatChecker:
-    """Return a copy of a format checker that checks the format ``regex`` within limits."""
+    """Return a copy of a format checker that limits the size and time of checks for ``regex``."""
     from jsonschema import FormatChecker
 
     checker = FormatChecker(formats=())

@@ -115,9 +115,9 @@ def _own_binding(
 
 
 def _sqlite_converters(kinds: frozenset[str]) -> dict[type, Callable[[Any], Any]]:
-    """Return functions, by class, that convert values which SQLite's driver does not accept.
+    """Return conversion functions, by Python class, for values that SQLite's driver rejects.
 
-    ``kinds`` are the JSON types that the property allows.
+    ``kinds`` are the JSON types that the property allows, such as ``string``.
     """
     converters: dict[type, Callable[[Any], Any]] = {}
     if "string" in kinds:

@@ -262,7 +262,7 @@ class SQLStream(Stream, abc.ABC):
         return getattr(self.get_records, "__func__", None) is not SQLStream.get_records
 
     def _conformed_properties(self) -> Mapping[str, JsonSchema]:
-        """Return the schemas of properties whose values may be converted to JSON when read.
+        """Return the schemas of the properties to convert to JSON values while reading.
 
         The result is empty if other code may use the values first: an overridden method, a stream
         map, a child stream, or a caller outside of a sync.

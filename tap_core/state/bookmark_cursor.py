@@ -236,7 +236,7 @@ class BookmarkCursor:
             raise InvalidStreamSortException(format_sort_error(self.replication_key, new, old))
 
     def _start(self) -> None:
-        """Request progress markers from the next `settle`, and call ``on_first_marker``."""
+        """Make the next `settle` create progress markers, and call ``on_first_marker``."""
         self._is_started = self._needs_markers = True
         if self._on_first_marker is not None:
             self._on_first_marker()

@@ -279,7 +279,7 @@ def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
 
 
 def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
-    """Log a warning, once per comparator, or at every call if ``order`` is None.
+    """Log ``sentence`` as a warning: once per comparator, or at every call if ``order`` is None.
 
     Nothing is logged for the cursor of an Airbyte manifest (``is_declared``), because such streams
     resume from time windows.

@@ -184,7 +184,7 @@ class StateDocument:
             return line
 
     def _pieces(self) -> Iterator[Iterable[bytes]]:
-        """Yield the JSON text of the document as groups of bytes objects to concatenate."""
+        """Yield groups of bytes objects that, concatenated, are the JSON text of the document."""
         before = b"{"
         for key, value in list(self.tap_state.items()):  # the tap's code may add keys meanwhile
             if key == "bookmarks" and isinstance(value, dict):

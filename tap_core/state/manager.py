@@ -317,7 +317,7 @@ class StreamStateManager:
 
     @_locked
     def replace_bookmark(self, context: Context | None, value: Any) -> None:
-        """Store the bookmark of a context in another format, as the converted ``value``."""
+        """Replace the bookmark of a context by ``value``, the same bookmark in another format."""
         self._change(context)["replication_key_value"] = value
 
     @property

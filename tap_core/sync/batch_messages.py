@@ -85,7 +85,8 @@ def end_batches(stream: SyncStream, run: SyncRun) -> None:
 def sync_own_batches(stream: SyncStream, config: BatchConfig, context: Context | None) -> None:
     """Sync a stream whose batch files are written by the tap's code instead of the SDK.
 
-    A warning is logged if stream maps are configured, because they cannot change such files.
+    If the stream overrides ``get_batches`` and stream maps apply to it, a warning is logged,
+    because the maps cannot change the contents of the files.
     """
     mapped = get_plan(stream).mapped is not None
     if mapped and is_overridden(stream, "get_batches", "_sync_batches"):

@@ -230,7 +230,7 @@ def _create_state_entries(
 
 
 def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | None) -> bool:
-    """Sync a context in other processes, one time window per work unit.
+    """Sync a context in other processes, one time window per work unit; return True if done.
 
     Return False without a sync if the context has less than two windows or shares its bookmark.
     """

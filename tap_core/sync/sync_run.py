@@ -233,12 +233,12 @@ class SyncRun:
     # Bookmarks, events and states
 
     def settle(self) -> None:
-        """Store the latest replication key values as bookmarks, then write the buffered rows."""
+        """Store the latest values of the bookmark cursors, then write the buffered rows."""
         self.settle_bookmarks()
         self.flush()
 
     def settle_bookmarks(self) -> None:
-        """Store in the state, as bookmarks, the latest replication key values of all cursors."""
+        """Store the latest values of the bookmark cursors in the state dicts of their contexts."""
         if self.cursors:
             with self.outbox.lock:
                 for cursor, moved in list(self.cursors.items()):
