@@ -385,10 +385,10 @@ def sort_error_text(
     count: int,
     partition: tuple[Context | None, int],
 ) -> str:
-    """Return the message that `log_sort_error` logs.
+    """Return the log message for a record that is out of order.
 
     Args:
-        error: The sort error.
+        error: Error with the two replication key values.
         stream: Name of the stream.
         context: Context of the record.
         count: Number of the stream's records so far.

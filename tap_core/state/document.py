@@ -141,7 +141,7 @@ class StateDocument:
                 self._text(stream_id).share(partition_context)
 
     def unshare(self) -> None:
-        """Undo all calls of `share`, so that changes must be reported with `touch` again."""
+        """Undo all calls of `share`: JSON text is cached again until `touch` reports a change."""
         if self._is_shared():
             self._all_shared = False
             self._streams = {}

@@ -139,7 +139,7 @@ class EncodedStreamState:
         return self._around_partitions
 
     def _encode_stale(self, entries: list[Any]) -> None:
-        """Encode the partitions that have no cached text or have changed since."""
+        """Encode and cache the text of the partitions that are new or have changed."""
         if entries is not self._entries or len(self._pieces) > len(entries):
             self._start_list(entries)
         for position in chain(self._stale, self._shared_positions):

@@ -93,7 +93,7 @@ def apply_range(tap: SyncTap, read_range: ReadRange) -> None:
 
 
 def _refuse(stream: SyncStream, read_range: ReadRange) -> str | None:
-    """Return the reason why a stream cannot be read in a range, as a clause; None if it can."""
+    """Return the reason, for a message, why a stream cannot be read in a range; None if it can."""
     is_forced = any(
         child.selected and child.ignore_parent_replication_key
         for child in stream.descendent_streams

@@ -1,8 +1,8 @@
-"""Sync loop for streams that override methods which the fast path does not call.
+"""Sync loop that calls a stream's overridable methods, such as ``_process_record``, per record.
 
-The methods are called for each record in the order of the Meltano Singer SDK, for which the
-overrides were written. Records are encoded by the same compiled function as on the fast path, so
-the output is the same.
+It is used for streams that override such a method; all others use the faster loop in
+`tap_core.sync.engine`. The methods are called in the order of the Meltano Singer SDK, for which
+the overrides were written. Both loops use the same record encoder, so the output is the same.
 """
 
 from __future__ import annotations

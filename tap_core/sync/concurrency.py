@@ -76,7 +76,7 @@ def get_child_thread_count(stream: SyncStream) -> int:
 
 
 def explain_not_distributed(stream: SyncStream) -> str | None:
-    """Return the reason why a stream must be synced in one process, as a clause for a message.
+    """Return the reason, for a log message, why a stream must be synced in one process.
 
     Return None if several processes may sync the contexts of the stream.
     """

@@ -49,7 +49,10 @@ class ContextFailures:
             )
 
     def wrap(self, work: Callable[[Any], object]) -> Callable[[Any], None]:
-        """Return a function that calls ``work`` inside `record_errors`."""
+        """Return a function that calls ``work`` and may suppress its error, as `record_errors` does.
+
+        The function is called in a worker thread with the thread's copy of the stream.
+        """
 
         def call(stream: Any) -> None:
             with self.record_errors():

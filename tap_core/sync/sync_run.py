@@ -293,7 +293,7 @@ class SyncRun:
     # Threads
 
     def branch(self, stop_signal: StopSignal, *, may_create_pools: bool) -> SyncRun:
-        """Return a run for a worker thread, with the same output and an empty buffer.
+        """Return a `SyncRun` for a worker thread, with the same output and an empty row buffer.
 
         Args:
             stop_signal: Signal that stops the threads of the pool.
