@@ -158,7 +158,7 @@ def _applied(value: Any, step: _Step) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Context for resolving references: the resolver, and the schemas that contain this one."""
+    """Context for resolving references in a schema: the resolver, and all enclosing schemas."""
 
     resolver: Any
     cut_circles: bool

@@ -181,7 +181,7 @@ class SQLConnector:
 
     @contextmanager
     def _connect(self) -> Iterator[sa.Connection]:
-        """Context manager for a connection, which streams query results if the driver can."""
+        """Context manager for a connection that streams query results, if the driver can."""
         with self._engine.connect().execution_options(stream_results=True) as connection:
             yield connection
 
@@ -624,7 +624,7 @@ class SQLConnector:
         return bool(self._type_name(current) == self._type_name(sql_type))
 
     def _type_name(self, sql_type: _Type) -> str:
-        """Return the name of a type in this database's SQL, or if there is none, in SQLAlchemy."""
+        """Return the SQL name of a type in this database, or SQLAlchemy's name if SQL lacks one."""
         try:
             return sql_type.compile(dialect=self._dialect)
         except (sa.exc.CompileError, NotImplementedError):  # a reflected type without a name

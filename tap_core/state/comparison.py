@@ -49,7 +49,7 @@ class ValueKind(Enum):
 class ReplicationKeyComparator:
     """Comparator of the replication key values of one stream, created by `make_comparator`.
 
-    ``kind`` is the type as which values are compared: a point in time, a number or text.
+    ``kind`` decides how values are compared: as points in time, as numbers or as text.
     """
 
     kind: ValueKind

@@ -67,7 +67,7 @@ def _encode_exactly(value: Any) -> str:
 
 
 def _key(key: Any) -> str:
-    """Return the JSON text of a dict key, converted as the json module does."""
+    """Return a dict key as JSON text, such as ``"1"`` for the key 1, as the json module does."""
     return _FAST.encode({key: 0})[1:-3]
 
 

@@ -49,7 +49,7 @@ class ContextFailures:
             )
 
     def wrap(self, work: Callable[[Any], object]) -> Callable[[Any], None]:
-        """Return a function that calls ``work`` and may suppress its error, as `record_errors` does.
+        """Return a function that calls ``work`` and may suppress its error, like `record_errors`.
 
         The function is called in a worker thread with the thread's copy of the stream.
         """

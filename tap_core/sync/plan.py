@@ -193,7 +193,7 @@ def _compile_serializer(
 
 
 def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncoder:
-    """Return the encoder for records that stream maps have made; it does not convert values."""
+    """Return the encoder for records after stream maps, which does not convert values."""
     make_encoder = run.outbox.make_encoder
     if make_encoder is None:
         return compile_record_encoder(run.protocol_writer.encode)

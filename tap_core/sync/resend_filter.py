@@ -58,9 +58,9 @@ def make_resend_filter(stream: SyncStream, context: Context | None) -> Callable[
 def _make_range_filter(stream: SyncStream, limits: KeyRange) -> Callable[[Any], bool]:
     """Return a function that returns True for records with a replication key outside of a range.
 
-    A null, or a value that does not have the key's type, is outside of any range. A record without
-    the key is not, because the sync raises an error for it. For the cursor of an Airbyte manifest
-    it counts as null.
+    A null, or a value that does not have the key's type, is outside of any range. For a record
+    without the key the function returns False, because the sync raises an error for it. Only for
+    the cursor of an Airbyte manifest, a missing key counts as null.
     """
     order, find = stream.state_manager.order, make_getter(stream.replication_path)
 

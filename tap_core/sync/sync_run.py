@@ -309,7 +309,7 @@ class SyncRun:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Context manager that registers this run as the one of the current thread."""
+        """Context manager that registers this object as the `SyncRun` of the current thread."""
         me = threading.get_ident()
         with self.outbox.lock:
             self.outbox.threads[me] = self
@@ -321,7 +321,7 @@ class SyncRun:
                 self.outbox.chunks.pop(self, None)
 
     def get_thread_run(self) -> SyncRun:
-        """Return the run registered for the calling thread, or this run if there is none."""
+        """Return the `SyncRun` registered for the calling thread, or ``self`` without one."""
         threads = self.outbox.threads
         return threads.get(threading.get_ident(), self) if threads else self
 
