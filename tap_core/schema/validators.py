@@ -71,7 +71,7 @@ def bound_validator(base: Any) -> Any:
 
 
 def _with_empty_registry(original: Any) -> Any:
-    """Return a validator's ``__init__`` that, by default, knows no other documents.
+    """Return a version of a validator's ``__init__`` with an empty registry of documents.
 
     A reference to another document is then an error.
     """

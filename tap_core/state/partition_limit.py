@@ -132,7 +132,7 @@ class PartitionLimit:
         entry.update(self._shared)
 
     def is_beyond(self, context: Context) -> bool:
-        """Return True if a partition is beyond the limit and not finished yet."""
+        """Return True if a partition without an entry, beyond the limit, is being synced."""
         return freeze_context(context) in self._beyond
 
     def visit(self, context: Context) -> None:

@@ -52,7 +52,10 @@ class StopSignal:
             raise WorkerStopped
 
     def check_output(self) -> None:
-        """Raise `WorkerStopped` if the owner no longer waits, so that no row may be written."""
+        """Raise `WorkerStopped` if the pool no longer waits for its threads.
+
+        The threads must not write rows then.
+        """
         if self.is_abandoned:
             raise WorkerStopped
         if self.outer is not None:

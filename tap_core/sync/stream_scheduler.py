@@ -4,9 +4,9 @@
   record of its parent.
 - If the protocol reports the end of each stream separately, a failing stream does not stop
   the others, but the run still fails.
-- Streams that allow threads, and whose descendants do, are synced in parallel: all of them start
-  at the position of the first one. Each gets one thread, which may use a worker pool. All other
-  streams, and streams that share a descendant, are synced one at a time.
+- Streams are synced in parallel if they and all of their descendants allow threads. They start
+  together, when the first of them is next in the order. Each gets one thread, which may use a
+  worker pool. All other streams, and streams that share a descendant, are synced one at a time.
 """
 
 from __future__ import annotations
