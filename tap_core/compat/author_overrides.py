@@ -27,25 +27,25 @@ MYPY: Literal[False] = False
 class AuthorProperty(Generic[_T]):
     """Property that a tap's developer may override by a plain value in a subclass.
 
-    It exists only for type checkers, so that pyright does not report an error for such an override.
+    It exists only for type checkers, so that pyright does not report an error for this override.
     """
 
     def __get__(self, instance: Any, owner: Any = None, /) -> _T:
-        """Return the value of the property."""
+        """Declare the type of the value for type checkers; never called at run time."""
         raise NotImplementedError
 
     def __set__(self, instance: Any, value: _T, /) -> None:
-        """Set the value of the property."""
+        """Declare for type checkers that the value can be set; never called at run time."""
         raise NotImplementedError
 
 
 def is_any_overridden(instance: object, base: type, *names: str) -> bool:
-    """Return True if a member of ``base`` is overridden, in a subclass or on the object.
+    """Return True if any of the named members of ``base`` is overridden by a subclass or instance.
 
     Args:
         instance: Object of a tap's or target's class.
         base: Class of the SDK that defines the members.
-        names: Names of the members; one overridden member is sufficient.
+        names: Names of the members.
     """
     return any(
         name in vars(instance) or getattr(type(instance), name) is not getattr(base, name)

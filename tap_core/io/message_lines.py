@@ -1,8 +1,8 @@
 """Decoder of lines that are JSON messages, for any protocol whose messages have a ``type``.
 
-A line is first decoded strictly. A line that the decoder rejects is repaired (blanks, byte order
-mark, lone surrogates, NaN) and decoded again; then the protocol's reader decides whether it is an
-error or is skipped.
+A line is first decoded strictly. A rejected line is repaired (blanks, byte order mark, lone
+surrogates, NaN) and decoded again. If that fails too, a callback of the protocol's reader raises an
+error or skips the line.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MessageFormat(Generic[_Message]):
 
 
 class MessageLines(Generic[_Message]):
-    """Decoder of the lines of one input to messages. It also counts the lines.
+    """Decoder of input lines to messages that also counts the lines.
 
     Args:
         form: Decoder and message types of the input protocol.
@@ -56,7 +56,7 @@ class MessageLines(Generic[_Message]):
         refuse_invalid: Callable[[bytes, Exception], None],
         refuse_unknown: Callable[[bytes, object], None],
     ) -> None:
-        """Create a decoder at the beginning of an input (line 1)."""
+        """Create a decoder whose first line has the number 1."""
         self.number = 0
         """Number of the last line that was decoded, from 1."""
         splitter = LineSplitter()
@@ -68,9 +68,9 @@ class MessageLines(Generic[_Message]):
         self._without_infinities = NonFiniteFilter()
 
     def messages(self, lines: list[bytes]) -> Iterator[_Message]:
-        """Yield the message of each line.
+        """Decode complete lines and yield their messages; blank lines are skipped.
 
-        Lines are removed from the list ``lines`` to free memory.
+        The list ``lines`` is emptied meanwhile to free memory.
         """
         decode = self._form.decode
         lines.reverse()
@@ -92,7 +92,7 @@ class MessageLines(Generic[_Message]):
     def _decode_repaired(self, line: bytes) -> _Message | None:
         """Repair and decode a line that the strict decoder rejected.
 
-        Return None to skip the line.
+        Return None if the line is blank or still invalid, so that it is skipped.
         """
         whole = strip_line(line, self.number)
         if not whole:
