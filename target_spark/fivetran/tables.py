@@ -59,7 +59,7 @@ class TableService:
         return self.lookup(StreamId(name, schema or None)).load()
 
     def lookup(self, stream: StreamId) -> TableLookup:
-        """Return a `TableLookup` of a table, which detects if the table is replaced during a call."""
+        """Return a `TableLookup`, which detects that the table is replaced during the call."""
         return TableLookup(self.spark, self.options, stream)
 
     def create(self, schema: str, name: str, fivetran_schema: FivetranSchema) -> None:

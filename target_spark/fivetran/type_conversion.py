@@ -179,7 +179,7 @@ def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return a conversion step from an expression that is null for each value that it cannot convert."""
+    """Return the step for an expression that is null if the new type cannot represent the value."""
     return _ConversionStep(converted, f"({converted}) IS NOT NULL")
 
 

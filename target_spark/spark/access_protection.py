@@ -52,7 +52,7 @@ first pattern, and parts of texts that match the second."""
 
 
 def is_local_master(master: str) -> bool:
-    """Return True if a Spark master URL, such as ``local[*]``, runs all executors on this machine."""
+    """Return True if a Spark master URL, such as ``local[*]``, means executors on this machine."""
     return master.startswith(_HERE)
 
 

@@ -143,7 +143,7 @@ class ConnectSession:
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """Error that prevented the connection, or None so far. It never waits for the server."""
+        """Error that prevented the connection, or None. Reading it never waits for the server."""
         return self._failure
 
     def stop(self) -> None:
@@ -246,7 +246,7 @@ class ConnectSession:
         return spark
 
     def _end_session(self, spark: SparkSession) -> None:
-        """End a session on the server. If the server does not respond, keep its id to end it later."""
+        """End a session on the server. If this fails, keep the session's id to end it later."""
         with self._guard:
             if spark in self._sessions:
                 self._sessions.remove(spark)
