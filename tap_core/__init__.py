@@ -1,4 +1,4 @@
-"""SDK for taps and targets: a tap written once runs with the protocols of Singer and others."""
+"""SDK for taps and targets that support the protocols of Singer, Airbyte and Fivetran."""
 
 from __future__ import annotations
 

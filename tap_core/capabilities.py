@@ -66,7 +66,7 @@ class DeprecatedEnum(Enum):
         return self.deprecation
 
     def emit_warning(self) -> None:
-        """Emit a deprecation warning for this member."""
+        """Emit a deprecation warning that names this member and its replacement."""
         warn(
             f"{self.name} is deprecated. {self.deprecation_message}",
             DeprecationWarning,
@@ -108,7 +108,7 @@ class CapabilitiesEnum(DeprecatedEnum, metaclass=DeprecatedEnumMeta):
 
 
 class PluginCapabilities(CapabilitiesEnum):
-    """Capabilities of both taps and targets."""
+    """Capabilities of taps and targets, such as ``about`` and ``stream-maps``."""
 
     #: Describes itself and its settings with ``--about``.
     ABOUT = "about"
@@ -130,7 +130,7 @@ class PluginCapabilities(CapabilitiesEnum):
 
 
 class TapCapabilities(CapabilitiesEnum):
-    """Capabilities of a tap."""
+    """Capabilities of a tap, such as ``discover`` and ``state``."""
 
     #: Prints its catalog with ``--discover``.
     DISCOVER = "discover"
@@ -155,7 +155,7 @@ class TapCapabilities(CapabilitiesEnum):
 
 
 class TargetCapabilities(CapabilitiesEnum):
-    """Capabilities of a target."""
+    """Capabilities of a target, such as ``hard-delete``."""
 
     #: Marks rows as deleted.
     SOFT_DELETE = "soft-delete"
@@ -174,7 +174,7 @@ class TargetCapabilities(CapabilitiesEnum):
 
 
 class TargetLoadMethods(str, Enum):
-    """Ways in which a target writes new rows to an existing table."""
+    """Values of the setting ``load_method``, which selects how a target writes to a table."""
 
     APPEND_ONLY = "append-only"
     UPSERT = "upsert"

@@ -42,7 +42,7 @@ class StreamId:
 
 
 class Op(Enum):
-    """Operation that a target performs with the rows of one chunk."""
+    """Operation that a target performs with the rows of a `Rows` or `BatchFiles` event."""
 
     UPSERT = "upsert"
     UPDATE = "update"

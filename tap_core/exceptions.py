@@ -174,7 +174,6 @@ class MapperNotInitialized(ConfigurationError):  # noqa: N818  singer_sdk's name
     """Raised if a plugin's stream maps are accessed before ``setup_mapper()`` is called."""
 
     def __init__(self) -> None:
-        """Create the error. Its message names ``setup_mapper()``."""
         super().__init__("There is no mapper yet: call setup_mapper() first.")
 
 
@@ -259,7 +258,7 @@ class StreamMapConfigError(MappingError):
 
 
 class SyncError(SingerSDKError):
-    """Base class of errors during a sync."""
+    """Raised for errors during a sync. Base class of more specific errors."""
 
     failure_type: str | None = None
     """Airbyte's failure type (``config_error``, ``system_error`` or ``transient_error``), or None
@@ -356,7 +355,7 @@ class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
 
 
 class DataError(SyncError):
-    """Base class of errors in data: a value or schema that is invalid or too large."""
+    """Raised for data that cannot be processed, such as an invalid or too large value."""
 
 
 class InvalidDateTimeError(DataError, ValueError):

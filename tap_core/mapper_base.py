@@ -158,7 +158,7 @@ class InlineMapper(PluginBase, abc.ABC):
         return 0
 
     def process_endofpipe(self) -> None:
-        """Finish processing at the end of the input; a hook for subclasses."""
+        """Hook that is called at the end of the input; by default it logs a debug message."""
         self.logger.debug("End of pipe reached")
 
     @final

@@ -329,7 +329,7 @@ class PluginBase(abc.ABC):
 
         @classproperty
         def logger(cls) -> logging.Logger:  # noqa: N805
-            """Logger of the plugin, with the plugin's name."""
+            """Logger of the plugin, such as the logger ``tap-x``."""
             return logging.getLogger(cls.name)
 
     @property
@@ -410,19 +410,19 @@ class PluginBase(abc.ABC):
 
     @classproperty
     def plugin_version(cls) -> str:  # noqa: N805
-        """Version of the plugin's distribution."""
+        """Version of the plugin's distribution, such as ``1.2.0``."""
         version: str = cls.get_plugin_version()
         return version
 
     @classproperty
     def sdk_version(cls) -> str:  # noqa: N805
-        """Version of this SDK."""
+        """Version of this SDK, such as ``3.4.0``."""
         version: str = cls.get_sdk_version()
         return version
 
     @classmethod
     def print_version(cls, print_fn: Callable[[Any], None] = print) -> None:
-        """Print the versions of the plugin and the SDK on one line."""
+        """Print the versions of the plugin and the SDK: ``tap-x v1.2.0, tap-core v3.4.0``."""
         print_fn(f"{cls.name} v{cls.plugin_version}, tap-core v{cls.sdk_version}")
 
     @classmethod

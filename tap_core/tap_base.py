@@ -637,7 +637,6 @@ class StateWriter:
     """Writer of states for the tap's code. Equal consecutive states are written once."""
 
     def __init__(self, tap: Tap) -> None:
-        """Create a writer of states for ``tap``."""
         self._tap = tap
         self._last = b""
 

@@ -1,10 +1,10 @@
 # mypy: disable-error-code="unreachable"
-"""Types of properties that authors may override with a plain value or a `ClassVar`.
+"""Declarations for type checkers, so that authors may override properties with plain values.
 
-mypy allows a plain value in place of a property. pyright does so only if the nearest base class
-assigns a descriptor instead of declaring a property. A class therefore inherits such properties and
-assigns descriptors under ``if TYPE_CHECKING and not MYPY:``, which only pyright reads: only mypy
-treats a name ``MYPY`` as true. The classes here are empty at run time.
+mypy accepts a plain value in place of a property. pyright accepts it only if the nearest base class
+assigns a descriptor instead of declaring a property. Therefore such descriptors are assigned in
+code that only pyright reads (``if TYPE_CHECKING and not MYPY``), because only mypy treats a name
+``MYPY`` as true. At run time the classes here are empty.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ def is_any_overridden(instance: object, base: type, *names: str) -> bool:
 if MYPY or not TYPE_CHECKING:
 
     class SinkOverrides:
-        """Members of `BatchSink` and `RecordSink` that subclasses in a target may override."""
+        """Empty base class of sinks; for pyright it declares members that may be overridden."""
 
     class TargetOverrides:
-        """Members of `Target` that subclasses may override."""
+        """Empty base class of `Target`; for pyright it declares members that may be overridden."""
 
 else:  # pragma: no cover - for pyright
     from collections.abc import Sequence
 
     class SinkOverrides:
-        """Members of `BatchSink` and `RecordSink` that subclasses in a target may override."""
+        """Members of `BatchSink` and `RecordSink` that subclasses may override, for pyright."""
 
         max_size = AuthorProperty[int]()
         batch_size_rows = AuthorProperty[int | None]()
@@ -75,6 +75,6 @@ else:  # pragma: no cover - for pyright
         process_activate_version_messages = AuthorProperty[bool]()
 
     class TargetOverrides:
-        """Members of `Target` that subclasses may override."""
+        """Members of `Target` that subclasses may override, for pyright."""
 
         max_parallelism = AuthorProperty[int]()

@@ -282,7 +282,7 @@ def _array(text: str, schema: JsonSchema) -> list[Any]:
         document = None
     if isinstance(document, list):
         return document
-    if document is None and _holds_texts(schema):
+    if document is None and _allows_text_items(schema):
         logger.warning(
             "Parsing array of the form 'x,y,z', which is deprecated: write a JSON array.",
         )
@@ -290,7 +290,7 @@ def _array(text: str, schema: JsonSchema) -> list[Any]:
     raise ValueError("a JSON array")
 
 
-def _holds_texts(schema: JsonSchema) -> bool:
+def _allows_text_items(schema: JsonSchema) -> bool:
     """Return True if the schema of an array allows text items."""
     items = schema.get("items")
     return isinstance(items, dict) and "string" in get_json_types(items)

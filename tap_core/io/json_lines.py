@@ -93,7 +93,6 @@ class LineSplitter:
     """
 
     def __init__(self) -> None:
-        """Create a splitter without buffered bytes."""
         self._pending: list[bytes] = []
         self._waiting = 0
         self._ended = 0
@@ -143,7 +142,6 @@ class NonFiniteFilter:
     """
 
     def __init__(self) -> None:
-        """Create a filter that has not logged a warning yet."""
         self._warned = False
 
     def __call__(self, line: bytes, number: int) -> bytes:
@@ -285,9 +283,10 @@ def describe_decode_error(error: Exception) -> str:
 
 
 def excerpt(line: bytes) -> str:
-    """Return the first 200 characters of a line for an error message, with escapes.
+    """Return the first 200 characters of a line for an error message, without control characters.
 
-    If messages must not show row values, return a description of the line without its content.
+    Control characters are escaped. If messages must not show row values, return a description of
+    the line without its content.
     """
     if not are_rows_shown():
         return describe_value(line)
@@ -301,7 +300,7 @@ def _escaped(sign: str) -> str:
 
 
 def check_record(
-    check: RecordCheck, line: int, stream: object, described: SchemaEvent | None, body: bytes
+    check: RecordCheck, line: int, stream: object, schema: SchemaEvent | None, body: bytes
 ) -> None:
     """Check a record against the schema of its stream.
 
@@ -309,13 +308,13 @@ def check_record(
         check: Function that returns the fault of a record as text, or None if it is valid.
         line: Line number, for the error message.
         stream: Name of the record's stream, for the error message.
-        described: Schema event of the stream, or None if there was no schema.
+        schema: Schema event of the stream, or None if there was no schema.
         body: Record as JSON.
 
     Raises:
         UndeclaredRecordError: The record does not match. The message names line, stream and field.
     """
-    if fault := check(described, body):
+    if fault := check(schema, body):
         raise UndeclaredRecordError(f"Line {line} is a record of stream {stream}, {fault}")
 
 

@@ -43,7 +43,7 @@ class MessageLines(Generic[_Message]):
     """Decoder of input lines to messages that also counts the lines.
 
     Args:
-        form: Decoder and message types of the input protocol.
+        message_format: Decoder and message types of the input protocol.
         refuse_invalid: Called with a line that cannot be decoded, and with the error. It may raise
             an error; if it returns, the line is skipped.
         refuse_unknown: Called with a line whose message type is unknown, and with that type (None
@@ -52,17 +52,16 @@ class MessageLines(Generic[_Message]):
 
     def __init__(
         self,
-        form: MessageFormat[_Message],
+        message_format: MessageFormat[_Message],
         refuse_invalid: Callable[[bytes, Exception], None],
         refuse_unknown: Callable[[bytes, object], None],
     ) -> None:
-        """Create a decoder whose first line has the number 1."""
         self.number = 0
         """Number of the last line that was decoded, from 1."""
         splitter = LineSplitter()
         self.split = splitter.feed
         self.rest = splitter.rest
-        self._form = form
+        self._format = message_format
         self._refuse_invalid = refuse_invalid
         self._refuse_unknown = refuse_unknown
         self._without_infinities = NonFiniteFilter()
@@ -72,7 +71,7 @@ class MessageLines(Generic[_Message]):
 
         The list ``lines`` is emptied meanwhile to free memory.
         """
-        decode = self._form.decode
+        decode = self._format.decode
         lines.reverse()
         while lines:
             line = lines.pop()  # the list must not keep the line in memory
@@ -101,10 +100,10 @@ class MessageLines(Generic[_Message]):
             check_text(whole)
             whole = self._without_infinities(whole, self.number)
             repaired, kind = read_message_type(repair_surrogates(whole), may_be_deep="RECORD")
-            if kind in self._form.known_types:
-                message = self._form.decode(repaired)
+            if kind in self._format.known_types:
+                message = self._format.decode(repaired)
                 return (
-                    message if repaired == whole else self._form.restore(message, repaired, whole)
+                    message if repaired == whole else self._format.restore(message, repaired, whole)
                 )
         except DECODE_ERRORS as error:
             self._refuse_invalid(line, error)

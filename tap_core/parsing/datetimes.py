@@ -89,7 +89,7 @@ def datetime_fromisoformat(text: str) -> datetime:
     Raises:
         ValueError: The text is not a datetime.
     """
-    return datetime.fromisoformat(_as_python_reads(text))
+    return datetime.fromisoformat(_normalize_iso_text(text))
 
 
 def date_fromisoformat(text: str) -> date:
@@ -107,10 +107,10 @@ def time_fromisoformat(text: str) -> time:
     Raises:
         ValueError: The text is not a time.
     """
-    return time.fromisoformat(_as_python_reads(text))
+    return time.fromisoformat(_normalize_iso_text(text))
 
 
-def _as_python_reads(text: str) -> str:
+def _normalize_iso_text(text: str) -> str:
     """Rewrite an ISO 8601 text so that ``fromisoformat`` of Python 3.10 can parse it.
 
     A final "Z" becomes "+00:00", and fractions get six digits. Later versions need no change.

@@ -103,7 +103,7 @@ def _iterate_variants(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _collect_properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the declared properties of an object schema, including its ``anyOf`` variants etc."""
+    """Return the properties that an object schema or its ``anyOf`` etc. subschemas declare."""
     found: dict[str, Mapping[str, Any]] = {}
     for variant in _iterate_variants(schema):
         for name, one in (variant.get("properties") or {}).items():

@@ -109,5 +109,5 @@ def _import(module: str, names: str) -> str:
 
 
 def _or_none(kind: str) -> str:
-    """Return the source code of a type that also allows None."""
+    """Return the source code of a type that also allows None: ``int`` -> ``int | None``."""
     return kind if kind.endswith("None") else f"{kind} | None"

@@ -148,7 +148,7 @@ def record_metric(metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
 
 
 def count_commit(stream: str, quarantined: int, nbytes: int) -> None:
-    """Add to the metrics for bytes of committed rows and for quarantined records of a stream."""
+    """Add to a stream's metrics: ``nbytes`` of committed rows, ``quarantined`` records."""
     if (telemetry := _active) is not None:
         telemetry.count_commit(stream, quarantined, nbytes)
 

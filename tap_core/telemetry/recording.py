@@ -180,7 +180,7 @@ class Telemetry:
             self.record_seconds(metric, value, attributes)
 
     def count_commit(self, stream: str, quarantined: int, nbytes: int) -> None:
-        """Add to the metrics for bytes of committed rows and for quarantined records."""
+        """Add to a stream's metrics: ``nbytes`` of committed rows, ``quarantined`` records."""
         self._count("bytes", nbytes, {_STREAM: stream})
         self._count("quarantined", quarantined, {_STREAM: stream})
 

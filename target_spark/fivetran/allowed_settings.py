@@ -198,7 +198,7 @@ def is_allowed_spark_key(key: str) -> bool:
 
 
 def _find_stream_settings(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the name of each setting inside the setting ``streams``, except ``table``."""
+    """Yield the name of each setting of a single stream (in ``streams``), except ``table``."""
     streams = config.get("streams")
     for settings in streams.values() if isinstance(streams, Mapping) else ():
         if isinstance(settings, Mapping):
@@ -225,7 +225,7 @@ class CallRules:
 
     @classmethod
     def of(cls, plugin: str, environment: Mapping[str, str]) -> CallRules:
-        """Read the rules from the server's environment variables, such as ``…_ALLOW_PATHS``.
+        """Read the rules from environment variables, such as ``TARGET_SPARK_ALLOW_PATHS``.
 
         Args:
             plugin: The name of the program, from which the variables' prefix is derived.

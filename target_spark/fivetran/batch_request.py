@@ -54,11 +54,14 @@ class FileParams:
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """Batch files of a WriteBatch or WriteHistoryBatch request, in order of application."""
+    """Batch files of a WriteBatch or WriteHistoryBatch request, with their format.
+
+    ``files`` are in the order in which they are applied to the table.
+    """
 
     files: tuple[RequestFile, ...]
     params: FileParams
 
     def of(self, *kinds: FileKind) -> tuple[RequestFile, ...]:
-        """Return the files whose kind is one of ``kinds``, in order of application."""
+        """Return the files whose kind is one of ``kinds``."""
         return tuple(file for file in self.files if file.kind in kinds)

@@ -215,10 +215,10 @@ def build_steps(
 
 
 def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Return the earliest start time and the deletion time of each row for which a batch has them.
+    """Aggregate a batch's earliest-start and delete files to two times per row.
 
-    The table's versions of the row that start at or after the earliest start time are removed. The
-    active version ends 1 ms before the earliest start time, or else at the deletion time.
+    Versions of the row in the table that start at or after its earliest start time are removed. The
+    active version ends 1 ms before that time, or if there is none, at the deletion time.
     """
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)
@@ -238,7 +238,7 @@ def _build_write_steps(
 ) -> DataFrame:
     """Return the changes that insert or update the versions of a batch.
 
-    If the batch also deletes a row, the row's active version in the batch ends at that time.
+    If the batch also deletes a row, the row's active version in the batch ends with the deletion.
     """
     active, end = column_ref(schema.active), column_ref(schema.end)
     is_over = active & F.col(_ENDED).isNotNull()

@@ -141,7 +141,7 @@ def collapse_by_key(
 
 
 def _last_set_value(column: DestinationColumn) -> Expression:
-    """Return the aggregate of the last value that the rows of a key set in a column, as a struct.
+    """Return an aggregate expression: the last value that rows of a key set in a column, as struct.
 
     The result is null if all rows leave the value unmodified. It is a struct that contains null if
     a row sets the value to null.

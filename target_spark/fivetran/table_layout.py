@@ -1,7 +1,7 @@
 """Columns and physical layout of a new Fivetran table.
 
-The layout settings, such as ``partition_by``, apply as for all tables, except settings that would
-change values.
+The layout settings, such as ``partition_by``, apply as for all tables. A setting that would change
+values is rejected.
 """
 
 from __future__ import annotations

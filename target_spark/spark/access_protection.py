@@ -71,8 +71,8 @@ def protective_conf(master: str) -> dict[str, str]:
 def loopback_environment(master: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return environment variables that make Spark's web UI listen on loopback only.
 
-    They replace a Spark setting, which does not exist. The result is empty if executors run on
-    other machines, or if the variable ``SPARK_LOCAL_IP`` is set already.
+    Spark has no setting for this. The result is empty if executors run on other machines, or if the
+    variable ``SPARK_LOCAL_IP`` is set already.
 
     Args:
         master: Spark's master URL.

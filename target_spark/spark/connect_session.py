@@ -256,7 +256,7 @@ class ConnectSession:
             client.release_session()
         except Exception:  # noqa: BLE001  (the server may have ended with the session)
             with self._guard:
-                self._unreachable.append(_get_session_name(spark))
+                self._unreachable.append(_get_session_id(spark))
         with self._guard:
             self._report_sessions()
         with contextlib.suppress(Exception):
@@ -264,7 +264,7 @@ class ConnectSession:
 
     def _report_sessions(self) -> None:
         if self._on_sessions is not None:
-            self._on_sessions([*self._unreachable, *map(_get_session_name, self._sessions)])
+            self._on_sessions([*self._unreachable, *map(_get_session_id, self._sessions)])
 
     def _end_unreachable_sessions(self) -> None:
         """End the sessions that `_end_session` could not end because the server did not respond.
@@ -302,7 +302,7 @@ def _get_client(spark: Any) -> Any:
     return spark.client
 
 
-def _get_session_name(spark: Any) -> str:
+def _get_session_id(spark: Any) -> str:
     """Return the id of a session on the Spark Connect server."""
     return str(spark.session_id)
 

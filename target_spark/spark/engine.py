@@ -91,7 +91,7 @@ def start_spark(
 
 
 class SparkProvider:
-    """Owner of a run's Spark and of the job lock, which prevents two runs of a job at a time.
+    """Manager of a run's Spark and job lock. The lock prevents two runs of a job at the same time.
 
     Args:
         settings: The Spark settings of the run.
@@ -200,10 +200,10 @@ class SparkProvider:
             lease.record_engine(folder)
 
     def raise_if_engine_lost(self, error: BaseException) -> None:
-        """If ``error`` was caused by the end of this run's engine, start a local Spark and raise.
+        """Start a local Spark if ``error`` was caused by the end of the engine, a shared Spark.
 
         Raises:
-            EngineLostError: The engine has ended. The caller can repeat its work with the new
+            EngineLostError: The engine has ended. The caller can repeat its work with the local
                 Spark.
         """
         if not isinstance(self._session, EngineSession):
@@ -301,9 +301,9 @@ class _SessionOnDemand:
 
 
 def _wait_for_leftover_engine(lease: JobLock, job: str) -> None:
-    """Wait until the JVM of an engine that was killed together with the last run has ended.
+    """Wait for the end of the engine (shared Spark) that was killed together with the last run.
 
-    Otherwise that JVM could still commit.
+    Otherwise the engine's JVM could still commit.
 
     Raises:
         JobLockError: The JVM still runs after 60 seconds.

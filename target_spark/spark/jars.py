@@ -440,7 +440,7 @@ def _get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str
 
 
 def _has_artifact(coordinates: str, jars: Iterable[str | None]) -> bool:
-    """Return True if a text in ``jars`` names the artifact of Maven coordinates, in any version."""
+    """Return True if ``jars`` (paths or coordinates) contain an artifact, in any version."""
     artifact = re.split(r"[-_]\d", coordinates.split(":")[1])[0]
     return any(artifact in jar for jar in jars if jar)
 

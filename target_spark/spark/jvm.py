@@ -111,7 +111,7 @@ def archive_file(java: str, home: Path) -> Path:
     """Return the path of the class archive for a Java program and a Spark folder.
 
     A class archive is a file of loaded Java classes with which a JVM starts faster. It is stored in
-    the Python environment, with whose jars alone it works. The file may be missing.
+    the Python environment, because it works only with the jars there. The file may be missing.
     """
     return _share() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
 

@@ -174,7 +174,7 @@ def _escape(text: str) -> str:
 
 
 def _write_privately(file: Path, text: str) -> None:
-    """Create a file with mode 0600, which it has from its creation on."""
+    """Create a file that no other user can read at any time (mode 0600), and write a text to it."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(file, flags, 0o600), "w", encoding="utf-8") as out:
         out.write(text)

@@ -633,7 +633,7 @@ class Session:
 
 
 def _check_values(conf: Mapping[str, str]) -> None:
-    """Check that no effective Spark setting changes stored values, also in ``spark-defaults.conf``.
+    """Check that no Spark setting, also of ``spark-defaults.conf``, would change stored values.
 
     Raises:
         UnsupportedError: A setting would change stored values; the message names it.
