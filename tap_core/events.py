@@ -112,7 +112,7 @@ class SpooledRows:
 
     ``paths`` are files or directories of files. ``count`` is the number of rows, ``nbytes`` their
     size. ``has_deletes`` is False if no row is a delete record, True if this is unknown. ``starts``
-    maps the number of each part of the files to the position of its first row in the input.
+    maps the number of each partition of the rows to the position of its first row in the input.
     """
 
     stream: StreamId

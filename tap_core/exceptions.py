@@ -401,7 +401,7 @@ class AbortedSyncPausedException(AbortedSyncExceptionBase):
 
 
 class SingerError(Exception):
-    """Base class of errors in Singer messages, as opposed to errors of plugins."""
+    """Base class of errors in Singer messages, such as invalid input lines."""
 
 
 class SingerReadError(SingerError):

@@ -56,10 +56,10 @@ def is_any_overridden(instance: object, base: type, *names: str) -> bool:
 if MYPY or not TYPE_CHECKING:
 
     class SinkOverrides:
-        """Empty base class of sinks; for pyright it declares members that may be overridden."""
+        """Base class of sinks, empty at run time. For pyright it declares overridable members."""
 
     class TargetOverrides:
-        """Empty base class of `Target`; for pyright it declares members that may be overridden."""
+        """Base class of `Target`, empty at run time. For pyright it declares overridable members."""
 
 else:  # pragma: no cover - for pyright
     from collections.abc import Sequence

@@ -99,7 +99,8 @@ class StdoutWriter:
     def say(self, lines: bytes) -> None:
         """Write complete lines without waiting for other threads.
 
-        If another thread is writing, the lines are queued and written before the next write.
+        If another thread is writing, the lines are queued. They are written by that thread, or
+        before the next lines.
 
         Raises:
             OSError: The reader closed the pipe, or the disk is full.

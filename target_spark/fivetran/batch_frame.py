@@ -59,7 +59,7 @@ def read_files(
 
     In addition to the table's columns, the DataFrame has these columns:
 
-    - `OP`: the `FileKind` of the row's file.
+    - `OP`: the number of the `FileKind` of the row's file.
     - `ORDINAL`: a unique number that increases from row to row and from file to file.
     - If there are update files, a boolean column for each non-key column, named by
       `unmodified_flag`. It is true if the row does not change the column's value in the table.
@@ -114,5 +114,5 @@ def _iterate_rows_safely(file: RequestFile, rows: Iterator[Any]) -> Iterator[Any
     except BatchFileLoadError as error:
         raise _WorkerError(error) from None
     except Exception as error:  # noqa: BLE001  (its text may be that of a row)
-        words = f"cannot be read: {type(error).__name__}. This is a bug of the destination"
-        raise _WorkerError(file_error(file, words)) from None
+        reason = f"cannot be read: {type(error).__name__}. This is a bug of the destination"
+        raise _WorkerError(file_error(file, reason)) from None

@@ -90,7 +90,7 @@ def count_rows(
                 rows[file.kind] += len(cells[0])
                 if key_columns:
                     keys.add(cells)
-        repeats = keys.repeat()
+        repeats = keys.may_repeat()
     return BatchStats({kind: count for kind, count in rows.items() if count}, repeats)
 
 
@@ -122,7 +122,7 @@ class _KeyCollector:
         else:
             self._batches.append(pa.record_batch(values, names=self._names))
 
-    def repeat(self) -> bool:
+    def may_repeat(self) -> bool:
         """Return False if all added keys are unique; True if a key may be repeated."""
         if self._is_unsure or not self._batches:
             return self._is_unsure

@@ -29,12 +29,12 @@ class CellConversionError(Exception):
 
     Attributes:
         row: Index of the cell in the array of texts, from 0.
-        words: The reason, as the end of a sentence, such as "is not base64".
+        reason: The reason as the end of a sentence, such as "is not base64".
     """
 
-    def __init__(self, row: int, words: str) -> None:
-        super().__init__(words)
-        self.row, self.words = row, words
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(reason)
+        self.row, self.reason = row, reason
 
 
 _INSTANT: Final = pa.timestamp("us", "UTC")
@@ -79,18 +79,18 @@ def convert_column(column: DestinationColumn, texts: Any) -> Any:
     raise CellConversionError(row, _WORDS.get(column.type, _of_decimal(column)))
 
 
-def find_first_failure(values: Any, use: Callable[[Any], Any]) -> int:
+def find_first_failure(values: Any, function: Callable[[Any], Any]) -> int:
     """Return the index of the first array value for which a function fails, by binary search.
 
     Args:
         values: An Arrow array for which the function fails.
-        use: Function that is called with slices of the array and fails by raising ValueError.
+        function: Function that is called with slices of the array and fails by raising ValueError.
     """
     start, length = 0, len(values)
     while length > 1:
         half = length // 2
         try:
-            use(values.slice(start, half))
+            function(values.slice(start, half))
         except ValueError:
             length = half
         else:

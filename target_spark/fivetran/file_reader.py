@@ -50,9 +50,9 @@ def get_reading_lock() -> AbstractContextManager[object]:
     return _READING
 
 
-def file_error(file: RequestFile, words: str) -> BatchFileLoadError:
-    """Return the error for an invalid batch file: "The batch file <name> <words>."."""
-    return BatchFileLoadError(f"The batch file {PurePath(file.path).name} {words}.")
+def file_error(file: RequestFile, reason: str) -> BatchFileLoadError:
+    """Return the error for an invalid batch file: "The batch file <name> <reason>."."""
+    return BatchFileLoadError(f"The batch file {PurePath(file.path).name} {reason}.")
 
 
 def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) -> Iterator[bytes]:
@@ -66,7 +66,7 @@ def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) 
     """
     with ExitStack() as stack:
         yield from split_rows(
-            _open_content(file, params, size, stack), lambda words: file_error(file, words)
+            _open_content(file, params, size, stack), lambda reason: file_error(file, reason)
         )
 
 
@@ -167,12 +167,12 @@ def _read_chunk(
     try:
         return read(size)
     except OSError as error:
-        words = (
+        reason = (
             _explain_decompression_error(error, params)
             if error.errno is None
             else _explain_read_error(error)
         )
-        raise file_error(file, words) from None
+        raise file_error(file, reason) from None
 
 
 class _Decrypted:

@@ -42,12 +42,12 @@ from target_spark.writers.merge_statement import (
 from target_spark.writers.sql import spark_conf
 
 __all__ = [
+    "append_if_empty",
     "append_rows",
     "build_merge",
     "cast_to_table",
     "collapse_by_key",
     "column_ref",
-    "fill",
     "find_cast_failure",
     "merge_rows",
     "persisted",
@@ -163,7 +163,7 @@ def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -
         (writer.options(**FANOUT_OPTIONS) if existing.format == "iceberg" else writer).append()
 
 
-def fill(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> bool:
+def append_if_empty(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> bool:
     """Append rows to a table if it is empty; return True if the rows were appended.
 
     If another writer adds rows at the same time, raise a conflict error. The caller then tries

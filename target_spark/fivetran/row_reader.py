@@ -216,5 +216,5 @@ def _typed(column: DestinationColumn, texts: Any, count: int) -> Any:
     except CellConversionError as error:
         row = count + 1 + error.row
         raise FileFaultError(
-            f"has a cell in row {row:,}, column {column.name}, that {error.words}"
+            f"has a cell in row {row:,}, column {column.name}, that {error.reason}"
         ) from None

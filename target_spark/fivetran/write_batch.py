@@ -22,11 +22,11 @@ from target_spark.fivetran.batch_request import BatchRequest, FileKind, FilePara
 from target_spark.fivetran.batch_stats import BatchStats, count_rows
 from target_spark.fivetran.existing_table import ExistingTable
 from target_spark.fivetran.merge import (
+    append_if_empty,
     append_rows,
     build_merge,
     cast_to_table,
     collapse_by_key,
-    fill,
     find_cast_failure,
     merge_rows,
 )
@@ -210,6 +210,6 @@ def _write_rows(
     only_replaces = stats.kinds == {FileKind.REPLACE}
     if only_replaces and not fivetran_schema.keys:
         append_rows(tables.spark, rows, existing)
-    elif not only_replaces or not fill(tables.spark, rows, existing):
+    elif not only_replaces or not append_if_empty(tables.spark, rows, existing):
         merge = build_merge(existing.ref, fivetran_schema, stats.kinds, has_flags=has_flags)
         merge_rows(tables.spark, rows, merge, existing)

@@ -33,7 +33,13 @@ from target_spark.fivetran.history_versions import (
     parse_versioned_schema,
     versions_in_batch,
 )
-from target_spark.fivetran.merge import cast_to_table, collapse_by_key, fill, merge_rows, persisted
+from target_spark.fivetran.merge import (
+    append_if_empty,
+    cast_to_table,
+    collapse_by_key,
+    merge_rows,
+    persisted,
+)
 from target_spark.fivetran.table_schema import FivetranSchema
 from target_spark.fivetran.tables import TableService
 from target_spark.fivetran.write_batch import BatchResult, BatchTarget, write_with_retry
@@ -80,7 +86,7 @@ def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams
 def _write_versions(
     target: BatchTarget, rows: DataFrame, schema: VersionedSchema, stats: BatchStats
 ) -> None:
-    if stats.kinds <= {FileKind.EARLIEST_START, FileKind.REPLACE} and fill(
+    if stats.kinds <= {FileKind.EARLIEST_START, FileKind.REPLACE} and append_if_empty(
         target.tables.spark, _build_versions(rows, schema, stats), target.existing
     ):
         return

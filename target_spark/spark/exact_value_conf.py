@@ -1,9 +1,9 @@
 """Required values of the Spark settings that affect stored data, each with its reason.
 
 Any other value of such a setting is rejected, because data would be shifted, cut, rounded or lost
-without an error. Settings that never change stored data are not listed. The list is complete for
-Spark 4.1 (``SQLConf``), Delta Lake 4.4 (``DeltaSQLConf``) and Iceberg 1.12
-(``SparkSQLProperties``).
+without an error. Settings that never change stored data are not listed. All settings of Spark 4.1
+(``SQLConf``), Delta Lake 4.4 (``DeltaSQLConf``) and Iceberg 1.12 (``SparkSQLProperties``) were
+reviewed for this list.
 """
 
 from __future__ import annotations

@@ -138,8 +138,8 @@ class SparkSettings:
         app_name: The name of the application in Spark.
         scratch: A private folder for temporary files of a local Spark, which contain rows in plain
             text; "" for Spark's default.
-        engine: ``auto`` to use a running engine with the same settings, ``keep`` to start an engine
-            if there is none, or ``never``. An engine is a Spark that keeps running between runs.
+        engine: ``auto`` to use a running engine that fits these settings, ``keep`` to start one if
+            there is none, or ``never``. An engine is a Spark that keeps running between runs.
         engine_idle_seconds: The idle time in seconds after which an engine of this run ends.
         shared: Folders of this machine that remote executors must be able to access, by setting
             name.
@@ -644,7 +644,7 @@ def _check_values(conf: Mapping[str, str]) -> None:
 
 
 def _explain_failure(error: Exception, master: str) -> str:
-    """Return a short explanation of a failed start of Spark, without Java stack traces."""
+    """Return the reason why Spark did not start, for a message, without Java stack traces."""
     text = str(error)
     if _STOPPED not in text or master.startswith("local"):
         return text.partition("\n\tat ")[0]
