@@ -70,7 +70,7 @@ class DeprecatedEnum(Enum):
         warn(
             f"{self.name} is deprecated. {self.deprecation_message}",
             DeprecationWarning,
-            stacklevel=4,  # the metaclass and its helper lie between
+            stacklevel=4,  # skips the frames of the metaclass and its helper
         )
 
 
@@ -113,7 +113,7 @@ class PluginCapabilities(CapabilitiesEnum):
     #: Describes itself and its settings with ``--about``.
     ABOUT = "about"
 
-    #: Renames, filters and computes on the way (``stream_maps``).
+    #: Renames, filters and computes properties of records (``stream_maps``).
     STREAM_MAPS = "stream-maps"
 
     #: Flattens nested objects into columns (``flattening_enabled``).
@@ -147,7 +147,7 @@ class TapCapabilities(CapabilitiesEnum):
     #: Supports ``replication_method: LOG_BASED``.
     LOG_BASED = "log-based"
 
-    #: The catalog under its old name.
+    #: Deprecated name of the catalog.
     PROPERTIES = "properties", "Please use CATALOG instead."
 
     #: Sends ACTIVATE_VERSION messages.

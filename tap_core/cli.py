@@ -194,7 +194,7 @@ def _needs_fivetran(error: ImportError) -> int:
 def _run(plugin: str, options: list[str]) -> int:
     import_alias.install_import_alias()
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, "")  # a tap of the working directory, as `python -m` would find it
+        sys.path.insert(0, "")  # to import taps in the working directory, like `python -m`
     try:
         entry = _entry(plugin)
     except _NoPluginError as error:

@@ -117,7 +117,7 @@ class EntryPoint:
         """
         argv = list(sys.argv[1:] if args is None else args)
         setup_console_logging(plugin_log_level(self.name))
-        with without_collections():  # it imports a protocol
+        with without_collections():  # imports the modules of a protocol
             command = self._plugin.get_command(argv)
         return command.main(args=argv, prog_name=prog_name, **extra)
 
@@ -213,7 +213,7 @@ class PluginBase(abc.ABC):
 
         self.metrics_logger: logging.Logger = metrics.get_metrics_logger()
         self.metrics_logger.setLevel(plugin_log_level(self.name))
-        # Without validation nothing is checked, unless a plugin overrides the check.
+        # If validate_config is False, only a plugin's override of _validate_config is called.
         own_check = type(self)._validate_config is not PluginBase._validate_config  # noqa: SLF001
         if validate_config or own_check:
             self._validate_config(raise_errors=validate_config)
@@ -324,7 +324,7 @@ class PluginBase(abc.ABC):
     # Identity and version
 
     if TYPE_CHECKING:
-        logger: logging.Logger  # Protocols accept this for a property, but no classproperty
+        logger: logging.Logger  # a Protocol with a property `logger` rejects a classproperty
     else:
 
         @classproperty

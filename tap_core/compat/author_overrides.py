@@ -59,7 +59,7 @@ if MYPY or not TYPE_CHECKING:
         """Base class of sinks, empty at run time. For pyright it declares overridable members."""
 
     class TargetOverrides:
-        """Base class of `Target`, empty at run time. For pyright it declares overridable members."""
+        """Base of `Target`, empty at run time. For pyright it declares overridable members."""
 
 else:  # pragma: no cover - for pyright
     from collections.abc import Sequence

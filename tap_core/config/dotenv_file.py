@@ -96,7 +96,7 @@ def _read_trusted(file: Path) -> str | None:
     if stat.S_ISLNK(status.st_mode):  # the link decides which file is read
         if fault := owner_fault(status):
             raise UntrustedPathError(file, f"is a link that {fault}")
-        file = Path(os.path.realpath(file))  # other than resolve(), it bears a loop of links
+        file = Path(os.path.realpath(file))  # unlike resolve(), it accepts a loop of links
     handle, status = open_regular(file, os.O_RDONLY)
     with os.fdopen(handle, "rb") as opened:
         if fault := trust_fault(status):

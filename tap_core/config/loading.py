@@ -216,7 +216,7 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
     types = get_json_types(schema)
     needed: list[str] = []
     for kind, read in _READERS.items():
-        # A number that may be a text too keeps its digits.
+        # If a text is allowed too, a number stays text, so that all its digits are kept.
         if kind not in types or (kind == "number" and "string" in types):
             continue
         try:

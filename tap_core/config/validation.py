@@ -125,7 +125,7 @@ def _is_text(value: object) -> bool:
 def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
     """Return True if jsonschema's own message for a fault might contain a secret value."""
     if error.validator in {"required", "additionalProperties", "dependentRequired"}:
-        return False  # these name settings, and show no value
+        return False  # messages of these rules contain names of settings only
     if isinstance(error.schema, Mapping) and is_secret("", error.schema):
         return True
     if not is_showable(error.instance) or _is_structured_text(error):
@@ -245,7 +245,7 @@ def _fits_items(value: Any, items: Any, _schema: JsonSchema) -> bool:
 
 
 def _fits_enum(value: Any, allowed: Any, _schema: JsonSchema) -> bool:
-    # Only texts: JSON tells 1 from true, Python's equality does not.
+    # Only texts are compared, because 1 == True in Python, but not in JSON.
     return isinstance(value, str) and value in allowed
 
 

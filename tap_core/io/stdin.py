@@ -95,7 +95,7 @@ def _waitable(source: BinaryIO) -> int | None:
 
 def _widen(descriptor: int) -> None:
     """Enlarge the buffer of a pipe to the size of one block, so that fewer reads are needed."""
-    with contextlib.suppress(ImportError, AttributeError, OSError):  # no pipe, no such system
+    with contextlib.suppress(ImportError, AttributeError, OSError):  # not a pipe, or not Linux
         import fcntl
 
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _BLOCK_SIZE)

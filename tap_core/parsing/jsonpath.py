@@ -126,7 +126,7 @@ def _path_of_arrays(path: JSONPath) -> JSONPath | None:
     """Return a jsonpath-ng path without its final ``[*]``, or None if it has no final ``[*]``."""
     from jsonpath_ng import Child
 
-    # It is shown as `[*]`, being a slice without bounds; from 1.16 on as `*`, being a wildcard.
+    # str() of a final [*] is `[*]` (a slice) up to jsonpath-ng 1.15, `*` (a wildcard) since 1.16.
     return path.left if isinstance(path, Child) and str(path.right) in {"[*]", "*"} else None
 
 
@@ -146,7 +146,7 @@ def _compile_jsonpath(expression: str) -> JSONPath:
         raise type(error)(f"{expression!r} is not a valid JSONPath: {error}") from error
 
 
-# Everyday paths: no library
+# Simple paths: no library
 
 
 def _compile_simple(expression: str) -> _Path | None:

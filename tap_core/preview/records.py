@@ -45,7 +45,9 @@ def read_first_records(stream: SyncStream, limit: int) -> list[dict[str, Any]]:
     The records are post-processed and contain the values of their context. They are not mapped,
     not converted to the schema's types, and contain deselected properties too.
     """
-    stream._tap.set_protocol_writer(_DiscardingWriter())  # a slice that ends would write its state
+    stream._tap.set_protocol_writer(
+        _DiscardingWriter()
+    )  # otherwise each slice would write its state
     with closing(_iterate_records(stream)) as records:
         # converted at once, because the tap's code may reuse the dict
         return [load_json(serialize_json(record)) for record, _ in islice(records, limit)]

@@ -120,6 +120,6 @@ def _collect_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     types = [_collect_types(one) if isinstance(one, Mapping) else (_ANY,) for one in choices]
     if not types or "$ref" in schema:
         return (_ANY,)
-    if "allOf" in schema:  # each part narrows the others: those without a type do not count
+    if "allOf" in schema:  # subschemas without a type do not add a restriction
         types = [one for one in types if one != (_ANY,)] or [(_ANY,)]
     return tuple(dict.fromkeys(name for one in types for name in one))

@@ -144,7 +144,7 @@ class Telemetry:
         from tap_core.redaction.http import collect_sent_secrets
 
         method, full = request.method or "_OTHER", ""
-        with suppress(ValueError):  # sending it will raise an error that names the stream
+        with suppress(ValueError):  # invalid URL: sending the request will raise an error
             hidden = secrets() | collect_sent_secrets(request)
             full = redact(hidden.hide(redact_url(request.url or "")))
         common = {"http.request.method": method, **_describe_server(full)}

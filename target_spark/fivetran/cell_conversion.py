@@ -117,7 +117,7 @@ def _integers(texts: Any, column: DestinationColumn) -> Any:
 
 
 def _some_have(texts: Any, sign: str) -> bool:
-    data = texts.buffers()[2]  # the bytes of all texts, and perhaps of others
+    data = texts.buffers()[2]  # the bytes of all texts; of a slice, also of other texts
     if data is None or sign.encode() not in data.to_pybytes():
         return False
     return bool(pc.any(pc.match_substring(texts, sign)).as_py())

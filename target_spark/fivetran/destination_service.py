@@ -72,7 +72,7 @@ def make_service(
         "Truncate": Handler(calls.truncate, task(proto_messages.TruncateResponse)),
         "WriteBatch": Handler(calls.write, task(proto_messages.WriteBatchResponse)),
         "WriteHistoryBatch": Handler(calls.write_history, task(proto_messages.WriteBatchResponse)),
-        # Fivetran then uses the calls above instead.
+        # Fivetran then makes the same changes with the methods above.
         "Migrate": Handler(
             lambda _request, _call: proto_messages.MigrateResponse(unsupported=True)
         ),

@@ -63,7 +63,7 @@ def protective_conf(master: str) -> dict[str, str]:
     with a random secret.
     """
     conf = dict(_REDACTION)
-    if master.startswith("local"):  # Spark makes no secret for local-cluster[…]
+    if master.startswith("local"):  # also local-cluster[…], for which Spark generates no secret
         conf |= {_AUTHENTICATE: "true", _SECRET: secrets.token_hex(32)}
     return conf
 

@@ -194,7 +194,7 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
             env={**os.environ, "SPARK_HOME": str(home)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            start_new_session=True,  # a signal to this process group is not for the resolver
+            start_new_session=True,  # signals to this process group do not reach the resolver
             pass_fds=[lock],
             umask=0o022,
             check=False,
