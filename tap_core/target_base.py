@@ -574,7 +574,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return successor
 
     def _retire(self, sink: Sink) -> None:
-        """Drain a sink that has been replaced, and register it for cleanup at the end."""
+        """Drain a sink that has been replaced. It is cleaned up at the end of the run."""
         self.drain_one(sink)
         self._release()
         self._pipelines.pop(sink, None)

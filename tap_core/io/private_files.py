@@ -199,7 +199,7 @@ def make_parents(path: StrPath) -> None:
 def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:
     """Write a UTF-8 file atomically: write a temporary file and rename it to ``path``.
 
-    If ``path`` is a symbolic link, the link itself is replaced.
+    The file gets the permissions ``mode``. If ``path`` is a symbolic link, the link is replaced.
 
     Raises:
         OSError: the file cannot be written.

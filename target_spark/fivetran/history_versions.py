@@ -78,7 +78,7 @@ class VersionedSchema:
 
     @property
     def key_names(self) -> list[str]:
-        """Names of the columns that identify a version: those of the row's key and the start."""
+        """Names of the columns that identify a version: the row's key columns and the start."""
         return [*self.row_names, self.start.column]
 
     @property

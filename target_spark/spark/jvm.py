@@ -117,7 +117,7 @@ def archive_file(java: str, home: Path) -> Path:
 
 
 def has_class_archive() -> bool:
-    """Return True if the Python environment has a class archive for any table format."""
+    """Return True if the Python environment has a class archive (see `archive_file`)."""
     return any(_share().glob("classes-*.jsa"))
 
 
