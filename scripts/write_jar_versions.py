@@ -29,7 +29,7 @@ HADOOP_AWS = {"4.1": ("3.4.2", "2.29.52")}
 
 OUTPUT = Path(__file__).parents[1] / "target_spark" / "jar_versions.py"
 HEAD = '''\
-"""Versions of jars by line of Spark, and the SHA-256 of each jar.
+"""Versions of the jars for each minor version of Spark, and the SHA-256 of each jar.
 
 Written by scripts/write_jar_versions.py, where versions are changed.
 """
