@@ -48,7 +48,7 @@ def list_folders(spark: SparkSession, address: str) -> list[str]:
         UnsupportedError: The session is a Spark Connect session and the folder is not local.
     """
     if is_remote_session(spark):
-        folder = _of_this_machine(address)
+        folder = _require_local_path(address)
         return (
             sorted(each.name for each in folder.iterdir() if each.is_dir())
             if (folder.is_dir())
@@ -68,7 +68,7 @@ def remove_folder(spark: SparkSession, address: str) -> None:
         UnsupportedError: The session is a Spark Connect session and the folder is not local.
     """
     if is_remote_session(spark):
-        folder = _of_this_machine(address)
+        folder = _require_local_path(address)
         if folder.is_dir():
             shutil.rmtree(folder)
         else:
@@ -86,7 +86,7 @@ def remove_file(spark: SparkSession, address: str) -> None:
         UnsupportedError: The session is a Spark Connect session and the file is not local.
     """
     if is_remote_session(spark):
-        file = _of_this_machine(address)
+        file = _require_local_path(address)
         if file.is_dir():
             raise IsADirectoryError("it is a folder, not a file")
         file.unlink(missing_ok=True)
@@ -169,7 +169,7 @@ def sync_table(folder: Path, files: Iterable[Path], hints: Iterable[Path] = ()) 
         sync(each)
 
 
-def _of_this_machine(address: str) -> Path:
+def _require_local_path(address: str) -> Path:
     folder = to_local_folder(address)
     if folder is None:
         raise UnsupportedError(
