@@ -184,7 +184,7 @@ def classify_failure(error: BaseException) -> FailureKind:
 
 def retry_transient(
     step: Callable[[], _T],
-    what: str,
+    operation: str,
     before_retry: Callable[[BaseException], None],
     stopping: threading.Event | None = None,
 ) -> _T:
@@ -192,7 +192,7 @@ def retry_transient(
 
     Args:
         step: The function to call.
-        what: A description of the operation, with which log and error messages begin.
+        operation: A description of the operation, with which log and error messages begin.
         before_retry: A function that is called with the exception after each failure. If it raises
             an exception, that exception is raised instead of a retry.
         stopping: An event that is set to stop the run. Once it is set, failures are not retried.
@@ -214,22 +214,22 @@ def retry_transient(
             pauses = BACKOFF_SECONDS.get(fault, ())[failures.count(fault) :]
             failures.append(fault)
             if fault in _WORDS and (not pauses or stopping.is_set()):
-                raise _retries_exhausted_error(what, fault, len(failures), error) from error
+                raise _retries_exhausted_error(operation, fault, len(failures), error) from error
             if not pauses:
-                _raise_permanent_error(what, fault, error)
+                _raise_permanent_error(operation, fault, error)
                 raise
             words = "%s: attempt %d failed and is repeated in %g s: %s"
-            logger.warning(words, what, len(failures), pauses[0], first_error_line(error))
+            logger.warning(words, operation, len(failures), pauses[0], first_error_line(error))
             count_retry("storage")
             _sleep(pauses[0], stopping)
 
 
 @contextmanager
-def disk_full_context(place: str, remedy: str) -> Iterator[None]:
+def disk_full_context(location: str, remedy: str) -> Iterator[None]:
     """Context manager: convert a disk-full error to a `DiskFullError` with location and remedy.
 
     Args:
-        place: The content and location that has no space, such as "rows that wait (/tmp)".
+        location: The content and path without free space, such as "rows that wait (/tmp)".
         remedy: A sentence that tells how to free space, without its full stop.
 
     Raises:
@@ -238,24 +238,24 @@ def disk_full_context(place: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        full = translate_disk_full(place, remedy, error)
+        full = translate_disk_full(location, remedy, error)
         if full is None:
             raise
         raise full from error
 
 
-def translate_disk_full(place: str, remedy: str, error: BaseException) -> DiskFullError | None:
+def translate_disk_full(location: str, remedy: str, error: BaseException) -> DiskFullError | None:
     """Return a `DiskFullError` if ``error`` reports a full disk, else None.
 
     Args:
-        place: The content and location that has no space, such as "rows that wait (/tmp)".
+        location: The content and path without free space, such as "rows that wait (/tmp)".
         remedy: A sentence that tells how to free space, without its full stop.
         error: The exception to translate.
     """
     if classify_failure(error) is not FailureKind.FULL:
         return None
     return DiskFullError(
-        f"No space is left for {place}: {_describe_full_disk(error)}. Nothing of this batch is"
+        f"No space is left for {location}: {_describe_full_disk(error)}. Nothing of this batch is"
         f" committed, and no state that covers it is emitted. {remedy}, and start again."
     )
 
@@ -346,21 +346,21 @@ def _describe_full_disk(error: BaseException) -> str:
 
 
 def _retries_exhausted_error(
-    what: str, fault: FailureKind, tries: int, error: BaseException
+    operation: str, fault: FailureKind, tries: int, error: BaseException
 ) -> StorageError:
     tried = "once" if tries == 1 else f"{tries} times"
     return StorageError(
-        f"{what}: {_WORDS[fault]}. Tried {tried}; last error: {first_error_line(error)}."
+        f"{operation}: {_WORDS[fault]}. Tried {tried}; last error: {first_error_line(error)}."
         " Nothing of this batch is committed and no state that covers it is emitted; earlier"
         " commits are safe. Start again when this is repaired."
     )
 
 
-def _raise_permanent_error(what: str, fault: FailureKind, error: BaseException) -> None:
+def _raise_permanent_error(operation: str, fault: FailureKind, error: BaseException) -> None:
     """Raise a `StorageError` for a permanent storage or JVM error; return for other errors.
 
     Args:
-        what: A description of the operation, with which the message begins.
+        operation: A description of the operation, with which the message begins.
         fault: The kind of failure.
         error: The exception.
 
@@ -375,7 +375,7 @@ def _raise_permanent_error(what: str, fault: FailureKind, error: BaseException) 
     # The text of a Py4JJavaError cannot be read after the JVM has ended, so it is copied now.
     shown = f"{refusal}. Error: {first_error_line(error)}" if refusal else first_error_line(error)
     raise StorageError(
-        f"{what}: {shown}. Nothing of this batch is committed and no state that covers it is"
+        f"{operation}: {shown}. Nothing of this batch is committed and no state that covers it is"
         " emitted; earlier commits are safe. Start again when this is repaired."
     ) from error
 

@@ -21,16 +21,16 @@ _ROW_BITS: Final = 32
 _ROWS: Final = (1 << _ROW_BITS) - 1
 
 
-def first_in_part(part: int) -> int:
+def first_in_part(partition: int) -> int:
     """Return the provisional number of the first row of a partition of the input.
 
     The final number, the row's position in the whole input, is unknown while several workers read
     partitions at the same time. `resolve_ordinals` converts provisional to final numbers.
 
     Args:
-        part: The number of the partition, which is unique within the run.
+        partition: The number of the partition, which is unique within the run.
     """
-    return _PARTS + (part << _ROW_BITS)
+    return _PARTS + (partition << _ROW_BITS)
 
 
 def resolve_ordinals(number: str, starts: Mapping[int, int]) -> str:
