@@ -1,10 +1,8 @@
-"""Recovery of the last committed state from the tables of a job, without writing.
+"""Recovery of the last Singer state that a job has committed together with its rows.
 
-The tables are searched where the settings put them (the folders below ``path``, the tables of each
-catalog and database), and the newest commit metadata of each table is read. The metadata with the
-last position applies (`find_latest_metadata`). A table with rows but without commit metadata is
-unknown, never empty: another program wrote it, so no state is known to cover its rows. Spark is
-started only for tables that cannot be read as local files.
+The state is stored in the commit metadata of the tables. All tables below ``path`` and in the
+configured catalogs and databases are searched, and the newest state of the job is returned. Spark
+is started only for tables that cannot be read as local files.
 """
 
 from __future__ import annotations
@@ -41,13 +39,13 @@ UNCOVERED_ROWS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RecoveredTable:
-    """A table, with the metadata that its newest commit contains.
+    """An existing table, with the metadata of its newest commit.
 
     Attributes:
         table: The name of the table.
-        marker: The metadata that target-spark stored in the commit; None if the commit has no such
-            metadata.
-        unknown: True if the table has rows but no such metadata.
+        marker: The metadata that target-spark stored in the commit, such as the state; None if
+            there is none.
+        unknown: True if the table has rows but no metadata, because another program wrote them.
     """
 
     table: str
@@ -60,7 +58,7 @@ def get_job_metadata(
 ) -> CommitMetadata | None:
     """Return the commit metadata that contains the last state of a job.
 
-    Return None if no table has a state of the job.
+    Return None if no table contains a state of the job.
 
     Args:
         jobs: The job's name and its former names.
@@ -75,12 +73,12 @@ def get_job_metadata(
 def find_recoverable_tables(
     options: LoadOptions, spark: Callable[[], SparkSession]
 ) -> list[RecoveredTable]:
-    """Find the tables in all configured locations, with the metadata of their newest commits.
+    """Return the tables in all configured locations, with the metadata of their newest commits.
 
     Args:
-        options: The options of the load.
-        spark: A function that returns a session. It is called only if tables cannot be read as
-            local files.
+        options: The options of the load, which determine the locations.
+        spark: A function that returns a Spark session. It is called only if tables cannot be read
+            as local files.
 
     Raises:
         TargetSparkError: Spark cannot start, or a table cannot be read.
@@ -96,9 +94,9 @@ def find_recoverable_tables(
 
 
 def _get_catalog_databases(options: LoadOptions) -> list[tuple[str | None, str | None]]:
-    """Return the pairs of catalog and database in which the settings put tables.
+    """Return each pair of catalog and database in which the settings put tables.
 
-    Either is None if it is not set.
+    An item of a pair is None if it is not configured.
     """
     options_of_streams = [
         options.every,

@@ -1,7 +1,6 @@
-"""Schemas of streams from a user's file: a Singer catalog, or Singer messages.
+"""Schemas of streams from a user's file, which is a Singer catalog or contains Singer messages.
 
-The keys must come with the schema, because they identify rows; a bare JSON Schema has no keys and
-is rejected.
+A file with only a JSON Schema is not supported, because it does not contain the key properties.
 """
 
 from __future__ import annotations
@@ -17,10 +16,12 @@ __all__ = ["parse_schemas", "select_one"]
 
 
 def parse_schemas(text: str) -> list[SchemaEvent]:
-    """Return the stream schemas in the text of a Singer catalog or of Singer messages, in order.
+    """Return the stream schemas in the text of a Singer catalog or of Singer messages.
+
+    The schemas are in the order of the text. The list is empty if the text contains none.
 
     Raises:
-        UnsupportedError: The text is neither a JSON document nor Singer messages.
+        UnsupportedError: A line with a SCHEMA message is not valid JSON.
     """
     schemas: list[SchemaEvent] = []
     for document in _parse_documents(text):
@@ -30,10 +31,10 @@ def parse_schemas(text: str) -> list[SchemaEvent]:
 
 
 def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
-    """Return the schema of the stream named ``stream``. If there are several, return the last one.
+    """Return the last schema of the stream named ``stream``.
 
     Raises:
-        UnsupportedError: There is no schema for that stream.
+        UnsupportedError: The events contain no schema of this stream.
     """
     schemas = [
         event for event in events if isinstance(event, SchemaEvent) and str(event.stream) == stream
@@ -53,7 +54,7 @@ def _parse_documents(text: str) -> list[Any]:
     Return a list with the JSON document, or with the SCHEMA messages.
 
     Raises:
-        UnsupportedError: A line with a SCHEMA message is not JSON.
+        UnsupportedError: A line with a SCHEMA message is not valid JSON.
     """
     try:
         return [json.loads(text)]
@@ -85,9 +86,9 @@ def _of_catalog(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
 
 
 def _get_keys(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the key properties of a stream in a Singer catalog.
+    """Return the key properties of a stream from its entry in a Singer catalog.
 
-    They are taken from ``key_properties`` or, if that is missing, from the stream's metadata.
+    Without ``key_properties``, the ``table-key-properties`` in the metadata are returned.
     """
     if entry.get("key_properties") is not None:
         return tuple(entry["key_properties"])
