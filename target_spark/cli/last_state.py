@@ -87,9 +87,11 @@ def find_recoverable_tables(
     for catalog, database in _get_catalog_databases(options):
         levels = split_identifier(catalog, database)
         if uses_paths(options.format, catalog) or not levels:
-            tables += _below(options, "/".join((options.path.rstrip("/"), *levels)), spark)
+            tables += _find_below_path(
+                options, "/".join((options.path.rstrip("/"), *levels)), spark
+            )
         else:
-            tables += _in_database(options, spark(), levels)
+            tables += _find_in_database(options, spark(), levels)
     return tables
 
 
@@ -108,12 +110,12 @@ def _get_catalog_databases(options: LoadOptions) -> list[tuple[str | None, str |
 # Folders below the path
 
 
-def _below(
+def _find_below_path(
     options: LoadOptions, path: str, spark: Callable[[], SparkSession]
 ) -> Iterator[RecoveredTable]:
     folder = to_local_folder(path)
     if folder is None:
-        yield from _at_address(options, path, spark())
+        yield from _find_at_url(options, path, spark())
     elif folder.is_dir():
         read = _READ_AS_FILES[options.format]
         for table_folder in sorted(folder.iterdir()):
@@ -121,9 +123,9 @@ def _below(
                 yield from read(table_folder)
 
 
-def _at_address(options: LoadOptions, path: str, spark: SparkSession) -> list[RecoveredTable]:
+def _find_at_url(options: LoadOptions, path: str, spark: SparkSession) -> list[RecoveredTable]:
     try:
-        return list(_by_writer(options, spark, _folders(path, spark)))
+        return list(_read_with_spark(options, spark, _list_table_folders(path, spark)))
     except Exception as error:
         refusal = find_storage_error(str(error))
         if refusal is None:
@@ -134,7 +136,7 @@ def _at_address(options: LoadOptions, path: str, spark: SparkSession) -> list[Re
         raise StorageError(words) from error
 
 
-def _of_delta(folder: Path) -> Iterator[RecoveredTable]:
+def _read_delta(folder: Path) -> Iterator[RecoveredTable]:
     from target_spark.writers.delta.log_reader import has_had_rows, latest_commit
 
     if (folder / "_delta_log").is_dir():
@@ -142,7 +144,7 @@ def _of_delta(folder: Path) -> Iterator[RecoveredTable]:
         yield RecoveredTable(folder.name, marker, unknown=marker is None and has_had_rows(folder))
 
 
-def _of_parquet(folder: Path) -> Iterator[RecoveredTable]:
+def _read_parquet(folder: Path) -> Iterator[RecoveredTable]:
     from target_spark.writers.parquet import CommitManifest
 
     manifest = CommitManifest.read(folder)
@@ -152,7 +154,7 @@ def _of_parquet(folder: Path) -> Iterator[RecoveredTable]:
         yield RecoveredTable(folder.name, None, unknown=True)
 
 
-def _of_iceberg(folder: Path) -> Iterator[RecoveredTable]:
+def _read_iceberg(folder: Path) -> Iterator[RecoveredTable]:
     from target_spark.writers.iceberg.snapshots import read_local_snapshots, table_exists
 
     if not table_exists(folder):
@@ -164,14 +166,14 @@ def _of_iceberg(folder: Path) -> Iterator[RecoveredTable]:
 
 
 _READ_AS_FILES: Final[Mapping[str, Callable[[Path], Iterator[RecoveredTable]]]] = {
-    "delta": _of_delta,
-    "iceberg": _of_iceberg,
-    "parquet": _of_parquet,
+    "delta": _read_delta,
+    "iceberg": _read_iceberg,
+    "parquet": _read_parquet,
 }
 """Functions that read the commit metadata of a local table without Spark, by format."""
 
 
-def _folders(path: str, spark: SparkSession) -> Iterator[Table]:
+def _list_table_folders(path: str, spark: SparkSession) -> Iterator[Table]:
     from target_spark.storage.hadoop_fs import list_folders
 
     for name in list_folders(spark, path):
@@ -182,7 +184,7 @@ def _folders(path: str, spark: SparkSession) -> Iterator[Table]:
 # Tables of a catalog
 
 
-def _in_database(
+def _find_in_database(
     options: LoadOptions, spark: SparkSession, levels: tuple[str, ...]
 ) -> Iterator[RecoveredTable]:
     from pyspark.errors import AnalysisException
@@ -197,10 +199,12 @@ def _in_database(
             f" and the catalog's options in the setting spark: {error.getCondition()}"
         ) from error
     names = sorted(row.tableName for row in rows if not row.isTemporary and row.tableName != RUNS)
-    yield from _by_writer(options, spark, (Table("", name, (*levels, name)) for name in names))
+    yield from _read_with_spark(
+        options, spark, (Table("", name, (*levels, name)) for name in names)
+    )
 
 
-def _by_writer(
+def _read_with_spark(
     options: LoadOptions, spark: SparkSession, tables: Iterable[Table]
 ) -> Iterator[RecoveredTable]:
     from target_spark.writers import get_writer

@@ -26,7 +26,7 @@ def parse_schemas(text: str) -> list[SchemaEvent]:
     schemas: list[SchemaEvent] = []
     for document in _parse_documents(text):
         if isinstance(document, Mapping):
-            schemas += [*_of_message(document), *_of_catalog(document)]
+            schemas += [*_parse_message(document), *_parse_catalog(document)]
     return schemas
 
 
@@ -72,13 +72,13 @@ def _parse_documents(text: str) -> list[Any]:
     return lines
 
 
-def _of_message(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
+def _parse_message(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
     if document.get("type") == "SCHEMA" and document.get("stream"):
         keys = tuple(document.get("key_properties") or ())
         yield SchemaEvent(StreamId(document["stream"]), document.get("schema") or {}, keys)
 
 
-def _of_catalog(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
+def _parse_catalog(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
     for entry in document.get("streams") or ():
         name = entry.get("stream") or entry.get("tap_stream_id")
         if name and entry.get("schema"):

@@ -113,7 +113,7 @@ class ArrowConverter:
         self._columns = [
             column for column in table_schema.columns if column.feed is ColumnSource.PROPERTY
         ]
-        self._is_whole_record = [
+        self._takes_whole_record = [
             column.feed is ColumnSource.WHOLE for column in table_schema.columns
         ]
         self._keys = () if nulls else table_schema.key_sources
@@ -256,7 +256,7 @@ class ArrowConverter:
         arrays = iter(by_source.values())
         columns = [
             _to_string_array(bodies) if is_whole else next(arrays)
-            for is_whole in self._is_whole_record
+            for is_whole in self._takes_whole_record
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
