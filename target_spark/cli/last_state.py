@@ -125,7 +125,7 @@ def _find_below_path(
 
 def _find_at_url(options: LoadOptions, path: str, spark: SparkSession) -> list[RecoveredTable]:
     try:
-        return list(_read_with_spark(options, spark, _list_table_folders(path, spark)))
+        return list(_by_writer(options, spark, _folders(path, spark)))
     except Exception as error:
         refusal = find_storage_error(str(error))
         if refusal is None:
@@ -173,7 +173,7 @@ _READ_AS_FILES: Final[Mapping[str, Callable[[Path], Iterator[RecoveredTable]]]] 
 """Functions that read the commit metadata of a local table without Spark, by format."""
 
 
-def _list_table_folders(path: str, spark: SparkSession) -> Iterator[Table]:
+def _folders(path: str, spark: SparkSession) -> Iterator[Table]:
     from target_spark.storage.hadoop_fs import list_folders
 
     for name in list_folders(spark, path):
@@ -199,12 +199,12 @@ def _find_in_database(
             f" and the catalog's options in the setting spark: {error.getCondition()}"
         ) from error
     names = sorted(row.tableName for row in rows if not row.isTemporary and row.tableName != RUNS)
-    yield from _read_with_spark(
+    yield from _by_writer(
         options, spark, (Table("", name, (*levels, name)) for name in names)
     )
 
 
-def _read_with_spark(
+def _by_writer(
     options: LoadOptions, spark: SparkSession, tables: Iterable[Table]
 ) -> Iterator[RecoveredTable]:
     from target_spark.writers import get_writer
