@@ -5,7 +5,7 @@ The command line prints these messages without a traceback.
   TargetSparkError
   ├── SparkUnavailableError    no Java, no jars, or the JVM did not start
   ├── SparkDiedError           the JVM ended during the run
-  ├── EngineLostError          the engine ended; the run continues with its own Spark
+  ├── EngineLostError          the shared Spark process ended; the run starts its own Spark
   ├── JobLockError             another run of the same job is alive
   ├── UnsupportedError         the table format or the target does not support a request
   ├── SchemaChangeError        a schema needs a change of its table that the settings forbid
@@ -14,13 +14,13 @@ The command line prints these messages without a traceback.
   ├── CommitLostError          a write ended without its commit in the table
   ├── ConflictError            another writer changed a table at the same time
   ├── StorageError             the storage or the catalog failed in all attempts
-  ├── DiskFullError            no space for waiting rows or for a table
+  ├── DiskFullError            no space for uncommitted rows or for a table
   ├── FilesError               a file that a BATCH message names cannot be read
-  ├── BatchFileLoadError       a Fivetran batch file cannot be read or does not fit
+  ├── BatchFileLoadError       a Fivetran batch file cannot be read or has invalid values
   ├── RowCountError            rows written and quarantined differ from the rows received
   ├── QuarantineError          more rows were quarantined than the user allows
   ├── IncompleteError          an overwrite was not committed: its stream may be incomplete
-  ├── RateLimitServerError     requests cannot be counted for the whole job
+  ├── RateLimitServerError     the server for rate limits cannot be started or reached
   ├── FrameError               a tap's stream cannot be read as a DataFrame
   ├── ReadingError             a tap that runs in the same process failed
   ├── AfterLoadError           an action after a load failed; the load itself is not affected

@@ -303,8 +303,9 @@ class TargetSpark(PluginBase):
         options = binding.options
         self._record_start(report, run, options)
         with contextlib.ExitStack() as stack:
+            staging = self.config.get("staging")
             folder = stack.enter_context(
-                contextlib.closing(open_spool_folder(self.config.get("staging"), "rows that wait"))
+                contextlib.closing(open_spool_folder(staging, "uncommitted rows"))
             )
             spark_settings = settings.spark_settings(self.config, str(folder.path.absolute()))
             engine = SparkProvider(

@@ -315,7 +315,7 @@ def spec(context: typer.Context, *, debug: Debug = False) -> int:  # noqa: ARG00
 
 @commands.command(cls=AirbyteCommand)
 def check(context: typer.Context, config: ConfigPath, *, debug: Debug = False) -> int:  # noqa: ARG001
-    """Check the settings (Airbyte)."""
+    """Check the settings and the storage (Airbyte)."""
     return _run_airbyte(context)
 
 

@@ -250,8 +250,8 @@ def _staging(config: Mapping[str, Any]) -> Check:
     free = shutil.disk_usage(_nearest_existing(folder)).free
     if free < wanted_bytes:
         text = (
-            f"{folder} has {_size(free)} free, and {_size(wanted_bytes)} may wait there: free"
-            " space, lower max_spool_bytes, or set staging to another disk"
+            f"{folder} has {_size(free)} free, and up to {_size(wanted_bytes)} of rows are stored"
+            " there: free space, lower max_spool_bytes, or set staging to another disk"
         )
         return Check("staging", "warning", text)
     return Check("staging", "ok", f"{folder} ({_size(free)} free)")
@@ -391,7 +391,8 @@ def _check_staging_address(staging: str, spark: SparkSession) -> Check:
                 spark.read.text(list(addresses)).collect()
         except Exception as error:  # noqa: BLE001  any storage error is reported
             cause = find_storage_error(str(error)) or first_error_line(error)
-            return Check("staging", "failed", f"rows cannot wait at {staging}: {cause}")
+            text = f"temporary files cannot be stored at {staging}: {cause}"
+            return Check("staging", "failed", text)
     return Check("staging", "ok", f"a file was written to {staging}, read and removed")
 
 

@@ -199,9 +199,7 @@ def _find_in_database(
             f" and the catalog's options in the setting spark: {error.getCondition()}"
         ) from error
     names = sorted(row.tableName for row in rows if not row.isTemporary and row.tableName != RUNS)
-    yield from _by_writer(
-        options, spark, (Table("", name, (*levels, name)) for name in names)
-    )
+    yield from _by_writer(options, spark, (Table("", name, (*levels, name)) for name in names))
 
 
 def _by_writer(

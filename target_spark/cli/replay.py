@@ -118,7 +118,7 @@ def replay(config: Mapping[str, Any], described: SchemaEvent, *, overwrite: bool
     run = RunInfo(job, uuid.uuid4().hex, started, replays=True, former=former)
     with ExitStack() as stack:
         folder = stack.enter_context(
-            closing(open_spool_folder(config.get("staging"), "rows that wait"))
+            closing(open_spool_folder(config.get("staging"), "uncommitted rows"))
         )
         spark_settings = settings.spark_settings(config, str(folder.path.absolute()))
         engine = SparkProvider(spark_settings, location, run)

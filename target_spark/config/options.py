@@ -152,10 +152,10 @@ class StreamOptions:
         catalog: The catalog of the table.
         database: The database of the table.
         partition_by: The partition fields.
-        cluster_by: The properties to cluster by.
-        sort_by: The properties to sort the rows of each file by.
+        cluster_by: The properties by which the table is clustered.
+        sort_by: The properties by which the rows of each file are sorted.
         file_bytes: The target size of files in bytes.
-        hard_delete: True to delete rows; False to mark them as deleted.
+        hard_delete: True to delete rows that the source deleted; False to mark them as deleted.
         by_cursor: The choice among several rows with the same key. True to keep the row with the
             greatest cursor value, or the last of them. False to keep the last row in the input.
         least_version: A table version. Rows with a lower version are treated as older than all
@@ -224,8 +224,8 @@ class LoadOptions:
             Airbyte. False if a stream needs no such message.
         namespaces_as_databases: True to use a stream's namespace as its database, if a catalog but
             no database is set.
-        staging: The folder or URL for files with uncommitted rows; None for the system's temporary
-        folder.
+        staging: The folder or URL for files with uncommitted rows; None for the system's
+            temporary folder.
         strict: True to validate each record against its schema before it is loaded.
         small_batches_without_spark: True to commit small batches with the library deltalake if
             possible, and to start Spark only when it is needed.
@@ -264,7 +264,7 @@ class LoadOptions:
         return self.format not in APPENDING_FORMATS
 
     def of(self, stream: StreamId) -> StreamOptions:
-        """Return the options of a stream, completed by the options of all streams."""
+        """Return the options of a stream. Options that are not set are those of all streams."""
         return self._get_stream_options(stream).with_defaults(self.every)
 
     def _get_stream_options(self, stream: StreamId) -> StreamOptions:
@@ -357,11 +357,10 @@ def uses_paths(table_format: str, catalog: str | None) -> bool:
 
 
 def split_identifier(catalog: str | None, database: str | None) -> tuple[str, ...]:
-    """Return the catalog and database that precede the table name in SQL, as a tuple.
+    """Return the catalog and the namespaces that precede the table name in SQL, as a tuple.
 
-    A dot in the database separates nested namespaces: ``("main", "a.b")`` -> ``("main", "a",
-    "b")``. If only the catalog is set, the database is ``default``. If neither is set, return
-    ``()``.
+    A dot in the database separates nested namespaces: "main", "a.b" -> ``("main", "a", "b")``. If
+    only the catalog is set, the database is ``default``. If neither is set, return ``()``.
     """
     if not catalog and not database:
         return ()

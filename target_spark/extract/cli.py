@@ -226,7 +226,7 @@ class _TapSync:
         return state
 
     def _find_last_state(self, opened: LoadSession) -> bytes | None:
-        """Return the last state that is stored in the target's tables, as JSON; None if none is.
+        """Return the last state that is stored in the target's tables, as JSON, or None.
 
         A warning is logged if rows were committed after this state.
         """

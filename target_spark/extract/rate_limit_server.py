@@ -67,8 +67,7 @@ def use_job_rate_limit(tap: object, permits: RateLimitAddress | StaticShare | No
     Args:
         tap: The tap, whose HTTP requests are limited.
         permits: The address of the job's rate limit server, or the fixed fraction of the rate
-        limits
-            that this worker may use. None to apply the rate limits to this process only.
+            limits that this worker may use. None to apply the limits to this process only.
     """
     if permits is not None:
         use_shared_counters(tap, permits.counters())
@@ -146,7 +145,7 @@ class RateLimitServer:
             ) from self._failure
 
     def close(self) -> None:
-        """Stop the server and close its connections."""
+        """Stop the server, close its connections, and wait until its thread has ended."""
         self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 
@@ -290,7 +289,7 @@ class RateLimitAddress:
     key: bytes = field(repr=False)
 
     def counters(self) -> RateCounterStore:
-        """Return the client of the server. All callers in a process get the same client."""
+        """Return the client of the rate limit server, which all callers in a process share."""
         with _clients_lock:
             return _clients.setdefault((self, os.getpid()), _Client(self))
 
@@ -446,7 +445,7 @@ class _SlotCounter:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Reserve no further requests until the API resets its limit, if ``left`` is 0.
+        """If ``left`` is 0, reserve no time slot before the API resets its limit.
 
         Args:
             name: The name of the rate limit.

@@ -237,7 +237,7 @@ class SparkDistributor:
 
         try:
             return retry_transient(
-                once, "Rows on their way from Spark's workers", before_again
+                once, "Partitions read by Spark's workers", before_again
             ), address
         except TargetSparkError:
             raise

@@ -40,8 +40,7 @@ class TapSpec:
         config: The settings.
         catalog: The catalog; None to use the catalog that the tap discovers.
         permits: The address of the job's rate limit server, or the fixed fraction of the rate
-        limits
-            that a worker may use. None to apply the rate limits to each process separately.
+            limits that a worker may use. None to apply the limits to each process separately.
         read_range: The range of a backfill; None to continue from the state.
     """
 

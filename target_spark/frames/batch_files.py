@@ -298,8 +298,8 @@ def _compute_ordinals(
         ordinal_shift: The number of lines in the files of earlier batches.
 
     Returns:
-        A tuple of two items: for each scan, the first ordinal of each block; and for each BATCH
-        message, a tuple of its ordinal and its number of lines.
+        A tuple of two items. The first has, for each scan, the first ordinal and the table version
+        of each block. The second has, for each BATCH message, its ordinal and its number of lines.
     """
     parts_by_file: dict[int, list[tuple[int, _Block]]] = defaultdict(list)
     for scan_number, scan in enumerate(scans):

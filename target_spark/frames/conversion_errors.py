@@ -235,7 +235,7 @@ def _faults_inside(
 
 
 def describe_expected_type(type_: ColumnType) -> str:
-    """Return the error text for values that cannot be converted to a type: "not base64"."""
+    """Return the error text for a value that does not fit a type, such as "not base64"."""
     if isinstance(type_, Integer):
         return f"not an integer of {type_.bits} bits"
     if isinstance(type_, Decimal):

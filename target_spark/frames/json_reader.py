@@ -84,7 +84,7 @@ def read_lines(
     Args:
         spark: The session to use.
         paths: The paths or URLs of the spool files.
-        record: The DDL type as which Spark parses each record.
+        record: The Spark DDL type of each record, such as ``STRUCT<id: STRING>``.
         meta: True to include the metadata that an Airbyte source added to each row.
 
     Returns:
@@ -98,7 +98,7 @@ def read_lines(
 
 
 def record_type(table_schema: TableSchema, *, usual: bool = False) -> str:
-    """Return the DDL type as which Spark parses the records of a stream from JSON.
+    """Return the Spark DDL type with which the JSON records of a stream are parsed.
 
     It is STRING if the table stores the whole record in a column, else a STRUCT.
 
@@ -143,7 +143,7 @@ def _from_json(text: str, schema: str, options: Mapping[str, str]) -> str:
 
 
 def record_fields(table_schema: TableSchema, *, usual: bool = False) -> dict[str, str]:
-    """Return the DDL type as which Spark parses each property of a record, by property name.
+    """Return the Spark DDL type with which each property of a JSON record is parsed, by name.
 
     Args:
         table_schema: The table schema of the stream.
@@ -173,7 +173,7 @@ def needs_record(columns: Sequence[Column]) -> bool:
 
 
 def source_type(type_: ColumnType, *, usual: bool = False) -> str:
-    """Return the DDL type as which Spark parses a column's values from JSON.
+    """Return the Spark DDL type with which the JSON values of a column are parsed.
 
     An example is STRING for timestamps, which are converted to the column type later.
 

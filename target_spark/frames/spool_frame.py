@@ -92,7 +92,7 @@ class Counts:
 def read_spool(
     spark: SparkSession, paths: Sequence[str], table_schema: TableSchema, metadata: BatchMetadata
 ) -> SpoolFrame:
-    """Return a `SpoolFrame`, which reads rows from spool files as good and bad rows.
+    """Return the rows in spool files as a `SpoolFrame`, which separates valid and invalid rows.
 
     Spool files keep rows on disk until they are committed, with one row per line as JSON.
 
@@ -143,10 +143,10 @@ class SpoolFrame:
         )
 
     def good(self, strict: bool) -> DataFrame:
-        """Return the good rows, with converted values in table order.
+        """Return the good rows, whose values all fit their columns, with converted values.
 
-        The last column is the ordinal, the row's position in the input. After the first action on
-        the result, `counts` returns the number of rows.
+        The columns are in table order. The last column is the ordinal, the row's position in the
+        input. After the first action on the result, `counts` returns the number of rows.
 
         Args:
             strict: True for a fast read. The Spark job fails, with `BAD_ROWS_MARKER` in its error,
@@ -202,7 +202,7 @@ class SpoolFrame:
         return Counts(metrics["rows"], nonzero, metrics.get("nulled", 0))
 
     def bad(self) -> DataFrame:
-        """Return the bad rows for the quarantine table.
+        """Return the bad rows, with values that do not fit their columns, for the quarantine table.
 
         The columns are ``raw`` (the record as it was received), ``reasons`` (an array of error
         texts), ``ordinal`` (the position in the input), ``extracted_at`` and ``version`` (the table
@@ -284,7 +284,7 @@ class SpoolFrame:
         """Return the lines of the spool files as a DataFrame, with the ordinal in the column ``n``.
 
         Args:
-            record: The DDL type as which Spark parses each record.
+            record: The Spark DDL type of each record, such as ``STRUCT<id: STRING>``.
             meta: True to include the metadata that an Airbyte source added to each row.
         """
         lines = read_lines(self._spark, self._paths, record, meta=meta)

@@ -7,11 +7,11 @@ Spark's JSON reader returns strings without quotes, so ``"5"`` and ``5`` are the
 are the integer 5. Rules:
 
 - integers may be written ``1.0`` or ``1e3``; ``1.7`` is not an integer;
-- a decimal takes as many decimal places as its scale, and zeros after those;
-- a double takes every number except those too large for it; it is the only type that rounds;
-- a date-time is ``YYYY-MM-DD``, ``T`` or a space, ``hh:mm:ss``, at most six decimal places of a
-  second (then only zeros, or with ``truncate`` any digits), then ``Z``, an offset or nothing, which
-  is UTC; missing seconds are 0, a missing time is midnight;
+- a decimal may have as many decimal places as its scale, followed by zeros;
+- a double may be any number in its range, and is the only type that is rounded;
+- a date-time is ``YYYY-MM-DDThh:mm:ss`` (or a space for ``T``), with optional decimal places of a
+  second and an optional ``Z`` or offset. The default zone is UTC. Decimal places after the sixth
+  must be zeros, unless ``truncate`` is set. Missing seconds are 0, and a missing time is midnight;
 - dates are ``YYYY-MM-DD``, or midnight in UTC of that day as a date-time; years are 0001 to 9999,
   for date-times in UTC;
 - base64 is the standard alphabet, padded.

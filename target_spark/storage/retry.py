@@ -229,7 +229,7 @@ def disk_full_context(location: str, remedy: str) -> Iterator[None]:
     """Context manager: convert a disk-full error to a `DiskFullError` with location and remedy.
 
     Args:
-        location: The content and path without free space, such as "rows that wait (/tmp)".
+        location: The content and path without free space, such as "uncommitted rows (/tmp)".
         remedy: A sentence that tells how to free space, without its full stop.
 
     Raises:
@@ -248,7 +248,7 @@ def translate_disk_full(location: str, remedy: str, error: BaseException) -> Dis
     """Return a `DiskFullError` if ``error`` reports a full disk, else None.
 
     Args:
-        location: The content and path without free space, such as "rows that wait (/tmp)".
+        location: The content and path without free space, such as "uncommitted rows (/tmp)".
         remedy: A sentence that tells how to free space, without its full stop.
         error: The exception to translate.
     """

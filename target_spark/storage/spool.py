@@ -67,7 +67,7 @@ _DELETED_AT: Final = b'"_sdc_deleted_at"'
 class _Line(msgspec.Struct, gc=False):
     """A row as a JSON line of a spool file, which keeps rows on disk until their commit.
 
-    The names of the fields are short because each line contains them.
+    The names of the fields are short because they are repeated in each line.
 
     Attributes:
         n: The ordinal, which is the position of the row in the input.
@@ -185,7 +185,7 @@ def open_spool_folder(staging: str | None, content: str) -> SpoolFolder:
     Args:
         staging: The setting ``staging``. If it is None or a remote URL, the system's temporary
             folder is used.
-        content: A phrase for the error message, such as "rows that wait".
+        content: A phrase for the error message, such as "uncommitted rows".
 
     Raises:
         TableError: The folder cannot be written.
@@ -215,7 +215,7 @@ class SpoolFolder:
         self._open_files: OrderedDict[Path, IO[bytes]] = OrderedDict()
 
     def new_path(self, name: str) -> Path:
-        """Return an unused path in the folder, such as ``name-0123456789ab``, without a file."""
+        """Return an unused path in the folder, whose file name starts with ``name``."""
         return self.path / f"{name}-{uuid.uuid4().hex[:12]}"
 
     def write(self, path: Path, data: bytes) -> None:
@@ -251,9 +251,11 @@ class SpoolFolder:
                 raise self._not_written(error) from error
 
     def _not_written(self, error: OSError) -> Exception:
-        place = f"rows that wait ({self.path})"
+        location = f"uncommitted rows ({self.path})"
         return (
-            translate_disk_full(place, "Free space there, or set staging to another folder", error)
+            translate_disk_full(
+                location, "Free space there, or set staging to another folder", error
+            )
             or error
         )
 

@@ -43,7 +43,7 @@ def translate_write_errors(staging_area: StagingArea) -> AbstractContextManager[
         DiskFullError: The block failed because a disk is full.
     """
     return disk_full_context(
-        f"rows that wait ({staging_area.location})",
+        f"uncommitted rows ({staging_area.location})",
         "Free space there, or set staging",
     )
 

@@ -1,7 +1,7 @@
-"""Conversion of locations: local paths, and the form that Spark reads.
+"""Conversion of paths and URLs of tables and files: to local paths, and to URLs for Spark.
 
-A location without a scheme is a folder of this machine, regardless of Spark's default file system;
-Spark therefore gets it with the scheme ``file``.
+A path without a scheme is always local, regardless of Spark's default file system, so it is passed
+to Spark with the scheme ``file``.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ def may_use_engine(settings: SparkSettings) -> bool:
 def looks_for_engine(settings: SparkSettings) -> bool:
     """Return True if a run with these settings must look for a shared Spark process (engine).
 
-    That is the case if it may use an engine, and would start one or another run may have started
-    it.
+    That is the case if the run may use an engine, and would either start one (``engine`` is "keep")
+    or may find one that is running.
     """
     return may_use_engine(settings) and (settings.engine == "keep" or engines_folder().is_dir())
 
