@@ -160,7 +160,7 @@ class TargetSpark(PluginBase):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Return the command for the arguments ``args``.
+        """Return the click command that handles the command line arguments ``args``.
 
         With the option ``--port`` it is the Fivetran gRPC server, else the Singer command line.
         """

@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 commands = typer.Typer()
-"""The commands, for `make_program`."""
+"""The typer application with all subcommands."""
 
 Config: TypeAlias = Annotated[
     list[str],

@@ -55,7 +55,7 @@ _Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
 _PROBE: Final = "target_spark_probe"
 _TABLE_STEPS: Final = ("made", "written", "read", "removed (remove it)")
-"""The steps for a probe table, in order."""
+"""The steps of a test with a table, in order."""
 
 _NEEDED: Final = {"java", "pyspark", "jars"}
 """The checks that must succeed before Spark can be started."""
@@ -241,7 +241,7 @@ def _jar(conf: Mapping[str, str], needed: str) -> str:
 
 
 def _staging(config: Mapping[str, Any]) -> Check:
-    system = tempfile.gettempdir()  # rows are spooled there if staging is an address
+    system = tempfile.gettempdir()  # for temporary files if staging is a remote URL
     folder = to_local_folder(config.get("staging") or system) or Path(system)
     fault = _explain_not_writable(folder)
     if fault:
@@ -320,7 +320,7 @@ def _engine(config: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("engine", "ok", text or "none is running with these settings")
 
 
-# With a real Spark
+# Checks with a running Spark
 
 
 def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:

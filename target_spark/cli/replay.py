@@ -365,17 +365,21 @@ class ReplayWriter(BatchWriter):
 
 
 def _decode_record(
-    described: SchemaEvent, raw: str, at: str | None, version: int | None
+    described: SchemaEvent, raw: str, extracted_at: str | None, version: int | None
 ) -> Rows | None:
     """Convert a quarantined record to a record event. Return None if it is not a JSON object.
 
     Args:
         described: The schema of the stream.
         raw: The text of the record, which may be invalid JSON.
-        at: The extraction time of the record; None if unknown.
+        extracted_at: The extraction time of the record; None if unknown.
         version: The table version of the record; None if unknown.
     """
-    head: dict[str, Any] = {"type": "RECORD", "stream": described.stream.name, "time_extracted": at}
+    head: dict[str, Any] = {
+        "type": "RECORD",
+        "stream": described.stream.name,
+        "time_extracted": extracted_at,
+    }
     if version is not None:
         head["version"] = version
     line = json.dumps(head)[:-1] + ', "record": ' + raw + "}\n"
@@ -386,23 +390,24 @@ def _decode_record(
     return replace(rows, stream=described.stream) if isinstance(rows, Rows) else None
 
 
-def _remove_rows(batch: Batch, left: Collection[int], folder: SpoolFolder) -> Batch:
+def _remove_rows(batch: Batch, excluded: Collection[int], folder: SpoolFolder) -> Batch:
     """Return a copy of a batch without certain rows. Its rows are written to a new file.
 
     Args:
         batch: The batch, whose rows are in files as lines of JSON.
-        left: The ordinals (positions in the input) of the rows to leave out. If there are none, the
+        excluded: The ordinals (positions in the input) of the rows to leave out. If there are none,
+        the
             batch is returned unchanged.
         folder: The local folder for uncommitted rows.
     """
-    if not left:
+    if not excluded:
         return batch
     path, count = folder.new_path("rows"), 0
     with path.open("wb") as out:
         for source in batch.paths:
             with Path(source).open("rb") as lines:
                 for line in lines:
-                    if int(line[len(b'{"n":') : line.index(b",")]) not in left:
+                    if int(line[len(b'{"n":') : line.index(b",")]) not in excluded:
                         out.write(line)
                         count += 1
     return replace(batch, paths=(str(path),), count=count)

@@ -111,10 +111,10 @@ def read_table(
     }
 
 
-def to_json(config: Mapping[str, Any], found: Any) -> str:
+def to_json(config: Mapping[str, Any], overview: Any) -> str:
     """Return rows of runs, or a table overview, as JSON with ISO 8601 times and without secrets."""
     hide = make_redactor(config)
-    document = json.loads(json.dumps(found, default=_format_time))
+    document = json.loads(json.dumps(overview, default=_format_time))
     clean = clean_document(document, lambda text: hide(redact(text)), by_name=False)
     return json.dumps(clean, indent=2, ensure_ascii=False)
 
@@ -124,9 +124,9 @@ def describe_runs(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) 
     return _clean(config, _format_runs(rows))
 
 
-def describe_table(config: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def describe_table(config: Mapping[str, Any], overview: Mapping[str, Any]) -> str:
     """Format the result of `show_table` as lines of text, with secrets redacted."""
-    return _clean(config, _format_table(found))
+    return _clean(config, _format_table(overview))
 
 
 @contextmanager
@@ -255,23 +255,23 @@ def _format_runs(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"  error: {run['error']}"
 
 
-def _format_table(found: Mapping[str, Any]) -> Iterator[str]:
-    yield f"stream {found['stream']}, {found['format']} table {found['table']}"
-    yield f"rows: {found['rows']:,}"
-    if found["last_commit"] is not None:
-        of_run = f" (job {found['job']}, run {found['run']})" if found["run"] else ""
-        yield f"last commit: {_format_time(found['last_commit'])}{of_run}"
-    if found["newest_row"] is not None:
-        yield f"newest row received: {_format_time(found['newest_row'])}"
-    quarantine = found["quarantine"]
+def _format_table(overview: Mapping[str, Any]) -> Iterator[str]:
+    yield f"stream {overview['stream']}, {overview['format']} table {overview['table']}"
+    yield f"rows: {overview['rows']:,}"
+    if overview["last_commit"] is not None:
+        of_run = f" (job {overview['job']}, run {overview['run']})" if overview["run"] else ""
+        yield f"last commit: {_format_time(overview['last_commit'])}{of_run}"
+    if overview["newest_row"] is not None:
+        yield f"newest row received: {_format_time(overview['newest_row'])}"
+    quarantine = overview["quarantine"]
     if quarantine is not None:
         yield f"quarantine: {_format_rows(quarantine['rows'])} in {quarantine['table']}"
         for each in quarantine["reasons"]:
             yield f"  {_format_rows(each['rows'])}: {each['reason']}"
     yield "columns:"
-    for name, ddl in found["columns"].items():
+    for name, ddl in overview["columns"].items():
         yield f"  {name} {ddl}"
-    if found["runs"]:
+    if overview["runs"]:
         yield f"last runs (table {RUNS}):"
-        for line in _format_runs(found["runs"]):
+        for line in _format_runs(overview["runs"]):
             yield f"  {line}"

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 APPENDING_FORMATS: Final = frozenset({"parquet"})
-"""Formats that cannot replace a written row."""
+"""Table formats that support append and overwrite, but cannot replace single rows."""
 
 
 _SHARE: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?) ?%")

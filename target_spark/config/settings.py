@@ -546,9 +546,9 @@ def _check_actions(actions: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def get_location(config: Mapping[str, Any]) -> str:
-    """Return the common location of all tables, which identifies the tables of a job.
+    """Return the location of all tables: a path, a URL, or a name such as "catalog:main.sales".
 
-    It is a path, a URL, or a name such as "catalog:main.sales"; "" if no location is set.
+    Return "" if the settings contain no location.
     """
     levels = split_identifier(config.get("catalog"), config.get("database"))
     return get_path(config) or (f"catalog:{'.'.join(levels)}" if levels else "")

@@ -95,11 +95,13 @@ def single_stream(tap: Tap, stream: str) -> Tap:
     return tap
 
 
-def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = None) -> ReadOptions:
+def parse_options(
+    raw_options: Mapping[str, str], config: Mapping[str, Any] | None = None
+) -> ReadOptions:
     """Parse the options of a DataFrame reader, and get the stream's schema from the tap.
 
     Args:
-        given: The options of the DataFrame reader, by name (see `OPTIONS`).
+        raw_options: The options of the DataFrame reader, by name (see `OPTIONS`).
         config: The tap's settings that were registered with the data source class, or None.
 
     Raises:
@@ -107,7 +109,7 @@ def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = N
         ConfigurationError: The tap, its settings, its catalog or its state cannot be used.
         FrameError: The tap cannot list its streams.
     """
-    options = _parse_options(given)
+    options = _parse_options(raw_options)
     tap, stream = _needed(options, "tap"), _needed(options, "stream")
     source = TapSpec(
         id=uuid.uuid4().hex,
@@ -245,14 +247,14 @@ def _iterate_strings(value: Any) -> Iterator[str]:
 
 
 def _read_document(
-    given: str | None, read: Callable[[str, str], dict[str, Any]], option: str
+    value: str | None, read: Callable[[str, str], dict[str, Any]], option: str
 ) -> dict[str, Any] | None:
     """Return the JSON object that an option contains, or the JSON object in the file that it names.
 
     Return None if the option is not set.
 
     Args:
-        given: The value of the option: a JSON object, or the path of a file.
+        value: The value of the option: a JSON object, or the path of a file.
         read: A function that parses a JSON text. Its second argument is the name of the option or
             file for error messages.
         option: The name of the option.
@@ -260,24 +262,24 @@ def _read_document(
     Raises:
         UnsupportedError: The file cannot be read.
     """
-    if given is None:
+    if value is None:
         return None
-    if given.lstrip().startswith("{"):
-        return read(given, f"the option {option}")
+    if value.lstrip().startswith("{"):
+        return read(value, f"the option {option}")
     try:
-        return read(read_at_most(Path(given), STATE_BYTES).decode("utf-8-sig"), given)
+        return read(read_at_most(Path(value), STATE_BYTES).decode("utf-8-sig"), value)
     except (OSError, InputTooLargeError) as error:
         why = getattr(error, "strerror", None) or error
         raise UnsupportedError(
-            f"The option {option} names {given}, which cannot be read: {why}."
+            f"The option {option} names {value}, which cannot be read: {why}."
         ) from None
 
 
 # --------------------------------------------------------------------------------- options
 
 
-def _parse_options(given: Mapping[str, str]) -> dict[str, str]:
-    options = {name.lower(): text for name, text in given.items()}
+def _parse_options(raw_options: Mapping[str, str]) -> dict[str, str]:
+    options = {name.lower(): text for name, text in raw_options.items()}
     for name in options:
         if name not in OPTIONS:
             raise UnsupportedError(

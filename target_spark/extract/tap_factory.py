@@ -30,9 +30,9 @@ __all__ = ["TapSpec", "drop_cached_tap", "get_redactor", "get_tap", "import_tap_
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TapSpec:
-    """Picklable class name, settings and catalog of a tap, from which a worker creates the tap.
+    """Class name, settings and catalog of a tap, from which a Spark worker creates the tap.
 
-    `repr` does not show the settings, because they may contain secrets.
+    The object can be pickled. `repr` does not show the settings, as they may contain secrets.
 
     Attributes:
         id: A unique id of the run, so that a worker's cached tap is not used in another run.

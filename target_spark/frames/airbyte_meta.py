@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 UNCASTABLE = "DESTINATION_TYPECAST_ERROR"
-"""Reason of a null for a value that does not fit its column's type."""
+"""Airbyte's reason for a null that replaces a value of a wrong type."""
 
 UNREADABLE = "DESTINATION_SERIALIZATION_ERROR"
-"""Reason of a null for a value that does not have its column's structure."""
+"""Airbyte's reason for a null that replaces a value of a wrong structure."""
 
 
 NODE_DIGITS = 12

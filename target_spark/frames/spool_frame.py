@@ -47,7 +47,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LINE_ORDINAL = (
     r"""coalesce(`n`, try_cast(regexp_extract(`_corrupt`, r'\A\{"n":([0-9]+)', 1) AS BIGINT))"""
 )
-"""SQL of a line's ordinal; a line that is not JSON still begins as target-spark wrote it."""
+"""SQL of a line's ordinal, which is also found at the beginning of a line that is not valid JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,9 @@ class SpoolFrame:
         return observed.selectExpr(*plan.values, f"`n` AS {quote(ORDINAL)}")
 
     def counts(self, expected: int | None = None) -> Counts:
-        """Return row counts, which Spark collects in the first action on the last result of `good`.
+        """Return the row counts of the DataFrame that `good` returned last.
+
+        Spark collects the counts during the first action on that DataFrame.
 
         Args:
             expected: The expected number of rows; None if unknown. If Spark collected a different

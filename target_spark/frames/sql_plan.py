@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 BAD_ROWS_MARKER = "BAD_ROWS"
-"""Text in the error of a job that found a row that does not fit."""
+"""Text in the error of a Spark job that has read a row that does not fit its schema."""
 
 _CACHED_SCHEMAS = 64
 

@@ -260,7 +260,7 @@ class JobLock:
             return
         sessions = {_SESSIONS: self._owner.get(_SESSIONS)}  # sessions that could not be ended
         self._owner = {_STARTED: self._owner[_STARTED], **(sessions if sessions[_SESSIONS] else {})}
-        with suppress(OSError):  # a full disk does not keep the lock
+        with suppress(OSError):  # the lock is released even if the disk is full
             self._write()
         if remove:
             self._path.unlink(missing_ok=True)

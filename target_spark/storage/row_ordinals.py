@@ -15,7 +15,7 @@ from typing import Final
 __all__ = ["first_in_part", "resolve_ordinals"]
 
 _PARTS: Final = 1 << 62
-"""The first number of such lines; larger than the number of messages of any input."""
+"""The first provisional number, which is larger than the ordinal of any row."""
 
 _ROW_BITS: Final = 32
 _ROWS: Final = (1 << _ROW_BITS) - 1

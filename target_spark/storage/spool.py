@@ -385,7 +385,7 @@ def _new_folder(root: Path) -> tuple[Path, IO[bytes]]:
     another folder is created.
     """
     while True:
-        # Under another name until the lock is held.
+        # The folder has a temporary name until its lock is held.
         new_folder = Path(tempfile.mkdtemp(prefix=_NEW_FOLDER_PREFIX, dir=root))
         with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
             lock = stack.enter_context(_open_private(new_folder / _LOCK_NAME))

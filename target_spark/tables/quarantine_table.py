@@ -115,6 +115,8 @@ class QuarantineGuard:
     def find_withhold_reason(self, written: int, quarantined: int) -> str | None:
         """Return the reason not to emit states that cover a stream's rows, or None to emit them.
 
+        The reason is a phrase, such as "none of its rows could be written".
+
         Args:
             written: The number of rows of the stream that this run has written so far.
             quarantined: The number of rows of the stream that this run has quarantined so far.

@@ -48,7 +48,7 @@ class Identity:
 
     @classmethod
     def of_run(cls, settings: SparkSettings, environ: Mapping[str, str] | None = None) -> Identity:
-        """Return the identity of the shared Spark process that a run with these settings may use.
+        """Return the identity that a shared Spark process must have for a run with these settings.
 
         Args:
             settings: The Spark settings of the run.
@@ -68,15 +68,15 @@ class Identity:
         return _digest(json.dumps(self.parts, sort_keys=True))
 
 
-def find_differences(wanted: Identity, found: Mapping[str, str]) -> list[str]:
+def find_differences(identity: Identity, engine_parts: Mapping[str, str]) -> list[str]:
     """Return the sorted names of settings, versions or variables in which two identities differ.
 
     Args:
-        wanted: The identity of a run.
-        found: The attribute ``parts`` of an engine's identity.
+        identity: The identity of a run.
+        engine_parts: The attribute ``parts`` of an engine's identity.
     """
-    names = {*wanted.parts, *found}
-    return sorted(name for name in names if wanted.parts.get(name) != found.get(name))
+    names = {*identity.parts, *engine_parts}
+    return sorted(name for name in names if identity.parts.get(name) != engine_parts.get(name))
 
 
 def _digest(*texts: str) -> str:

@@ -243,31 +243,31 @@ class EngineServer:
                 logger.exception("The end of the run of %s was not clean.", run.describe())
 
 
-def main(given: Mapping[str, Any]) -> None:
+def main(arguments: Mapping[str, Any]) -> None:
     """Run an engine in this process until it ends, and exit.
 
     One line is written to standard output: ``ready`` when the engine accepts connections, or
     ``exists`` if another engine with the same identity is running.
 
     Args:
-        given: The engine's folder (``folder``), the parts of its identity (``identity``), its
+        arguments: The engine's folder (``folder``), the parts of its identity (``identity``), its
             Spark settings (``settings``), its idle time in seconds (``idle_seconds``), and its
             working folder (``cwd``).
     """
-    folder = EngineFolder(Path(given["folder"]))
+    folder = EngineFolder(Path(arguments["folder"]))
     folder.check()
     lock = folder.lock()
     if lock is None:
         os.write(1, b"exists\n")
         sys.exit(0)
     output = _redirect_output(folder)
-    os.chdir(given["cwd"])
+    os.chdir(arguments["cwd"])
     logging.basicConfig(level=logging.INFO, format="%(asctime)s | %(levelname)-8s | %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     scratch = open_spool_folder(None, "Spark's temporary files")
-    settings = SparkSettings(**given["settings"], scratch=str(scratch.path.absolute()))
+    settings = SparkSettings(**arguments["settings"], scratch=str(scratch.path.absolute()))
     session = Session.start(settings, pass_fds=[lock])
-    server = EngineServer(session, float(given["idle_seconds"]))
+    server = EngineServer(session, float(arguments["idle_seconds"]))
 
     def stop(_signum: int, _frame: FrameType | None) -> None:
         server.request_stop()
@@ -275,7 +275,7 @@ def main(given: Mapping[str, Any]) -> None:
     signal.signal(signal.SIGTERM, stop)
     listener = folder.listen()
     folder.describe(
-        pid=os.getpid(), born=get_start_ticks(os.getpid()), identity=dict(given["identity"])
+        pid=os.getpid(), born=get_start_ticks(os.getpid()), identity=dict(arguments["identity"])
     )
     with contextlib.suppress(OSError):  # the process that started the engine may have ended
         os.write(output, b"ready\n")

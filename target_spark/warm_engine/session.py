@@ -318,7 +318,7 @@ class EngineSession:
                 error,
                 _INSTEAD,
             )
-        except Exception as error:  # noqa: BLE001  (the run's own Spark is the way out)
+        except Exception as error:  # noqa: BLE001  (the run starts its own Spark)
             text = str(error) if isinstance(error, TargetSparkError) else first_error_line(error)
             logger.warning("The engine cannot be used: %s. %s", text.rstrip("."), _INSTEAD)
         if self._spark is None:
