@@ -47,7 +47,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LINE_ORDINAL = (
     r"""coalesce(`n`, try_cast(regexp_extract(`_corrupt`, r'\A\{"n":([0-9]+)', 1) AS BIGINT))"""
 )
-"""SQL of a line's ordinal, which is also found at the beginning of a line that is not valid JSON."""
+"""SQL of a line's ordinal, which is also read from a line that is not valid JSON."""
 
 
 @dataclass(frozen=True, slots=True)
