@@ -169,7 +169,7 @@ def _read_table(
 def _add_lateness(
     table: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], now: datetime
 ) -> dict[str, Any]:
-    """Return the data of a table with the durations ``since_commit`` and ``behind`` in seconds.
+    """Return a copy of ``table`` with two durations in seconds, each None if unknown.
 
     ``since_commit`` is the time since the last commit. ``behind`` is the time from the newest row
     to the end of the stream's last run.

@@ -147,7 +147,7 @@ class StreamOptions:
     """Options of one stream or of all streams. An option that is None or empty is not set.
 
     Attributes:
-        write_mode: Append, upsert, overwrite or scd2.
+        write_mode: The effect on existing rows: append, upsert, overwrite or scd2.
         table: The name of the table.
         catalog: The catalog of the table.
         database: The database of the table.
@@ -156,8 +156,8 @@ class StreamOptions:
         sort_by: The properties by which the rows of each file are sorted.
         file_bytes: The target size of files in bytes.
         hard_delete: True to delete rows that the source deleted; False to mark them as deleted.
-        by_cursor: The choice among several rows with the same key. True to keep the row with the
-            greatest cursor value, or the last of them. False to keep the last row in the input.
+        by_cursor: If several rows have the same key: True to keep the row with the greatest cursor
+            value (the last one if equal), False to keep the last row in the input.
         least_version: A table version. Rows with a lower version are treated as older than all
             other rows.
         sync_id: Airbyte's id of the sync, which is stored in the metadata column of rows.

@@ -180,7 +180,7 @@ def converted_columns(table_schema: TableSchema) -> list[Column]:
 def by_type(
     columns: Iterable[Column], build_sql: Callable[[ColumnType], str], name: str, value: _Value
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return SQL that converts all columns of the same type together, as one array per type.
+    """Return SQL that collects all columns of the same type in an array, and converts the array.
 
     Args:
         columns: The columns to convert.

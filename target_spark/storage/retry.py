@@ -229,8 +229,8 @@ def disk_full_context(location: str, remedy: str) -> Iterator[None]:
     """Context manager: convert a disk-full error to a `DiskFullError` with location and remedy.
 
     Args:
-        location: The content and path without free space, such as "uncommitted rows (/tmp)".
-        remedy: A sentence that tells how to free space, without its full stop.
+        location: The data that found no space, for the message: "uncommitted rows (/tmp)".
+        remedy: An instruction for the message, such as "Free space there".
 
     Raises:
         DiskFullError: The block failed because a disk is full.
@@ -248,8 +248,8 @@ def translate_disk_full(location: str, remedy: str, error: BaseException) -> Dis
     """Return a `DiskFullError` if ``error`` reports a full disk, else None.
 
     Args:
-        location: The content and path without free space, such as "uncommitted rows (/tmp)".
-        remedy: A sentence that tells how to free space, without its full stop.
+        location: The data that found no space, for the message: "uncommitted rows (/tmp)".
+        remedy: An instruction for the message, such as "Free space there".
         error: The exception to translate.
     """
     if classify_failure(error) is not FailureKind.FULL:

@@ -394,7 +394,7 @@ class EngineSession:
     def _wait_for_loss(self) -> bool:
         """Wait at most ten seconds for the end of the engine. Return True if it has ended.
 
-        The result is also True if this run does not use an engine any more.
+        Return True immediately if this run does not use an engine any more.
         """
         attachment, end = self._attachment, time.monotonic() + _LOSS_SECONDS
         while attachment is not None and not attachment.is_lost():
