@@ -305,7 +305,7 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve HTTP requests, and return the seconds to wait before they may be sent.
+        """Reserve HTTP requests. The result has the seconds to wait before they may be sent.
 
         Args:
             name: The name of the rate limit.
@@ -431,7 +431,7 @@ class _SlotCounter:
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
         """Reserve one time slot of this worker for each of ``weight`` requests.
 
-        Return the seconds to wait until the last of these slots.
+        The result has the seconds to wait until the last of these slots.
         """
         slot_seconds = max(seconds / most for most, seconds in terms.rates)
         now = time.time()

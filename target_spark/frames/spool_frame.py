@@ -110,7 +110,8 @@ class SpoolFrame:
 
     Spool files keep rows on disk until they are committed, with one row per line as JSON. A row is
     bad, and must be quarantined, if a value cannot be converted exactly to its column's type. If
-    ``table_schema.nulls_misfits`` is set, most such values become null instead.
+    ``table_schema.nulls_misfits`` is set, such values become null, except in keys and deletion
+    times.
     """
 
     def __init__(
