@@ -58,7 +58,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name from the module that defines it; the module is imported at first use."""
+    """Return an attribute of this package, imported from the module that defines it.
+
+    Raises:
+        AttributeError: The name is not in ``__all__``.
+    """
     from importlib import import_module
 
     if name not in __all__:

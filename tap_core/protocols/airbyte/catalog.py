@@ -3,10 +3,11 @@
 - Airbyte identifies a stream by namespace and name (`stream_id`); the tap and its state use the
   tap's own stream name.
 - An outdated configured catalog is accepted: streams and fields that no longer exist are skipped.
-  An invalid catalog, or an impossible request, is an error that names the file and the place.
+  For an invalid catalog, the error names the file and the path of the value.
 - Only fields of the configured schema are sent, at every depth where both schemas declare
-  properties; this also applies to keys and cursors. A schema without properties selects all fields.
-- The cursor is the tap's own; else the configured one; else the default one.
+  properties. This also applies to keys and cursors. A schema without properties selects all fields.
+- The cursor is the tap's replication key. If users may choose the cursor, it is the configured
+  field, else the default field of the catalog.
 
 Source: the Airbyte protocol, sections "Catalog" and "Schema Mismatches".
 """
@@ -60,12 +61,12 @@ _Inclusion = Metadata.InclusionType
 
 
 def stream_id(stream: SyncStream) -> StreamId:
-    """Return the name and namespace that a stream has in Airbyte."""
+    """Return the identifier of a tap's stream in Airbyte: its name and namespace."""
     return StreamId(stream.name_in_namespace, stream.namespace)
 
 
 def build_catalog(streams: Mapping[str, SyncStream]) -> dict[str, Any]:
-    """Return the AirbyteCatalog of a tap's streams, sorted by namespace and name."""
+    """Return the discovery catalog of a tap (AirbyteCatalog), sorted by namespace and name."""
     found = sorted(streams.values(), key=lambda one: (one.namespace or "", one.name))
     return {"streams": [_discovered(stream) for stream in found]}
 
@@ -91,9 +92,9 @@ def _discovered(stream: SyncStream) -> dict[str, Any]:
 
 
 def _build_airbyte_schema(stream: SyncStream) -> JsonSchema:
-    """Return a stream's schema in Airbyte's form.
+    """Return the ``json_schema`` of a stream for the discovery catalog.
 
-    Properties that the tap cannot read are left out.
+    Properties with the inclusion ``unsupported`` are left out.
     """
     schema = airbyte_schema(stream.schema)
     if properties := _properties(schema):
@@ -131,7 +132,7 @@ class _Replication(NamedTuple):
         return cls(method, key or None, is_free)
 
     def path_in(self, schema: JsonSchema) -> _Path:
-        """Return the path to the replication key: the names of the properties that lead to it."""
+        """Return the path to the replication key in a schema, such as ``("meta", "updated")``."""
         return parse_path(self.key or "", schema)
 
     @property
@@ -146,9 +147,9 @@ class _Replication(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredStream:
-    """Stream of a configured catalog.
+    """Stream of an Airbyte configured catalog, with the sync modes that the user has chosen.
 
-    A field is given as a path: the property names that lead to it.
+    Cursor and key fields are paths of property names, such as ``("meta", "updated")``.
     """
 
     id: StreamId
@@ -166,9 +167,10 @@ class ConfiguredStream:
 
     @property
     def cursor(self) -> _Path:
-        """Path to the cursor field. It is empty if the stream has no cursor.
+        """Path to the cursor field; empty if the stream has no cursor.
 
-        A source-defined cursor comes first, then the configured one, then the default one.
+        It is the configured cursor field, else the default cursor field. If the source defines the
+        cursor, the configured field is ignored.
         """
         if self.source_defined_cursor:
             return self.default_cursor_field
@@ -177,9 +179,9 @@ class ConfiguredStream:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredCatalog:
-    """Parsed ConfiguredAirbyteCatalog.
+    """Parsed ConfiguredAirbyteCatalog: the streams that the user has selected.
 
-    ``source`` is the name of its file, used in error messages.
+    ``source`` is the name of the catalog file, for error messages.
     """
 
     streams: tuple[ConfiguredStream, ...]
@@ -194,16 +196,16 @@ def parse_configured_catalog(text: str | bytes, source: str) -> ConfiguredCatalo
     message are read with full_refresh and written with append.
 
     Args:
-        text: Content of the file.
-        source: Name of the file for error messages.
+        text: Content of the catalog file.
+        source: Name of the catalog file, for error messages.
 
     Raises:
-        CatalogFileError: The content is not a valid catalog; the message names the location.
+        CatalogFileError: The content is not a valid catalog. The message names the invalid value.
     """
     document = _document(text, source)
     streams = document.child("streams")
     if streams.value is None:
-        raise document.wrong(
+        raise document.make_error(
             "a catalog must be an object with a list of 'streams'; this one has none"
         )
     return ConfiguredCatalog(tuple(map(_configured, streams.items())), source)
@@ -237,9 +239,11 @@ def _configured(entry: JsonNode) -> ConfiguredStream:
     stream = entry.child("stream")
     if stream.value is None:
         stream = entry  # the entry of a discovery catalog
-    name = stream.child("name").needed()
-    entry, stream = entry.called(name), stream.called(name)
-    modes = tuple(mode.needed().lower() for mode in stream.child("supported_sync_modes").items())
+    name = stream.child("name").required_text()
+    entry, stream = entry.with_name(name), stream.with_name(name)
+    modes = tuple(
+        mode.required_text().lower() for mode in stream.child("supported_sync_modes").items()
+    )
     keys = entry.child("primary_key").paths() or stream.child("source_defined_primary_key").paths()
     return ConfiguredStream(
         id=StreamId(name, stream.child("namespace").text()),
@@ -261,7 +265,7 @@ def _sync_mode(node: JsonNode) -> str:
     given = node.text()
     mode = FULL_REFRESH if given is None else given.lower()
     if mode not in (FULL_REFRESH, INCREMENTAL):
-        raise node.wrong(f"'{given}' is not a sync mode: use {FULL_REFRESH} or {INCREMENTAL}")
+        raise node.make_error(f"'{given}' is not a sync mode: use {FULL_REFRESH} or {INCREMENTAL}")
     return mode
 
 
@@ -305,12 +309,15 @@ def apply_configured_catalog(
 
 
 def _resolved(stream: SyncStream, wanted: ConfiguredStream, source: str) -> _Replication:
-    """Return the replication method and key to use for a configured stream.
+    """Return the replication method and replication key for the sync of a configured stream.
 
     Args:
         stream: The tap's stream.
-        wanted: The stream of the configured catalog.
-        source: Name of the catalog file for error messages.
+        wanted: The same stream in the configured catalog.
+        source: Name of the catalog file, for error messages.
+
+    Raises:
+        CatalogFileError: The stream does not support the configured cursor field.
     """
     own = _Replication.of(stream)
     if wanted.sync_mode == FULL_REFRESH or not own.is_possible:
@@ -323,9 +330,12 @@ def _resolved(stream: SyncStream, wanted: ConfiguredStream, source: str) -> _Rep
 def _chosen(
     stream: SyncStream, wanted: ConfiguredStream, own: _Replication, source: str
 ) -> str | None:
-    """Return the cursor field to use for a stream that accepts any cursor field.
+    """Return the name of the cursor field for a stream whose users may choose any field.
 
-    It is the configured field, else the catalog's default, else the tap's own replication key.
+    It is the configured field, else the catalog's default, else the tap's replication key.
+
+    Raises:
+        CatalogFileError: There is no cursor field, or its name is unknown or ambiguous.
     """
     path = wanted.cursor_field or wanted.default_cursor_field
     key = ".".join(path) or own.key
@@ -362,9 +372,13 @@ def _selected(
 
 
 def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any) -> None:
-    """Select the configured properties and deselect all others, even key properties.
+    """Select the configured properties in ``metadata`` and deselect all others, even keys.
 
-    If ``wanted`` declares no properties, all properties are selected.
+    Args:
+        metadata: Catalog metadata to change.
+        path: Breadcrumb of the object whose properties are selected.
+        known: Schema of the object in the tap.
+        wanted: Configured schema of the object. Without properties, it selects all properties.
     """
     asked = _properties(wanted)
     for name, definition in _properties(known).items():
@@ -376,9 +390,10 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
 
 
 def _narrowed(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
-    """Return a schema without the unwanted properties that catalog metadata cannot deselect.
+    """Return the schema ``known`` without properties that are missing in the schema ``wanted``.
 
-    These are properties inside arrays and undeclared properties (``additionalProperties``).
+    Only properties that catalog metadata cannot deselect are removed: properties inside arrays, and
+    undeclared properties (``additionalProperties``). ``in_list`` is True inside an array.
     """
     result = dict(known)
     asked, properties = _properties(wanted), _properties(known)
@@ -399,6 +414,6 @@ def _narrowed(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonS
 
 
 def _properties(schema: Any) -> Mapping[str, Any]:
-    """Return the declared properties of a schema, or an empty mapping."""
+    """Return the ``properties`` of a schema, or an empty mapping if it declares no properties."""
     found = schema.get("properties") if isinstance(schema, Mapping) else None
     return found if isinstance(found, Mapping) else {}

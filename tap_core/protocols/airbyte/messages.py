@@ -1,7 +1,7 @@
-"""Single messages of the Airbyte protocol as JSON lines, except RECORD and STATE messages.
+"""Encoding of Airbyte messages as lines of JSON, except RECORD and STATE messages.
 
-Each line is one message with its type and the field of that type. `AirbyteWriter` and
-`StreamStates` build the frequent RECORD and STATE messages from bytes, for speed.
+For speed, `AirbyteWriter` and `StreamStates` build the frequent RECORD and STATE messages from
+bytes.
 Source of the message formats: the Airbyte protocol, section "Messages".
 """
 
@@ -31,7 +31,7 @@ __all__ = [
 encode_json: Callable[[Any], bytes] = msgspec.json.Encoder(
     decimal_format="number", enc_hook=str
 ).encode
-"""Encode JSON types, decimals with all their digits, and any other value as a string."""
+"""Encode a value as JSON: decimals as numbers with all their digits, other types as strings."""
 
 
 def now_ms() -> int:
@@ -40,18 +40,24 @@ def now_ms() -> int:
 
 
 def descriptor(stream: StreamId) -> dict[str, str]:
-    """Return the StreamDescriptor of a stream. It has no ``namespace`` if the stream has none."""
+    """Return Airbyte's StreamDescriptor: ``{"name": "users", "namespace": "public"}``.
+
+    The key ``namespace`` is left out if the stream has no namespace.
+    """
     named = {"name": stream.name}
     return named if stream.namespace is None else {**named, "namespace": stream.namespace}
 
 
 def line(kind: str, field: str, body: Mapping[str, Any]) -> bytes:
-    """Return an Airbyte message as a line of JSON: its type ``kind``, and ``body`` in ``field``."""
+    """Return the Airbyte message ``{"type": kind, field: body}`` as a line of JSON."""
     return _encoded({"type": kind, field: body}) + b"\n"
 
 
 def log_line(level: str, message: str, stack_trace: str | None = None) -> bytes:
-    """Return a LOG message as a line of JSON. ``level`` is one of Airbyte's level names."""
+    """Return a LOG message as a line of JSON.
+
+    ``level`` is FATAL, ERROR, WARN, INFO, DEBUG or TRACE.
+    """
     body = {"level": level, "message": message}
     return line("LOG", "log", {**body, "stack_trace": stack_trace} if stack_trace else body)
 
@@ -59,7 +65,7 @@ def log_line(level: str, message: str, stack_trace: str | None = None) -> bytes:
 def trace_line(kind: str, body: Mapping[str, Any]) -> bytes:
     """Return a TRACE message as a line of JSON, with the current time.
 
-    ``kind`` is its trace type.
+    ``kind`` is the trace type, such as ERROR. ``body`` is the content of a trace of this type.
     """
     field = kind.lower()
     return line("TRACE", "trace", {"type": kind, "emitted_at": now_ms(), field: body})
@@ -93,14 +99,17 @@ def estimate_line(
 
 
 def analytics_line(kind: str, value: str) -> bytes:
-    """Return an ANALYTICS trace message as a line of JSON. ``kind`` names the measured quantity."""
+    """Return an ANALYTICS trace message as a line of JSON.
+
+    ``kind`` is the name of a metric, such as ``http_request_duration``.
+    """
     return trace_line("ANALYTICS", {"type": kind, "value": value})
 
 
 def control_line(config: Mapping[str, Any]) -> bytes:
     """Return a CONTROL message as a line of JSON.
 
-    It replaces the connector's stored configuration.
+    The platform replaces the stored configuration of the connector with ``config``.
     """
     body = {"type": "CONNECTOR_CONFIG", "emitted_at": now_ms()}
     return line("CONTROL", "control", {**body, "connectorConfig": {"config": config}})

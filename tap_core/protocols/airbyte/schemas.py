@@ -1,8 +1,8 @@
-"""Conversion of JSON Schemas to Airbyte's form and back, with ``airbyte_type`` hints.
+"""Conversion of JSON Schemas to Airbyte's schemas with ``airbyte_type`` hints, and back.
 
-Input schemas are never changed. References are inlined, because clients do not resolve them; an
-unresolvable reference allows any value, as the rest of the schema is still useful. The hint is
-added beside JSON Schema's keywords; a hint that the author wrote is kept.
+Input schemas are never changed. References are inlined, because clients do not resolve them. An
+unresolvable reference becomes a schema that allows any value. A hint is added to the keywords of
+JSON Schema, unless the tap's author wrote one.
 
 ===================================  =====================================================
 Schema of the stream                 Airbyte's ``airbyte_type``
@@ -65,38 +65,44 @@ _COMBINING: Final = ("anyOf", "oneOf")
 
 
 def airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a stream's schema in Airbyte's form: an object schema with ``airbyte_type`` hints.
+    """Convert a stream's JSON Schema to an Airbyte schema, with ``airbyte_type`` hints.
 
     A union of null and one other type becomes that type, nullable. A union of several types becomes
     ``oneOf``, Airbyte's keyword for unions, if no value can have two of the types.
     """
-    schema = _over(inline_references(json_schema), _hinted)
+    schema = _transform(inline_references(json_schema), _hinted)
     return schema if "type" in schema else {"type": "object", **schema}
 
 
 def singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a schema with its ``airbyte_type`` hints translated to JSON Schema keywords."""
-    return _over(inline_references(json_schema), _plain)
+    """Convert an Airbyte schema to JSON Schema: replace ``airbyte_type`` hints by keywords.
+
+    For example, ``date-time`` is added as ``format`` for the hint ``timestamp_with_timezone``.
+    """
+    return _transform(inline_references(json_schema), _plain)
 
 
-def _over(
+def _transform(
     schema: JsonSchema, step: Callable[[JsonSchema], JsonSchema], depth: int = 0
 ) -> JsonSchema:
     """Return a schema with ``step`` applied to all its subschemas and then to the schema itself.
 
-    Subschemas that are nested too deeply are replaced with an empty schema. ``depth`` is the
-    current depth.
+    Subschemas below 100 levels become ``{}``, which allows any value. ``depth`` is the level of
+    ``schema``.
     """
     if depth > _DEEPEST:
         return {}
-    return step(map_subschemas(schema, lambda inner: _over(inner, step, depth + 1)))
+    return step(map_subschemas(schema, lambda inner: _transform(inner, step, depth + 1)))
 
 
-# To Airbyte's form
+# JSON Schema to Airbyte
 
 
 def _hinted(schema: JsonSchema) -> JsonSchema:
-    """Add the ``airbyte_type`` hint that the values of a schema need, if they need one."""
+    """Return a schema with an ``airbyte_type`` hint, if its JSON type alone is not precise enough.
+
+    A hint in the schema is kept.
+    """
     schema = _united(schema)
     if _HINT in schema:
         return schema
@@ -105,7 +111,10 @@ def _hinted(schema: JsonSchema) -> JsonSchema:
 
 
 def _hint(types: Sequence[str], schema: Mapping[str, Any]) -> str | None:
-    """Return the ``airbyte_type`` hint for a schema and its types, or None if no hint is needed."""
+    """Return the ``airbyte_type`` hint for a schema, such as "big_integer", or None without one.
+
+    ``types`` are the JSON types of the schema except null.
+    """
     if len(types) != 1:
         return None
     if types[0] == "string":
@@ -127,9 +136,9 @@ def _hint_of_text(schema: Mapping[str, Any]) -> str | None:
 
 
 def _united(schema: JsonSchema) -> JsonSchema:
-    """Rewrite a union in the form that Airbyte supports.
+    """Return a schema whose union is one that Airbyte supports: ``oneOf``, or a nullable type.
 
-    If this would change the meaning of the union, return the schema unchanged.
+    If that would change the meaning of the union, return the schema unchanged.
     """
     word = next((word for word in _COMBINING if isinstance(schema.get(word), list)), None)
     choices = schema[word] if word else None
@@ -144,9 +153,9 @@ def _united(schema: JsonSchema) -> JsonSchema:
 
 
 def _may_join(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
-    """Return True if an alternative of a union can be merged into the schema around the union.
+    """Return True if the only alternative of a union can be merged into the schema around it.
 
-    ``choice`` is the alternative; ``rest`` has the schema's keywords beside the union.
+    ``choice`` is the alternative. ``rest`` has the other keywords of the schema around the union.
     """
     return (
         "type" in choice
@@ -176,7 +185,7 @@ def _are_apart(choices: Sequence[Mapping[str, Any]]) -> bool:
     return True
 
 
-# From Airbyte's form
+# Airbyte to JSON Schema
 
 
 def _plain(schema: JsonSchema) -> JsonSchema:
@@ -195,7 +204,7 @@ def _plain(schema: JsonSchema) -> JsonSchema:
 
 
 def _build_big_integer_keywords(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the keywords of a ``big_integer``: a decimal of 38 digits, as a string.
+    """Return the JSON Schema keywords for ``big_integer``: a string with a 38-digit decimal.
 
     Return no keywords if the schema already declares a precision or bounds beyond 64 bits.
     """

@@ -1,10 +1,9 @@
 """Writer of events as Airbyte messages: records, states, statuses and estimates.
 
-A chunk of rows is one write of row bodies between constant bytes; ``emitted_at`` is the extraction
-time in milliseconds, computed once per chunk. Only streams of the catalog are written, under their
-name and namespace in the catalog. A stream is STARTED before its other messages, RUNNING at its
-first record, and ends with COMPLETE or INCOMPLETE. Source of the message formats: the Airbyte
-protocol, section "Messages".
+All rows of an event are written at once. Their ``emitted_at`` is the extraction time in
+milliseconds. Only streams of the catalog are written, under their name and namespace there. The
+status of a stream is STARTED before its other messages, RUNNING at its first record, and COMPLETE
+or INCOMPLETE at its end. Source of the message formats: the Airbyte protocol, section "Messages".
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ _ENDS: Final = (Progress.COMPLETE, Progress.INCOMPLETE)
 
 
 class AirbyteWriter:
-    """Writer of events as Airbyte messages. ``write`` is called with complete lines."""
+    """Writer that converts events to Airbyte messages and passes them to a function ``write``."""
 
     takes_files = False
     """False: the protocol has no messages for files, so rows are always written as records."""
 
     takes_estimates = True
-    """True: ESTIMATE traces carry them."""
+    """True: estimates are written as ESTIMATE traces."""
 
     tells_ends = True
     """True: a STREAM_STATUS trace reports the end of each stream."""
@@ -57,10 +56,13 @@ class AirbyteWriter:
         *,
         shared: bool = False,
     ) -> None:
-        """Create a writer for the streams of a catalog, keyed by the tap's stream names.
+        """Create a writer for the streams of a configured catalog.
 
-        shared: True to write the states of all streams together as one GLOBAL state, which is
-        needed if streams share a position, such as that of a database log.
+        Args:
+            write: Called with complete lines of JSON.
+            streams: Identifiers of the streams in the catalog, by the tap's stream names.
+            shared: True to write the states of all streams together as one GLOBAL state. This is
+                needed if the streams share a state, such as the position in a database log.
         """
         self._write = write
         self._streams = dict(streams)
@@ -110,8 +112,8 @@ class AirbyteWriter:
     def _estimate(self, event: Estimate) -> bytes:
         """Return an ESTIMATE message, or b"" if the estimate must be dropped.
 
-        Airbyte accepts estimates of the sync or of streams, but not both. The kind of the first
-        estimate is kept.
+        Airbyte accepts either estimates of the whole sync or estimates of streams. Therefore
+        estimates of another type than the first one are dropped, and those of unknown streams.
         """
         stream = event.stream if event.is_total else self._known(event.stream.name)
         if stream is None:
@@ -123,7 +125,10 @@ class AirbyteWriter:
         return estimate_line(stream, kind, event.rows, event.nbytes)
 
     def _records(self, event: Rows) -> bytes:
-        """Return the RECORD messages of a group of rows. Rows of unknown streams are dropped."""
+        """Return the RECORD messages for the rows of an event, after the stream's first statuses.
+
+        Rows of streams that are not in the catalog are dropped.
+        """
         name = event.stream.name
         if not event.rows or self._known(name) is None:
             return b""
@@ -155,7 +160,7 @@ class AirbyteWriter:
         return state + status_line(stream, progress.name)
 
     def _started(self, name: str) -> bytes:
-        """Return the STARTED status message of a stream, or b"" if it has a status already."""
+        """Return the status message STARTED of a stream, or b"" if the stream has a status."""
         if name in self._progress:
             return b""
         stream = self._streams[name]
@@ -165,9 +170,9 @@ class AirbyteWriter:
         return status_line(stream, "STARTED")
 
     def _running(self, name: str) -> bytes:
-        """Return the status messages to write before a stream's first record: STARTED and RUNNING.
+        """Return the status messages STARTED and RUNNING, which come before a stream's records.
 
-        Messages that were written before are left out.
+        Messages that were already written are left out.
         """
         if self._progress.get(name) is Progress.RUNNING:
             return b""
@@ -178,7 +183,10 @@ class AirbyteWriter:
         return lines
 
     def _known(self, name: str) -> StreamId | None:
-        """Return a stream's id in the catalog, or None if it is not there. That is logged once."""
+        """Return the identifier of a stream in the catalog.
+
+        If the stream is not in the catalog, log this once and return None.
+        """
         stream = self._streams.get(name)
         if stream is None and name not in self._unknown_streams:
             self._unknown_streams.add(name)
@@ -187,7 +195,7 @@ class AirbyteWriter:
 
 
 def _head(stream: StreamId) -> bytes:
-    """Return the text of a stream's RECORD messages that comes before the data of the record."""
+    """Return the start of a RECORD message: ``{"type":"RECORD","record":{"stream":"a","data":``."""
     space = b"" if stream.namespace is None else b'"namespace":%b,' % encode_json(stream.namespace)
     return b'{"type":"RECORD","record":{"stream":%b,%b"data":' % (encode_json(stream.name), space)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from tap_core.config.loading import get_json_types
-from tap_core.protocols.config_schema import author_settings
+from tap_core.protocols.config_schema import find_sdk_settings
 from tap_core.protocols.fivetran.enum_options import to_form_text
 from tap_core.protocols.fivetran.enums import TextField
 from tap_core.protocols.fivetran.form_fields import (
@@ -59,7 +59,7 @@ def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool
         tests: Labels of the connection tests by name.
         selects_tables: True if the user can select schemas and tables.
     """
-    own = author_settings(schema)
+    own = find_sdk_settings(schema)
     properties = schema.get("properties") or {}
     asked = {name: inner for name, inner in properties.items() if name not in own}
     return ConfigurationFormResponse(
