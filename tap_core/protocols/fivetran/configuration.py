@@ -1,8 +1,8 @@
 """Conversion of a Fivetran configuration (strings by field name) to the settings of a tap.
 
-The field names are those of the form. An empty value of an optional field counts as missing. A
-string that cannot be converted is kept, so that the validation of the settings reports it. Unknown
-names are kept. Uploaded files are base64.
+The field names are those of the setup form. An empty value of an optional field counts as missing.
+A string that cannot be converted is kept, so that the validation of the settings reports it.
+Unknown names are kept. Uploaded files are in base64.
 Source: Fivetran's Partner SDK development guide, "Supported setup form fields".
 """
 
@@ -45,7 +45,8 @@ _BETWEEN: Final = re.compile(r"[,\n]")
 def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) -> dict[str, Any]:
     """Convert the configuration that Fivetran sent, a dict of strings, to the settings of a tap.
 
-    An object setting may be sent as JSON under its name. Form fields of its properties override it.
+    For example, ``{"page.size": "5"}`` becomes ``{"page": {"size": 5}}``. An object may also be
+    sent as JSON under its name. The form fields of its properties override this JSON.
 
     Args:
         configuration: Values as strings, keyed by the names of the form fields.
@@ -78,7 +79,7 @@ def _store_answers(
         settings: Settings to change.
         questions: Form fields.
         answers: Values as strings, keyed by the names of the form fields.
-        is_shown: False if these fields are hidden because of an answer to another field.
+        is_shown: False if the form hides these fields because of the value of another field.
     """
     for question in questions:
         path = ".".join(question.path)  # as in a handwritten configuration, without branch names
@@ -93,11 +94,12 @@ def _store_answers(
 
 
 def _is_entered(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
-    """Return True if the user entered a value.
+    """Return True if the user entered a value, False if the form only sent the initial value.
 
-    False if the form only sent the field's initial value.
-
-    is_shown: False if the form hides the field, which then sends its initial value.
+    Args:
+        question: The form field.
+        text: Value that the form sent.
+        is_shown: False if the form hides the field. It then sends the initial value of the field.
     """
     if is_shown or not text.strip():
         return is_shown and (question.is_required or bool(text.strip()))
@@ -106,9 +108,9 @@ def _is_entered(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
 
 
 def _is_shown_by(text: str, answer: str | bool | None) -> bool:
-    """Return True if the value ``text`` of a field is the answer that shows its dependent fields.
+    """Return True if a form field with the value ``text`` shows its dependent fields.
 
-    If ``answer`` is None, any value except an empty one shows them.
+    They are shown for the value ``answer``, or for any non-empty value if ``answer`` is None.
     """
     if answer is None:
         return bool(text.strip())
@@ -116,7 +118,7 @@ def _is_shown_by(text: str, answer: str | bool | None) -> bool:
 
 
 def _value(question: FieldSpec, text: str) -> Any:
-    """Convert the text of a form field to the type of its setting."""
+    """Convert the text of a form field to the value of its setting, such as ``"5"`` to ``5``."""
     option = next((each for each in question.options if each.text == text), None)
     if option is not None:
         return option.value if question.is_setting else {}
@@ -128,9 +130,10 @@ def _value(question: FieldSpec, text: str) -> Any:
 
 
 def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Store a value at a path in ``settings``. Missing objects on the path are created.
+    """Store a value at a path in nested ``settings``. Missing objects on the path are created.
 
-    If a value on the path is not an object, nothing is stored.
+    Nothing is stored if a value on the path is not an object, or if an empty object would replace
+    an existing object.
     """
     *above, name = path
     current: Any = settings
@@ -158,7 +161,7 @@ def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Sche
 
 
 def _typed(text: str, schema: Schema) -> Any:
-    """Convert a string to the type that the schema allows. If that fails, return it unchanged."""
+    """Convert a string to the type in a JSON Schema. If this fails, return it unchanged."""
     types = get_json_types(schema) - {"null"}
     if "array" in types and "string" not in types:
         return _array(text, schema)
@@ -179,7 +182,7 @@ def _array(text: str, schema: Schema) -> Any:
 
 
 def _json_or_text(text: str, kind: type) -> Any:
-    """Return a string parsed as JSON. If the result is not of type ``kind``, return the string."""
+    """Parse a string as JSON. If the result is not of the type ``kind``, return the string."""
     with suppress(json.JSONDecodeError, RecursionError):
         found = load_json(text)
         if isinstance(found, kind):
@@ -201,9 +204,9 @@ def _file_text(text: str, schema: Schema) -> str:
 
 
 def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """Return an object's settings with missing required objects added.
+    """Complete the settings of an object, and return them.
 
-    Optional objects that the user has not filled in are removed.
+    Missing required objects are added. Optional objects that the user left empty are removed.
     """
     whole = flatten_schema(schema)
     for name, inner in whole.properties.items():
@@ -221,9 +224,9 @@ def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
 
 
 def _matches_branch(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) -> bool:
-    """Return True if the settings of an object match one alternative of a union.
+    """Return True if the settings ``given`` match an alternative of a union of objects.
 
-    They must have the constants of the alternative, and only properties that are declared.
+    They must have the constants of this alternative, and no undeclared properties.
     """
     properties = flatten_schema(branch).properties
     return given.keys() <= {*properties, *whole.properties} and all(
@@ -234,17 +237,18 @@ def _matches_branch(branch: Schema, whole: FlattenedSchema, given: Mapping[str, 
 
 
 def _is_not_entered(given: Mapping[str, Any], schema: Schema) -> bool:
-    """Return True if an object has only the form's initial values and is invalid with them.
+    """Return True if the user has not filled in an object.
 
-    The user has then not filled in the object.
+    This is assumed if the object has only the initial values of the form and is invalid.
     """
     return _is_initial_value(given, schema) and bool(validate_config(given, dict(schema)))
 
 
 def _is_initial_value(value: Any, schema: Any) -> bool:
-    """Return True if a form field starts with this value: its default, or False for a toggle.
+    """Return True if a value is the initial value of its form field.
 
-    For an object, all its properties must have their initial values.
+    The initial value is the default of the schema, or False for a toggle. For an object, all
+    properties must have their initial values.
     """
     known = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     if isinstance(value, Mapping) and "default" not in known:

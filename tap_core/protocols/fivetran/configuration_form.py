@@ -1,7 +1,7 @@
-"""ConfigurationFormResponse for the settings of a tap.
+"""Setup form for the settings of a tap, as Fivetran's message ConfigurationFormResponse.
 
-Each form field becomes one field of the message, followed by the groups of fields that depend on
-its answers. Settings that the SDK adds are not part of the form. Defaults of secrets are omitted.
+Each form field becomes one FormField message, followed by the groups of fields that depend on its
+value. Settings that the SDK adds are not part of the form. Defaults of secrets are omitted.
 Source: Fivetran's Partner SDK, common.proto, and its development guide, "Setup form guidelines".
 """
 
@@ -52,20 +52,20 @@ _OBJECT: Final = "Given as a JSON object."
 
 
 def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool = True) -> Any:
-    """Return the ConfigurationFormResponse, which describes the setup form of a connector.
+    """Return the ConfigurationFormResponse message, which describes the setup form of a connector.
 
     Args:
         schema: JSON Schema of the settings.
         tests: Labels of the connection tests by name.
         selects_tables: True if the user can select schemas and tables.
     """
-    own = find_sdk_settings(schema)
+    hidden = find_sdk_settings(schema)
     properties = schema.get("properties") or {}
-    asked = {name: inner for name, inner in properties.items() if name not in own}
+    shown = {name: inner for name, inner in properties.items() if name not in hidden}
     return ConfigurationFormResponse(
         schema_selection_supported=selects_tables,
         table_selection_supported=selects_tables,
-        fields=_fields(build_fields({**schema, "properties": asked})),
+        fields=_fields(build_fields({**schema, "properties": shown})),
         tests=[ConfigurationTest(name=name, label=label) for name, label in tests.items()],
     )
 
@@ -85,7 +85,7 @@ def _fields(questions: Iterable[FieldSpec]) -> Iterator[Any]:
 
 
 def _group(question: FieldSpec, below: DependentFields) -> Any:
-    """Return the FormField message of a group of fields that an answer to ``question`` shows."""
+    """Return the FormField message for a group of fields that depend on the field ``question``."""
     condition = VisibilityCondition(condition_field=question.name)
     if isinstance(below.answer, bool):
         condition.bool_value = below.answer
@@ -105,9 +105,9 @@ def _group(question: FieldSpec, below: DependentFields) -> Any:
 
 
 def _remarks(question: FieldSpec) -> dict[str, str]:
-    """Return a form field's description, default value and placeholder.
+    """Return the texts of a form field by their names in the FormField message.
 
-    Empty texts are left out.
+    They are its description, default value and placeholder. Empty texts are left out.
     """
     remarks = {
         "description": _description(question),
@@ -123,7 +123,7 @@ def _description(question: FieldSpec) -> str:
 
 
 def _get_format_hint(question: FieldSpec) -> str:
-    """Return instructions for typing a list or an object as text, or "" for other settings."""
+    """Return a hint on how to enter a list or an object as text, or "" for other settings."""
     types = get_json_types(question.schema) - {"null"}
     if question.kind not in {FieldKind.TEXT, FieldKind.PASSWORD} or "string" in types:
         return ""
@@ -176,9 +176,9 @@ def _upload(question: FieldSpec) -> dict[str, Any]:
 
 
 def _dropdown(question: FieldSpec) -> dict[str, Any]:
-    """Return a dropdown field.
+    """Return the content of a FormField message for a dropdown.
 
-    It shows the labels and descriptions of the options, if they have any.
+    If the options have labels or descriptions, it is a dropdown that shows them.
     """
     if all(each.label == each.text and not each.description for each in question.options):
         texts = [option.text for option in question.options]

@@ -1,8 +1,8 @@
-"""SourceConnector service of Fivetran's Partner SDK for any tap.
+"""The gRPC service SourceConnector of Fivetran's Partner SDK, implemented for any tap.
 
-The tap class is passed in, never imported. Each call creates its own tap, so that calls with
-different settings are independent. The server remembers per configuration what the interface
-cannot return: renewed tokens, and the tables of the last Schema call.
+Each call creates a new tap, so that calls with different settings are independent. For each
+configuration, the server remembers renewed tokens and the tables of the last Schema call, because
+a connector cannot store them in Fivetran.
 Source: Fivetran's Partner SDK, connector_sdk.proto.
 """
 
@@ -47,8 +47,8 @@ def make_connector_service(
     Args:
         tap_class: Class of the tap.
         journal: Log of the server.
-        allowance: Settings that the operator allows calls to set although the tap does not declare
-            them; None for no such settings.
+        allowance: Settings that calls may set although the tap does not declare them, because the
+            operator allows them; None for no such settings.
     """
     made = _Connector(tap_class, journal, allowance or AllowedNames.of(tap_class.name, {}))
     return Service(
@@ -64,12 +64,12 @@ def make_connector_service(
 
 
 def _task(text: str) -> Any:
-    """Return a response with a Task message, which Fivetran shows to the user as an error."""
+    """Return an UpdateResponse with a Task message, an error that Fivetran shows to the user."""
     return proto_messages.UpdateResponse(task=proto_messages.Task(message=text))
 
 
 class _Latest(Generic[_Thing]):
-    """Cache that holds one value for each of the 64 configurations that were stored last."""
+    """Cache of one value per configuration, for the 64 configurations stored most recently."""
 
     def __init__(self) -> None:
         self._things: dict[bytes, _Thing] = {}
@@ -81,7 +81,7 @@ class _Latest(Generic[_Thing]):
             return self._things.get(_digest(configuration))
 
     def keep(self, configuration: Mapping[str, str], thing: _Thing) -> None:
-        """Store the value for a configuration. The oldest value is dropped if the cache is full."""
+        """Store the value for a configuration. If the cache is full, drop the oldest value."""
         with self._lock:
             self._things.pop(_digest(configuration), None)
             self._things[_digest(configuration)] = thing
@@ -90,12 +90,12 @@ class _Latest(Generic[_Thing]):
 
 
 def _digest(configuration: Mapping[str, str]) -> bytes:
-    """Return a hash of a configuration. The cache uses it as key, so that it stores no secrets."""
+    """Return the SHA-256 hash of a configuration, the key in a cache that stores no secrets."""
     return sha256(dumps(dict(configuration), sort_keys=True).encode()).digest()
 
 
 class _Connector:
-    """Handlers of the gRPC calls of one Fivetran connector, which runs taps of one class."""
+    """Handlers of the gRPC calls to a Fivetran connector, which run taps of one class."""
 
     def __init__(
         self, tap_class: type[SyncTap], journal: JsonLogHandler, allowance: AllowedNames
@@ -123,7 +123,7 @@ class _Connector:
         return proto_messages.TestResponse(failure=call.failure)
 
     def schema(self, request: Any, call: RpcCall) -> Any:
-        """Handle Schema: return the tables and columns of the tap."""
+        """Handle Schema: return all tables and columns of the tap."""
         configuration = dict(request.configuration)
         tap = self._tap(configuration)
         tap.check_streams()
@@ -140,7 +140,7 @@ class _Connector:
         )
 
     def _failure(self, test: str, configuration: Mapping[str, str]) -> str | None:
-        """Run a connection test; return the reason for a failure, or None if it succeeded."""
+        """Run a connection test. Return the reason for a failure, or None if it succeeded."""
         tests = self._tap_class.connection_tests
         if test not in tests:
             return unknown_test(tests, test)
@@ -151,10 +151,10 @@ class _Connector:
         return run_test(tap, test, self._journal.clean)
 
     def _tap(self, configuration: Mapping[str, str]) -> SyncTap:
-        """Create a tap for a configuration, without catalog and state.
+        """Create a tap with the settings in a configuration, without catalog and state.
 
         Raises:
-            ConfigurationError: A setting is invalid, or calls are not allowed to set it.
+            ConfigurationError: A setting is invalid, or a call may not set it.
         """
         schema = self._tap_class._full_schema()  # noqa: SLF001  the SDK's own method
         settings = self._renewed.get(configuration) or parse_configuration(configuration, schema)

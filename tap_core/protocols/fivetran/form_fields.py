@@ -1,9 +1,9 @@
-"""Form fields derived from the JSON Schema of the settings, with the path of each setting.
+"""Fields of the setup form, derived from the JSON Schema of the settings.
 
-A field's name is the dotted path of its setting. If branches of a union share a property name, the
-branch is part of the path, so that names are unique. Required fields come first unless the schema
-has an ``order``. Hidden settings (``airbyte_hidden``, ``x-hidden``) appear only if required.
-Settings that are redacted in logs are password fields.
+The name of a field is the dotted path of its setting. If alternatives of a union share a property
+name, the name of the alternative is added, so that field names are unique. Required fields come
+first unless the schema has an ``order``. Hidden settings (``airbyte_hidden``, ``x-hidden``) appear
+only if required. Settings that are redacted in logs are password fields.
 Source: Fivetran's Partner SDK development guide, "Setup form guidelines".
 """
 
@@ -46,7 +46,7 @@ _SPELLED: Final = {"ids": "IDs", "oauth": "OAuth", "urls": "URLs"}
 
 
 class FieldKind(Enum):
-    """Kind of a form field: text, password, dropdown, toggle or file upload."""
+    """Type of a form field: text, password, dropdown, toggle or file upload."""
 
     TEXT = "text"
     PASSWORD = "password"  # noqa: S105 - a kind of field
@@ -57,10 +57,16 @@ class FieldKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """Field of a setup form. Its value is stored at ``path`` in the settings.
+    """Field of a setup form.
 
-    If ``is_setting`` is False, the answer is not stored as a value: it only selects which group of
-    dependent fields in ``below`` the form shows.
+    Attributes:
+        name: Name of the field, such as ``"database.port"``.
+        path: Path of its value in the settings, such as ``("database", "port")``.
+        schema: JSON Schema of the setting.
+        label: Text that the form shows for the field.
+        options: Options of a dropdown.
+        below: Groups of fields that are shown for certain values of this field.
+        is_setting: False if the value only selects one of these groups and is not stored.
     """
 
     name: str
@@ -76,10 +82,14 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class DependentFields:
-    """Group of form fields that is shown after a certain answer to another field.
+    """Group of form fields that are shown if another field has a certain value.
 
-    If ``answer`` is None, any answer shows them. If ``is_exclusive`` is True, values of the group
-    are dropped when another answer is given.
+    Attributes:
+        answer: Value of the other field that shows the group; None for any value.
+        label: Heading of the group.
+        questions: Fields of the group.
+        is_exclusive: True if values of the group are dropped when the other field has another
+            value.
     """
 
     answer: str | bool | None
@@ -90,7 +100,7 @@ class DependentFields:
 
 @dataclass(frozen=True, slots=True)
 class _FormPosition:
-    """Path of a value in the settings, with prefixes for the names and labels of its fields."""
+    """Path of a value in the settings, with prefixes for names and labels of its form fields."""
 
     path: tuple[str, ...] = ()
     prefix: str = ""
@@ -100,7 +110,7 @@ class _FormPosition:
     is_secret: bool = False
 
     def inside(self, name: str, schema: Schema, *, is_required: bool) -> _FormPosition:
-        """Return the path and prefixes for a property of the object at this path."""
+        """Return the path and prefixes for the property ``name`` of the object at this path."""
         title = str(schema.get("title") or "").strip() or _readable(name)
         return _FormPosition(
             path=(*self.path, name),
@@ -113,8 +123,8 @@ class _FormPosition:
 
 
 def build_fields(schema: Schema) -> tuple[FieldSpec, ...]:
-    """Return the form fields for the settings in a JSON Schema."""
-    return tuple(_of_object(inline_references(schema), _FormPosition()))
+    """Return the fields of the setup form for the settings that a JSON Schema declares."""
+    return tuple(_build_object_fields(inline_references(schema), _FormPosition()))
 
 
 def iterate_names(questions: Iterable[FieldSpec]) -> Iterator[str]:
@@ -128,7 +138,7 @@ def iterate_names(questions: Iterable[FieldSpec]) -> Iterator[str]:
 # Objects and their properties
 
 
-def _of_object(schema: Schema, place: _FormPosition) -> list[FieldSpec]:
+def _build_object_fields(schema: Schema, place: _FormPosition) -> list[FieldSpec]:
     """Return the form fields for the properties of an object. ``place`` is the object's path."""
     whole = flatten_schema(schema)
     conditions = parse_conditions(whole)
@@ -138,32 +148,35 @@ def _of_object(schema: Schema, place: _FormPosition) -> list[FieldSpec]:
     found: list[FieldSpec] = []
     for name in _in_order(properties):
         if name not in conditions.later and name != key:
-            asked = _of_property(name, properties[name], place, is_required=name in required)
-            found += [_leading(each, conditions.rules, place) for each in asked]
+            own = _build_property_fields(
+                name, properties[name], place, is_required=name in required
+            )
+            found += [_add_conditional_fields(each, conditions.rules, place) for each in own]
     if whole.branches:
-        found += _of_union(schema, whole, key, place)
+        found += _build_union_fields(schema, whole, key, place)
     return found if _has_order(properties) else _required_first(found)
 
 
-def _of_property(
+def _build_property_fields(
     name: str, schema: Schema, place: _FormPosition, *, is_required: bool
 ) -> Iterator[FieldSpec]:
     """Yield the form field of a property. For an object, yield the fields of its properties.
 
-    Optional properties that the schema marks as hidden have no field.
+    Yield nothing for an optional property that the schema marks as hidden. ``place`` is the path of
+    the object that has the property.
     """
     shape = merge_subschemas(schema)
     if not is_required and any(shape.get(word) for word in _HIDDEN):
         return
     inside = place.inside(name, shape, is_required=is_required)
     if not get_options(shape) and (get_branches(shape) or shape.get("properties")):
-        yield from _of_object(shape, inside)
+        yield from _build_object_fields(shape, inside)
     else:
-        yield _leaf(name, shape, inside)
+        yield _build_field(name, shape, inside)
 
 
-def _leaf(name: str, schema: Schema, place: _FormPosition) -> FieldSpec:
-    """Return the form field of a property that is not an object."""
+def _build_field(name: str, schema: Schema, place: _FormPosition) -> FieldSpec:
+    """Return the form field of a property that is not an object. ``place`` is its path."""
     options = get_options(schema)
     kind = _kind(name, schema, is_choice=bool(options), is_hidden=place.is_secret)
     return FieldSpec(
@@ -192,22 +205,27 @@ def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> Fie
     return FieldKind.PASSWORD if is_marked or is_named else FieldKind.TEXT
 
 
-def _leading(question: FieldSpec, rules: Iterable[Rule], place: _FormPosition) -> FieldSpec:
-    """Return a form field with the dependent fields that the rules show after its answers."""
+def _add_conditional_fields(
+    question: FieldSpec, rules: Iterable[Rule], place: _FormPosition
+) -> FieldSpec:
+    """Return a copy of a form field with the dependent fields that ``rules`` define for it.
+
+    ``place`` is the path of the object to which the rules belong.
+    """
     own = [rule for rule in rules if (*place.path, rule.condition) == question.path]
     below = [
         DependentFields(
-            rule.answer, _format_answer(question, rule.answer), tuple(_by_rule(rule, place))
+            rule.answer, _format_answer(question, rule.answer), tuple(_build_rule(rule, place))
         )
         for rule in own
     ]
     return replace(question, below=(*question.below, *below)) if below else question
 
 
-def _by_rule(rule: Rule, place: _FormPosition) -> list[FieldSpec]:
-    """Return the form fields that a rule shows.
+def _build_rule(rule: Rule, place: _FormPosition) -> list[FieldSpec]:
+    """Return the form fields that a conditional rule shows.
 
-    ``place`` is the path of the object they belong to.
+    ``place`` is the path of the object to which the rule belongs.
     """
     # In an optional object, a toggle that is off does not count as an answer.
     needed = place.is_required or rule.answer is not False
@@ -220,7 +238,7 @@ def _build_fields(
     return _required_first(
         question
         for name, schema in properties.items()
-        for question in _of_property(name, schema, place, is_required=name in required)
+        for question in _build_property_fields(name, schema, place, is_required=name in required)
     )
 
 
@@ -240,9 +258,9 @@ def _has_order(properties: Mapping[str, Schema]) -> bool:
 
 
 def _in_order(properties: Mapping[str, Schema]) -> list[str]:
-    """Return the property names sorted by ``order``.
+    """Return the property names sorted by the keyword ``order`` of their schemas.
 
-    Those without ``order`` follow in schema order.
+    Properties without ``order`` come last, in the order of the schema.
     """
 
     def number(name: str) -> float:
@@ -255,12 +273,16 @@ def _in_order(properties: Mapping[str, Schema]) -> list[str]:
 # Unions of objects
 
 
-def _of_union(
+def _build_union_fields(
     schema: Schema, whole: FlattenedSchema, key: str | None, place: _FormPosition
 ) -> Iterator[FieldSpec]:
     """Yield a dropdown that selects an alternative of a union, with the fields of each alternative.
 
-    ``key`` is the property whose constant identifies the alternative, or None without one.
+    Args:
+        schema: Schema of the object with the union.
+        whole: The same schema, flattened.
+        key: Property whose constant identifies the alternative; None without such a property.
+        place: Path of the object.
     """
     if key is None and (whole.properties or not place.path):
         # Nothing identifies the branch, so the properties of all branches are optional.
@@ -278,7 +300,7 @@ def _of_union(
         prefix = f"{place.prefix}{option.text}." if is_apart else place.prefix
         left = {k: v for k, v in branch["properties"].items() if k not in known}
         inside = replace(place, prefix=prefix, title="", is_required=True)
-        questions = tuple(_of_object({**branch, "properties": left}, inside))
+        questions = tuple(_build_object_fields({**branch, "properties": left}, inside))
         if questions:
             below.append(DependentFields(option.text, option.label, questions, is_exclusive=True))
     yield _chooser(schema, whole, key, place, options, below)
@@ -324,7 +346,10 @@ def _branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Opti
 
 
 def _find_discriminator(branches: Iterable[Schema]) -> str | None:
-    """Return the property that has a different constant in each alternative of a union, or None."""
+    """Return the property that has a different constant in each alternative of a union.
+
+    Return None if there is no such property.
+    """
     properties = [branch["properties"] for branch in branches]
     for name in properties[0] if properties else ():
         values = [get_const(merge_subschemas(each[name])) for each in properties if name in each]
@@ -337,7 +362,7 @@ def _find_discriminator(branches: Iterable[Schema]) -> str | None:
 def _shared(whole: FlattenedSchema, key: str | None) -> dict[str, Schema]:
     """Return the properties that all alternatives of a union define identically.
 
-    ``key``, the property that identifies the alternative, is left out.
+    ``key``, the property whose constant identifies the alternative, is left out.
     """
     first, *others = (branch["properties"] for branch in whole.branches)
     return {
@@ -368,9 +393,9 @@ def _all_properties(whole: FlattenedSchema) -> dict[str, Schema]:
 
 
 def _label(title: str, above: str) -> str:
-    """Return the label of a setting. For a nested setting it is "outer title: title".
+    """Return the label of a setting: ``"Port"`` in the object ``"Database"`` -> "Database: Port".
 
-    ``above`` is the title of the outer object. It is not repeated if ``title`` contains it already.
+    ``above`` is the title of the object. It is left out if it is empty or part of ``title``.
     """
     return title if not above or above.casefold() in title.casefold() else f"{above}: {title}"
 

@@ -1,9 +1,8 @@
-"""Messages and rpcs of Fivetran's interface, with its names and numbers, as plain tables.
+"""Messages and gRPC methods of Fivetran's Partner SDK, with its names and numbers, as Python data.
 
-protobuf is not needed here. A message is a tuple of fields; a kind is a protobuf scalar, a message
-or an enum. Names and numbers are the wire format and must never change; additions by Fivetran are
-added here. Source: Fivetran's Partner SDK, version 2, ``common.proto``, ``connector_sdk.proto`` and
-``destination_sdk.proto``.
+protobuf is not needed here. Names and numbers are the wire format and must never change. Additions
+by Fivetran are added here. Source: Fivetran's Partner SDK, version 2, ``common.proto``,
+``connector_sdk.proto`` and ``destination_sdk.proto``.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ __all__ = [
 ]
 
 PACKAGE: Final = "fivetran_sdk.v2"
-"""Protobuf package, which is the start of every rpc's path."""
+"""Protobuf package of the messages, and the start of every gRPC method's path."""
 
 Label: TypeAlias = Literal["", "optional", "repeated", "map"]
 
@@ -43,7 +42,8 @@ Label: TypeAlias = Literal["", "optional", "repeated", "map"]
 class Field:
     """Field of a protobuf message.
 
-    For a map, ``kind`` is the type of its values; keys are strings.
+    ``kind`` is the name of its type: a protobuf scalar, a message or an enum. For a map, it is the
+    type of the values, and the keys are strings.
     """
 
     number: int
@@ -54,14 +54,14 @@ class Field:
 
 
 Message: TypeAlias = tuple[Field, ...]
-"""Fields of a message."""
+"""Fields of a protobuf message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
     """Method of a gRPC service: the names of its request and response messages.
 
-    ``streams`` is True if it returns a stream of responses.
+    ``streams`` is True if the method returns a stream of responses.
     """
 
     request: str
@@ -71,7 +71,7 @@ class Rpc:
 
 @dataclass(frozen=True, slots=True)
 class ProtoFile:
-    """Content of one ``.proto`` file of Fivetran's gRPC interface."""
+    """Content of one ``.proto`` file of Fivetran's Partner SDK: enums, messages and services."""
 
     name: str
     imports: tuple[str, ...]
@@ -81,7 +81,7 @@ class ProtoFile:
 
 
 class TableSyncModeMigrationType(IntEnum):
-    """Change of a table's sync mode, as defined by Fivetran. This package does not use it."""
+    """Change of a table's sync mode, such as soft delete to history. This package ignores it."""
 
     SOFT_DELETE_TO_LIVE = 0
     SOFT_DELETE_TO_HISTORY = 1
@@ -92,12 +92,12 @@ class TableSyncModeMigrationType(IntEnum):
 
 
 def _make_oneof(name: str, *fields: Field) -> Message:
-    """Return the fields as alternatives of the protobuf oneof ``name``."""
+    """Return copies of the fields as alternatives of the protobuf ``oneof`` with this name."""
     return tuple(replace(field, oneof=name) for field in fields)
 
 
 def _texts(*names: str) -> Message:
-    """Return a string field for each name, with the field numbers 1, 2, 3 and so on."""
+    """Return a message with a string field for each name, numbered 1, 2, 3 and so on."""
     return tuple(Field(number, name, "string") for number, name in enumerate(names, 1))
 
 
@@ -436,4 +436,4 @@ FILES: Final = (
         {"DestinationConnector": {**_BOTH, **_DESTINATION_CALLS}},
     ),
 )
-"""Files of the whole interface, each after those that it imports."""
+"""All ``.proto`` files of the Partner SDK. Imported files come first."""

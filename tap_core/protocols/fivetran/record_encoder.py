@@ -1,10 +1,9 @@
-"""Encoder of records to the bytes of Fivetran's Record, with one generated function per table.
+"""Encoder of records as Fivetran's Record messages, with one generated function per table.
 
-The bytes before each column's value are precomputed per value length, so that a value costs a type
-check, its encoding and one join. Rare values (other types, lone surrogates) are converted or
-refused by `value_conversion`. An UPSERT has every selected column, null if the record lacks it; a
-DELETE has the keys; a row without a key is an error. Column names enter the generated source only
-as literals; all other names are fixed.
+For speed, the bytes before a column's value are cached by the length of the value. Values of
+unusual types are converted or rejected by `value_conversion`. An UPSERT has every selected column,
+with null for a property that the record lacks. A DELETE has the key columns. A record without a key
+value is an error. Column names are only string literals in the generated source.
 Source: Fivetran's Partner SDK, common.proto, ``ValueType``, and connector_sdk.proto, ``Record``.
 """
 
@@ -43,7 +42,7 @@ from tap_core.typing.inspect import TypeConformanceLevel
 __all__ = ["MAX_MESSAGE_BYTES", "RecordEncoder", "StreamSpec"]
 
 MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024 - 1024
-"""Maximum size of a record in bytes, so that its message stays below Fivetran's limit."""
+"""Maximum size of an encoded record in bytes, so that its message stays below Fivetran's limit."""
 
 _NAME_OF_ENTRY: Final = b"\x0a"
 _VALUE_OF_ENTRY: Final = b"\x12"
@@ -78,10 +77,13 @@ _double: Final = Struct("<d").pack
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """Stream whose records are encoded: its name and its declared properties.
+    """Stream whose records are encoded.
 
-    ``level`` says to which depth values are converted to the schema. ``unmapped`` is called with
-    the names of undeclared properties.
+    Attributes:
+        name: Name of the stream.
+        properties: Schemas of its declared properties.
+        level: Depth to which values are converted to the schema.
+        unmapped: Called with the names of undeclared properties in a record.
     """
 
     name: str
@@ -90,10 +92,10 @@ class StreamSpec:
     unmapped: UnmappedCallback
 
 
-class _Heads(dict[int, bytes]):
-    """Cache of the protobuf bytes that come before a value, keyed by the value's length in bytes.
+class _PrefixCache(dict[int, bytes]):
+    """Cache of the protobuf bytes before a value, by the length of the value in bytes.
 
-    Bytes for long values are not cached.
+    ``make`` returns these bytes for a length. Bytes for long values are not cached.
     """
 
     def __init__(self, make: Callable[[int], bytes]) -> None:
@@ -107,10 +109,10 @@ class _Heads(dict[int, bytes]):
         return made
 
 
-class _Whole(dict[int, bytes]):
-    """Cache of the encoded entries of an integer column, keyed by value.
+class _IntegerCache(dict[int, bytes]):
+    """Cache of the encoded entries of an integer column, by value. Only small values are cached.
 
-    Only small values are cached.
+    ``bits`` is the size of the integer type. ``refuse`` raises the error for a larger value.
     """
 
     def __init__(self, entry: _Entry, bits: int, refuse: Callable[[Any], NoReturn]) -> None:
@@ -130,7 +132,11 @@ class _Whole(dict[int, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Protobuf encoding of a column's entry in a record, which maps column names to values."""
+    """Encoder of a column's entry in a record, which protobuf encodes as a map by column name.
+
+    ``tag`` is the protobuf tag of the column's type. ``has_length`` is True if values of this type
+    are encoded with their length.
+    """
 
     name: bytes
     tag: bytes
@@ -143,7 +149,7 @@ class _Entry:
         return cls(utf8(column.name), _TAGS[kind], has_length)
 
     def head(self, length: int) -> bytes:
-        """Return the bytes of the column's entry that come before a value of ``length`` bytes."""
+        """Return the bytes of the column's entry before a value with a length in bytes."""
         field = self.tag + encode_varint(length) if self.has_length else self.tag
         return self._before(len(field) + length) + field
 
@@ -153,7 +159,7 @@ class _Entry:
         return self._before(len(_NULL)) + _NULL
 
     def _before(self, length: int) -> bytes:
-        """Return the bytes of the entry before a ValueType message of ``length`` bytes."""
+        """Return the bytes of the column's entry before a ValueType message of ``length`` bytes."""
         inside = (
             encode_length_delimited(_NAME_OF_ENTRY, self.name)
             + _VALUE_OF_ENTRY
@@ -163,37 +169,38 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Coded:
+class _ColumnEncoder:
     """Two encoders of one column: ``quick`` for common values and ``convert`` for all values.
 
-    ``quick`` is source code, from which a fast encoder of whole records is generated.
+    ``quick`` is Python source, from which a fast encoder of whole records is generated.
     """
 
     column: SourceColumn
     convert: Callable[[Any], bytes]
-    """Function that encodes the entry of any value (the compatibility path)."""
+    """Function that encodes the entry for any value."""
     quick: str
-    """Source of the expression that encodes common values; VALUE is replaced by the value."""
+    """Source of the expression that encodes common values. VALUE is replaced by the value."""
     words: Mapping[str, Any]
-    """Values of the names in ``quick``; ``#`` in a name is replaced by the column's number."""
+    """Values of the names in ``quick``. ``#`` in a name is replaced by the column's number."""
 
 
 class RecordEncoder(TypedRecordSerializer):
-    """Encoder of a table's records as Fivetran's Record messages."""
+    """Encoder that converts the records of a table to Record messages of Fivetran, as bytes."""
 
     def __init__(self, table: TableId, columns: Sequence[SourceColumn], source: StreamSpec) -> None:
         self._source = source
         self.columns = tuple(columns)
-        self._coded = [_coded(column, source) for column in columns]
-        self._frames = {kind: _Heads(self._framing(table, kind)) for kind in RecordType}
+        self._coded = [_make_column_encoder(column, source) for column in columns]
+        self._frames = {kind: _PrefixCache(self._framing(table, kind)) for kind in RecordType}
         self._deletes = DELETED_AT in source.properties
         self._identity = [each for each in self._coded if each.column.is_key] or self._coded
         super().__init__(self._compiled(), self.careful)
 
     def careful(self, record: Record) -> bytes:
-        """Encode a record with any values. Records with a deletion time are encoded as deletions.
+        """Encode a record with values of any type, as an UPSERT.
 
-        This is slower than the compiled encoder, which supports only common values.
+        A record with a deletion time (``_sdc_deleted_at``) is encoded as a DELETE. This is slower
+        than the compiled encoder, which supports only common values.
 
         Raises:
             DataError: A value does not match its column, or a key is missing.
@@ -203,10 +210,10 @@ class RecordEncoder(TypedRecordSerializer):
         return self.of_type(RecordType.UPSERT, record)
 
     def of_type(self, kind: RecordType, record: Record) -> bytes:
-        """Encode a record as an operation such as UPSERT or DELETE.
+        """Encode a record for an operation, such as UPSERT or DELETE.
 
-        A DELETE contains only the key columns, or all columns of a table without key. An UPDATE
-        contains only the keys and the properties in the record. A TRUNCATE contains no columns.
+        A DELETE contains only the key columns, or all columns of a table without keys. An UPDATE
+        contains the key columns and the properties of the record. A TRUNCATE contains no columns.
 
         Raises:
             DataError: A value does not match its column, or a key is missing.
@@ -220,9 +227,9 @@ class RecordEncoder(TypedRecordSerializer):
         return self._frames[kind][len(data)] + data
 
     def _framing(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
-        """Return a function that returns the bytes before a record's data in a Record message.
+        """Return a function that makes the start of a Record message, before its column values.
 
-        The function takes the length of the data.
+        The function takes the total length of the encoded column values.
         """
         schema = (
             b"" if table.schema is None else encode_length_delimited(b"\x0a", utf8(table.schema))
@@ -242,15 +249,15 @@ class RecordEncoder(TypedRecordSerializer):
         return frame
 
     def _compiled(self) -> RecordBodyEncoder:
-        """Generate and compile the fast encoder of records.
+        """Generate and compile the fast encoder of records for this table.
 
-        It calls slower functions for rare values.
+        The encoder calls slower functions for values of unusual types.
         """
         names: dict[str, Any] = {
             "join": b"".join,
             "frames": self._frames[RecordType.UPSERT],
             "careful": self.careful,
-            "look": self._look,
+            "report": self._report_undeclared,
         }
         entries = []
         for number, each in enumerate(self._coded):
@@ -263,31 +270,31 @@ class RecordEncoder(TypedRecordSerializer):
         if self._deletes:
             lines.append(f" if get({DELETED_AT!r}) is not None: return careful(r)")
         if not any(column.is_whole for column in self.columns):
-            lines.append(f" if len(r) > {known}: look(r)")
+            lines.append(f" if len(r) > {known}: report(r)")
         lines += [f" data = join(({''.join(f'{entry},' for entry in entries)}))"]
         lines += [" return frames[len(data)] + data"]
         exec("\n".join(lines), names)  # noqa: S102 - only literals and fixed names
         encode: RecordBodyEncoder = names["encode"]
         return encode
 
-    def _look(self, record: Record) -> None:
-        """Report the names of a record's undeclared properties.
+    def _report_undeclared(self, record: Record) -> None:
+        """Call ``unmapped`` with the names of a record's undeclared properties.
 
-        They have no column and are dropped.
+        The values of these properties are dropped, because they have no column.
         """
         known = {*self._source.properties, *(column.name for column in self.columns)}
         self._source.unmapped(tuple(name for name in map(str, record) if name not in known))
 
 
 def _value(column: SourceColumn, record: Record) -> Any:
-    """Return a column's value in a record: one property, or the whole record."""
+    """Return the value of a column in a record: one property, or the whole record."""
     return record if column.is_whole else record.get(column.name)
 
 
 # Encoding of a column
 
 
-def _coded(column: SourceColumn, source: StreamSpec) -> _Coded:
+def _make_column_encoder(column: SourceColumn, source: StreamSpec) -> _ColumnEncoder:
     entry, words = _Entry.of(column), dict[str, Any]()
     cases = [*_quick(column, entry, source, words)]
     if not column.is_key:
@@ -295,26 +302,27 @@ def _coded(column: SourceColumn, source: StreamSpec) -> _Coded:
         words["n#"] = entry.null
     words["c#"] = convert = _converter(column, entry, source)
     if not cases:
-        return _Coded(column, convert, "c#(VALUE)", words)
-    (what, first), *others = cases
-    cases = [(what, f"(v := VALUE){first.removeprefix('v')}"), *others]
-    chain = "".join(f"{what} if {condition} else " for what, condition in cases)
-    return _Coded(column, convert, f"({chain}c#(v))", words)
+        return _ColumnEncoder(column, convert, "c#(VALUE)", words)
+    (expression, first), *others = cases
+    cases = [(expression, f"(v := VALUE){first.removeprefix('v')}"), *others]
+    chain = "".join(f"{expression} if {condition} else " for expression, condition in cases)
+    return _ColumnEncoder(column, convert, f"({chain}c#(v))", words)
 
 
 def _quick(
     column: SourceColumn, entry: _Entry, source: StreamSpec, words: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield source code for each common kind of value: an encoding expression and its condition.
+    """Yield Python source for each common type of value: an encoding expression and a condition.
 
-    Objects that the code uses are added to ``words``, keyed by their names in the code.
+    For example, ``("f#", "v is False")`` encodes False. Objects that the source uses are added to
+    ``words`` by their names in the source. ``#`` stands for the column's number.
     """
     kind, refuse = column.kind.type, _refusal(column, source)
     if kind in {DataType.STRING, DataType.XML}:
-        words["h#"] = _Heads(entry.head)
+        words["h#"] = _PrefixCache(entry.head)
         yield "h#[len(b := v.encode())] + b", "v.__class__ is str"
     elif kind in _BITS:
-        words["w#"] = _Whole(entry, _BITS[kind], refuse)
+        words["w#"] = _IntegerCache(entry, _BITS[kind], refuse)
         yield "w#[v]", "v.__class__ is int"
     elif kind == DataType.DOUBLE:
         words |= {"h#": entry.head(8), "double": _double}
@@ -323,35 +331,38 @@ def _quick(
         words |= {"t#": entry.head(1) + b"\x01", "f#": entry.head(1) + b"\x00"}
         yield from (("t#", "v is True"), ("f#", "v is False"))
     elif kind in _MOMENTS:
-        words["m#"] = _texts(encode_datetime_text, entry, refuse)
+        words["m#"] = _make_text_encoder(encode_datetime_text, entry, refuse)
         yield "m#(v)", "v.__class__ is str"
     elif kind == DataType.NAIVE_DATE:
-        words["m#"] = lru_cache(_CACHED)(_texts(encode_date, entry, refuse))
+        words["m#"] = lru_cache(_CACHED)(_make_text_encoder(encode_date, entry, refuse))
         yield "m#(v)", "v.__class__ is str"
 
 
-def _texts(
-    read: Callable[[str], bytes], entry: _Entry, refuse: Callable[[Any], NoReturn]
+def _make_text_encoder(
+    encode: Callable[[str], bytes], entry: _Entry, refuse: Callable[[Any], NoReturn]
 ) -> Callable[[str], bytes]:
-    """Return a function that encodes a date or datetime string as a column's entry.
+    """Return a function that encodes a date or datetime string as a column's entry in a record.
 
-    read: Encodes the string without the entry. refuse: Raises the error for an invalid string.
+    Args:
+        encode: Encodes the string as a protobuf Timestamp.
+        entry: Encoder of the column's entry.
+        refuse: Raises the error for an invalid string.
     """
-    heads = _Heads(entry.head)
+    prefixes = _PrefixCache(entry.head)
 
-    def made(text: str) -> bytes:
+    def encode_entry(text: str) -> bytes:
         try:
-            content = read(text)
+            content = encode(text)
         except _UNREADABLE:
             refuse(text)
-        return heads[len(content)] + content
+        return prefixes[len(content)] + content
 
-    return made
+    return encode_entry
 
 
 def _converter(column: SourceColumn, entry: _Entry, source: StreamSpec) -> Callable[[Any], bytes]:
-    """Return a function that encodes any value of a column as the column's entry in a record."""
-    read, heads = _reader(column, source), _Heads(entry.head)
+    """Return a function that encodes a value of any type as a column's entry in a record."""
+    read, heads = _reader(column, source), _PrefixCache(entry.head)
     refuse, null = _refusal(column, source), entry.null
 
     def convert(value: Any) -> bytes:
@@ -369,7 +380,10 @@ def _converter(column: SourceColumn, entry: _Entry, source: StreamSpec) -> Calla
 
 
 def _reader(column: SourceColumn, source: StreamSpec) -> Callable[[Any], bytes | None]:
-    """Return a function that encodes only a column's value. It may return None for a null."""
+    """Return a function that encodes a value of a column, without the column's entry around it.
+
+    The function may return None for a value that becomes null.
+    """
     kind = column.kind
     if kind.type == DataType.JSON:
         if column.is_whole:
@@ -393,7 +407,10 @@ def _within(value: int, limit: int) -> int:
 
 
 def _refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], NoReturn]:
-    """Return a function that raises the error for an invalid value. The message omits the value."""
+    """Return a function that raises a DataError for an invalid value of a column.
+
+    The message does not show the value, because it may be confidential.
+    """
     start = f"Stream '{source.name}': "
 
     def refuse(value: Any) -> NoReturn:

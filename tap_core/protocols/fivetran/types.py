@@ -1,8 +1,7 @@
-"""Conversion of JSON Schema types to the types of Fivetran's columns.
+"""Conversion of JSON Schema types to Fivetran's column types.
 
-The column type accepts every value that the schema allows; an open schema becomes JSON, which
-accepts any value. Null is not a type. References must be inlined before; a remaining one is
-ignored.
+The column type accepts every value that the schema allows. A schema without a type becomes JSON,
+which accepts any value. The type null is ignored. References must have been inlined before.
 
 ==============================================  ==============================================
 Schema                                          Column type
@@ -58,7 +57,7 @@ _Schema = Mapping[str, Any]
 
 
 class ColumnType(NamedTuple):
-    """Data type of a Fivetran column. ``precision`` and ``scale`` are 0 unless it is a DECIMAL."""
+    """Data type of a Fivetran column. Only a DECIMAL has a ``precision`` and ``scale``, else 0."""
 
     type: DataType
     precision: int = 0
@@ -82,7 +81,7 @@ _NO_ZONE: Final = "timestamp_without_timezone"
 
 
 def to_column_type(schema: Any) -> ColumnType:
-    """Return the type of the Fivetran column for a property with this JSON Schema."""
+    """Return the Fivetran column type for a JSON Schema: ``{"type": "boolean"}`` -> BOOLEAN."""
     variants = list(split_variants(schema))
     found = {_get_column_type(kind, variant) for kind, variant in variants}
     if len(found) == 1:
@@ -93,18 +92,19 @@ def to_column_type(schema: Any) -> ColumnType:
 
 
 def to_key_type(schema: Any) -> ColumnType:
-    """Return the type of the Fivetran column for a key property.
+    """Return the Fivetran column type for the JSON Schema of a key property.
 
-    It is STRING instead of JSON, because Fivetran allows no JSON keys.
+    The type is STRING instead of JSON, because many destinations cannot compare JSON.
     """
     found = to_column_type(schema)
     return _STRING if found == _JSON else found
 
 
 def _common(found: set[ColumnType]) -> ColumnType | None:
-    """Return the number type that can hold all values of the given types.
+    """Return a number type for all values of several column types, or None if there is none.
 
-    None if there is no such type.
+    For example, the common type of INT and LONG is LONG. For decimals without a common type, it is
+    JSON.
     """
     types = {each.type for each in found}
     if not types:
@@ -117,7 +117,10 @@ def _common(found: set[ColumnType]) -> ColumnType | None:
 
 
 def _get_column_type(kind: str, schema: _Schema) -> ColumnType:
-    """Return the Fivetran type for values of one JSON type, such as "integer"."""
+    """Return the Fivetran column type for values of one JSON type, such as "integer".
+
+    ``schema`` may narrow the type, for example by a ``format``.
+    """
     if kind == "boolean":
         return ColumnType(DataType.BOOLEAN)
     if kind == "integer":
@@ -150,7 +153,7 @@ def _number(schema: _Schema) -> ColumnType:
 def _whole_digits(low: Decimal | None, high: Decimal | None) -> int | None:
     """Return the maximum number of digits before the decimal point for numbers in a range.
 
-    Return None if the range has no lower or no upper bound.
+    Return None if a bound of the range is None (unlimited).
     """
     if low is None or high is None:
         return None
@@ -172,7 +175,10 @@ def _text(schema: _Schema) -> ColumnType:
 
 
 def _declared(schema: _Schema) -> ColumnType:
-    """Return the decimal type with the ``precision`` and ``scale`` that a schema declares."""
+    """Return the DECIMAL type with the ``precision`` and ``scale`` that a schema declares.
+
+    Without a declared precision, it is a DECIMAL(38, 18).
+    """
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
         return _UNSIZED
@@ -183,9 +189,9 @@ def _declared(schema: _Schema) -> ColumnType:
 
 
 def _sized(whole: int | None, places: int) -> ColumnType:
-    """Return a DECIMAL of 38 digits, ``places`` of them after the decimal point.
+    """Return a DECIMAL with 38 digits, of which ``places`` are after the decimal point.
 
-    If fewer than ``whole`` digits would be left before it, ``places`` is reduced to at most 18.
+    If fewer than ``whole`` digits would remain before the decimal point, the scale is at most 18.
     """
     wanted = MIN_INTEGER_DIGITS if whole is None else whole
     if wanted + places <= MAX_DIGITS:
@@ -194,9 +200,9 @@ def _sized(whole: int | None, places: int) -> ColumnType:
 
 
 def _common_decimal(types: Sequence[ColumnType]) -> ColumnType:
-    """Return a DECIMAL that holds all values of the given types exactly.
+    """Return a DECIMAL for all values of several integer and decimal types, without rounding.
 
-    If none can, return JSON.
+    If this would need more than 38 digits, return JSON.
     """
     scale = max(each.scale for each in types)
     digits = max(map(_whole_digits_of_type, types)) + scale
