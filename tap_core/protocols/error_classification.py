@@ -98,7 +98,7 @@ def summarize_error(
         system: "source" or "destination": the system that the plugin reads from or writes to.
     """
     kind = failure_type(error)
-    message = shorten_connection_failure(_own_text(error)) if message is None else message
+    message = shorten_connection_failure(_get_text(error)) if message is None else message
     text = message or type(error).__qualname__
     if kind == CONFIG and any(is_auth_failure(each) for each in iterate_causes(error)):
         return f"The {system} refuses the credentials: check those in the configuration. {text}"
@@ -121,7 +121,7 @@ def is_known_error(error: BaseException) -> bool:
             return True
         if current is None or isinstance(current, _BUGS):
             return False
-        if _verdict(current) is not None:
+        if _classify(current) is not None:
             return True
         current = current.__cause__
     return False
@@ -141,7 +141,7 @@ def shorten_connection_failure(text: str) -> str:
     return text[: found.start()] + short + text[found.end() :]
 
 
-def _own_text(error: BaseException) -> str:
+def _get_text(error: BaseException) -> str:
     """Return the text of an error.
 
     Python's error about an abstract class is replaced by a sentence with the missing members.
@@ -166,12 +166,12 @@ def failure_type(error: BaseException) -> str:
 
     The first error in its chain of causes that can be classified decides.
     """
-    return next(filter(None, map(_verdict, iterate_causes(error))), SYSTEM)
+    return next(filter(None, map(_classify, iterate_causes(error))), SYSTEM)
 
 
-def _format_error(error: BaseException, said: str) -> str:
+def _format_error(error: BaseException, message: str) -> str:
     name = type(error).__qualname__
-    return f"{name}: {said}" if said else name
+    return f"{name}: {message}" if message else name
 
 
 def iterate_causes(error: BaseException) -> Iterator[BaseException]:
@@ -188,7 +188,7 @@ def iterate_causes(error: BaseException) -> Iterator[BaseException]:
         current = current.__cause__ or (None if hidden else current.__context__)
 
 
-def _verdict(error: BaseException) -> str | None:
+def _classify(error: BaseException) -> str | None:
     """Return the failure type of one error without its causes, or None if it is unknown.
 
     If the error has a valid attribute ``failure_type``, return its value.
@@ -201,7 +201,7 @@ def _verdict(error: BaseException) -> str | None:
         return CONFIG
     if _NO_CERTIFICATE in str(error):
         return SYSTEM
-    return TRANSIENT if _may_pass(error) else None
+    return TRANSIENT if _is_retriable(error) else None
 
 
 def is_auth_failure(error: BaseException) -> bool:
@@ -209,13 +209,13 @@ def is_auth_failure(error: BaseException) -> bool:
 
     Examples are the HTTP statuses 401 and 403.
     """
-    if get_http_status(error) in _REFUSED or _refused_by_sql(error):
+    if get_http_status(error) in _REFUSED or _is_database_refusal(error):
         return True
     # A token endpoint rejects credentials with status 400: RFC 6749, section 5.2.
     return _is_token_error(error) and get_http_status(error) == HTTPStatus.BAD_REQUEST
 
 
-def _refused_by_sql(error: BaseException) -> bool:
+def _is_database_refusal(error: BaseException) -> bool:
     """Return True if an error says that a database rejected the login.
 
     Such an error has a SQLSTATE that starts with 28, or a known message.
@@ -228,7 +228,7 @@ def _refused_by_sql(error: BaseException) -> bool:
     return "authentication failed" in text or "Access denied for user" in text
 
 
-def _may_pass(error: BaseException) -> bool:
+def _is_retriable(error: BaseException) -> bool:
     """Return True if a retry may succeed, according to an error's class or HTTP status."""
     if isinstance(error, _PASSING):
         return True

@@ -68,10 +68,10 @@ def stream_id(stream: SyncStream) -> StreamId:
 def build_catalog(streams: Mapping[str, SyncStream]) -> dict[str, Any]:
     """Return the discovery catalog of a tap (AirbyteCatalog), sorted by namespace and name."""
     found = sorted(streams.values(), key=lambda one: (one.namespace or "", one.name))
-    return {"streams": [_discovered(stream) for stream in found]}
+    return {"streams": [_describe_stream(stream) for stream in found]}
 
 
-def _discovered(stream: SyncStream) -> dict[str, Any]:
+def _describe_stream(stream: SyncStream) -> dict[str, Any]:
     known, replication = stream_id(stream), _Replication.of(stream)
     discovered: dict[str, Any] = {
         "name": known.name,
@@ -102,12 +102,12 @@ def _build_airbyte_schema(stream: SyncStream) -> JsonSchema:
         schema["properties"] = {
             name: inner
             for name, inner in properties.items()
-            if _inclusion(metadata, ("properties", name)) != _Inclusion.UNSUPPORTED
+            if _get_inclusion(metadata, ("properties", name)) != _Inclusion.UNSUPPORTED
         }
     return schema
 
 
-def _inclusion(metadata: MetadataMapping, path: Breadcrumb) -> str | None:
+def _get_inclusion(metadata: MetadataMapping, path: Breadcrumb) -> str | None:
     known = metadata.get(path)
     return known.inclusion if known else None
 
@@ -202,27 +202,27 @@ def parse_configured_catalog(text: str | bytes, source: str) -> ConfiguredCatalo
     Raises:
         CatalogFileError: The content is not a valid catalog. The message names the invalid value.
     """
-    document = _document(text, source)
+    document = _parse_document(text, source)
     streams = document.child("streams")
     if streams.value is None:
         raise document.make_error(
             "a catalog must be an object with a list of 'streams'; this one has none"
         )
-    return ConfiguredCatalog(tuple(map(_configured, streams.items())), source)
+    return ConfiguredCatalog(tuple(map(_parse_stream, streams.items())), source)
 
 
-def _document(text: str | bytes, source: str) -> JsonNode:
+def _parse_document(text: str | bytes, source: str) -> JsonNode:
     try:
         whole = parse(text, f"Catalog '{source}'", CatalogFileError)
     except CatalogFileError:
-        document = next(_in_messages(text, source), None)
+        document = next(_find_catalogs(text, source), None)
         if document is None:
             raise
         return document
     return whole.child("catalog") if _is_message(whole) else whole
 
 
-def _in_messages(text: str | bytes, source: str) -> Iterator[JsonNode]:
+def _find_catalogs(text: str | bytes, source: str) -> Iterator[JsonNode]:
     """Yield the catalog of each CATALOG message in the output of ``discover``."""
     for line in as_bytes(text).splitlines():
         if b'"CATALOG"' in line:
@@ -235,7 +235,7 @@ def _is_message(document: JsonNode) -> bool:
     return isinstance(document.value, dict) and document.value.get("type") == "CATALOG"
 
 
-def _configured(entry: JsonNode) -> ConfiguredStream:
+def _parse_stream(entry: JsonNode) -> ConfiguredStream:
     stream = entry.child("stream")
     if stream.value is None:
         stream = entry  # the entry of a discovery catalog
@@ -248,7 +248,7 @@ def _configured(entry: JsonNode) -> ConfiguredStream:
     return ConfiguredStream(
         id=StreamId(name, stream.child("namespace").text()),
         json_schema=stream.child("json_schema", "schema").members(),
-        sync_mode=_sync_mode(entry.child("sync_mode")),
+        sync_mode=_parse_sync_mode(entry.child("sync_mode")),
         destination_sync_mode=(entry.child("destination_sync_mode").text() or "append").lower(),
         cursor_field=entry.child("cursor_field").path(),
         primary_key=keys,
@@ -261,7 +261,7 @@ def _configured(entry: JsonNode) -> ConfiguredStream:
     )
 
 
-def _sync_mode(node: JsonNode) -> str:
+def _parse_sync_mode(node: JsonNode) -> str:
     given = node.text()
     mode = FULL_REFRESH if given is None else given.lower()
     if mode not in (FULL_REFRESH, INCREMENTAL):
@@ -294,7 +294,7 @@ def apply_configured_catalog(
         if stream is None:
             remarks.append(f"Stream '{wanted.id}' of the catalog is not in the source: skipped.")
             continue
-        replication = _resolved(stream, wanted, configured.source)
+        replication = _resolve_replication(stream, wanted, configured.source)
         if wanted.sync_mode == INCREMENTAL and replication.method == REPLICATION_FULL_TABLE:
             remarks.append(
                 f"Stream '{wanted.id}' has no cursor: it is read in full although the catalog"
@@ -302,13 +302,13 @@ def apply_configured_catalog(
             )
         if stream.name in catalog:
             remarks.append(f"Stream '{wanted.id}' is in the catalog twice: the last one is used.")
-        entry = _selected(stream, wanted, replication)
+        entry = _make_entry(stream, wanted, replication)
         for name in (stream.tap_stream_id, stream.name):  # a tap looks up both names
             catalog[name] = entry
     return catalog, remarks
 
 
-def _resolved(stream: SyncStream, wanted: ConfiguredStream, source: str) -> _Replication:
+def _resolve_replication(stream: SyncStream, wanted: ConfiguredStream, source: str) -> _Replication:
     """Return the replication method and replication key for the sync of a configured stream.
 
     Args:
@@ -324,21 +324,22 @@ def _resolved(stream: SyncStream, wanted: ConfiguredStream, source: str) -> _Rep
         return own._replace(method=REPLICATION_FULL_TABLE)
     if not own.is_free:
         return own
-    return _Replication(REPLICATION_INCREMENTAL, _chosen(stream, wanted, own, source), is_free=True)
+    cursor = _choose_cursor(stream, wanted, own.key, source)
+    return _Replication(REPLICATION_INCREMENTAL, cursor, is_free=True)
 
 
-def _chosen(
-    stream: SyncStream, wanted: ConfiguredStream, own: _Replication, source: str
-) -> str | None:
+def _choose_cursor(
+    stream: SyncStream, wanted: ConfiguredStream, replication_key: str | None, source: str
+) -> str:
     """Return the name of the cursor field for a stream whose users may choose any field.
 
-    It is the configured field, else the catalog's default, else the tap's replication key.
+    It is the configured field, else the catalog's default, else the tap's ``replication_key``.
 
     Raises:
         CatalogFileError: There is no cursor field, or its name is unknown or ambiguous.
     """
     path = wanted.cursor_field or wanted.default_cursor_field
-    key = ".".join(path) or own.key
+    key = ".".join(path) or replication_key
     start = f"Catalog '{source}': stream '{wanted.id}'"
     if key is None:
         raise CatalogFileError(
@@ -356,7 +357,7 @@ def _chosen(
     return key
 
 
-def _selected(
+def _make_entry(
     stream: SyncStream, wanted: ConfiguredStream, replication: _Replication
 ) -> CatalogEntry:
     """Return a copy of a stream's catalog entry with only the configured properties selected."""
@@ -367,7 +368,7 @@ def _selected(
     entry.replication_method = root.forced_replication_method = replication.method
     entry.replication_key = root.replication_key = replication.key
     _select(entry.metadata, (), airbyte_schema(stream.schema), wanted.json_schema)
-    entry.schema = Schema.from_dict(_narrowed(entry.schema.to_dict(), wanted.json_schema))
+    entry.schema = Schema.from_dict(_remove_unwanted(entry.schema.to_dict(), wanted.json_schema))
     return entry
 
 
@@ -389,7 +390,7 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
             _select(metadata, crumb, definition, asked.get(name))
 
 
-def _narrowed(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
+def _remove_unwanted(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
     """Return the schema ``known`` without properties that are missing in the schema ``wanted``.
 
     Only properties that catalog metadata cannot deselect are removed: properties inside arrays, and
@@ -401,7 +402,7 @@ def _narrowed(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonS
         if known.get("additionalProperties") and not wanted.get("additionalProperties"):
             result["additionalProperties"] = False
         result["properties"] = {
-            name: _narrowed(inner, asked.get(name), in_list=in_list)
+            name: _remove_unwanted(inner, asked.get(name), in_list=in_list)
             if isinstance(inner, dict)
             else inner
             for name, inner in properties.items()
@@ -409,7 +410,7 @@ def _narrowed(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonS
         }
     items = known.get("items")
     if isinstance(items, dict) and isinstance(wanted, Mapping):
-        result["items"] = _narrowed(items, wanted.get("items"), in_list=True)
+        result["items"] = _remove_unwanted(items, wanted.get("items"), in_list=True)
     return result
 
 

@@ -70,7 +70,7 @@ def airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
     A union of null and one other type becomes that type, nullable. A union of several types becomes
     ``oneOf``, Airbyte's keyword for unions, if no value can have two of the types.
     """
-    schema = _transform(inline_references(json_schema), _hinted)
+    schema = _transform(inline_references(json_schema), _add_hint)
     return schema if "type" in schema else {"type": "object", **schema}
 
 
@@ -79,7 +79,7 @@ def singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
 
     For example, ``date-time`` is added as ``format`` for the hint ``timestamp_with_timezone``.
     """
-    return _transform(inline_references(json_schema), _plain)
+    return _transform(inline_references(json_schema), _replace_hint)
 
 
 def _transform(
@@ -98,19 +98,19 @@ def _transform(
 # JSON Schema to Airbyte
 
 
-def _hinted(schema: JsonSchema) -> JsonSchema:
+def _add_hint(schema: JsonSchema) -> JsonSchema:
     """Return a schema with an ``airbyte_type`` hint, if its JSON type alone is not precise enough.
 
     A hint in the schema is kept.
     """
-    schema = _united(schema)
+    schema = _rewrite_union(schema)
     if _HINT in schema:
         return schema
-    hint = _hint(_types(schema), schema)
+    hint = _find_hint(_types(schema), schema)
     return {**schema, _HINT: hint} if hint else schema
 
 
-def _hint(types: Sequence[str], schema: Mapping[str, Any]) -> str | None:
+def _find_hint(types: Sequence[str], schema: Mapping[str, Any]) -> str | None:
     """Return the ``airbyte_type`` hint for a schema, such as "big_integer", or None without one.
 
     ``types`` are the JSON types of the schema except null.
@@ -118,14 +118,14 @@ def _hint(types: Sequence[str], schema: Mapping[str, Any]) -> str | None:
     if len(types) != 1:
         return None
     if types[0] == "string":
-        return _hint_of_text(schema)
+        return _find_text_hint(schema)
     if types[0] == "integer":
         return "big_integer" if _is_beyond_64_bits(schema) else None
-    step = _exact(schema.get("multipleOf")) if types[0] == "number" else None
+    step = _to_decimal(schema.get("multipleOf")) if types[0] == "number" else None
     return "integer" if step and step == step.to_integral_value() else None
 
 
-def _hint_of_text(schema: Mapping[str, Any]) -> str | None:
+def _find_text_hint(schema: Mapping[str, Any]) -> str | None:
     form = schema.get("format")
     if not isinstance(form, str):
         return None
@@ -135,7 +135,7 @@ def _hint_of_text(schema: Mapping[str, Any]) -> str | None:
     return _TEXT_HINTS.get(form)
 
 
-def _united(schema: JsonSchema) -> JsonSchema:
+def _rewrite_union(schema: JsonSchema) -> JsonSchema:
     """Return a schema whose union is one that Airbyte supports: ``oneOf``, or a nullable type.
 
     If that would change the meaning of the union, return the schema unchanged.
@@ -146,13 +146,13 @@ def _united(schema: JsonSchema) -> JsonSchema:
         return schema
     rest = {key: value for key, value in schema.items() if key != word}
     real = [choice for choice in choices if choice.get("type") != _NULL]
-    if len(real) == 1 and _may_join(rest, real[0]):
+    if len(real) == 1 and _can_merge(rest, real[0]):
         return {**_nullable(real[0], is_nullable=len(choices) > 1), **rest}
-    is_safe = "oneOf" not in rest and _are_apart(choices)
+    is_safe = "oneOf" not in rest and _are_disjoint(choices)
     return {**rest, "oneOf": choices} if is_safe else schema
 
 
-def _may_join(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
+def _can_merge(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
     """Return True if the only alternative of a union can be merged into the schema around it.
 
     ``choice`` is the alternative. ``rest`` has the other keywords of the schema around the union.
@@ -172,7 +172,7 @@ def _nullable(schema: Mapping[str, Any], *, is_nullable: bool) -> JsonSchema:
     return dict(schema)
 
 
-def _are_apart(choices: Sequence[Mapping[str, Any]]) -> bool:
+def _are_disjoint(choices: Sequence[Mapping[str, Any]]) -> bool:
     """Return True if no two alternatives of a union allow the same type."""
     seen: set[str] = set()
     for choice in choices:
@@ -188,7 +188,7 @@ def _are_apart(choices: Sequence[Mapping[str, Any]]) -> bool:
 # Airbyte to JSON Schema
 
 
-def _plain(schema: JsonSchema) -> JsonSchema:
+def _replace_hint(schema: JsonSchema) -> JsonSchema:
     hint = schema.get(_HINT)
     if not isinstance(hint, str):
         return schema
@@ -223,12 +223,12 @@ def _types(schema: Mapping[str, Any], *, with_null: bool = False) -> list[str]:
 
 
 def _is_beyond_64_bits(schema: Mapping[str, Any]) -> bool:
-    low = [bound for word in _LOWER_BOUNDS if (bound := _exact(schema.get(word))) is not None]
-    high = [bound for word in _UPPER_BOUNDS if (bound := _exact(schema.get(word))) is not None]
+    low = [bound for word in _LOWER_BOUNDS if (bound := _to_decimal(schema.get(word))) is not None]
+    high = [bound for word in _UPPER_BOUNDS if (bound := _to_decimal(schema.get(word))) is not None]
     return any(bound < _LOWEST for bound in low) or any(bound > _HIGHEST for bound in high)
 
 
-def _exact(value: Any) -> Decimal | None:
+def _to_decimal(value: Any) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return None
     if isinstance(value, float) and value == float(_HIGHEST):

@@ -45,7 +45,7 @@ def specification(
     """
     result: dict[str, Any] = {
         "protocol_version": PROTOCOL_VERSION,
-        "connectionSpecification": _settings(schema),
+        "connectionSpecification": _describe_settings(schema),
     }
     if documentation:
         result["documentationUrl"] = documentation
@@ -59,10 +59,10 @@ def specification(
     return result
 
 
-def _settings(schema: Mapping[str, Any]) -> JsonSchema:
-    settings = _with_secrets(inline_references(schema))
+def _describe_settings(schema: Mapping[str, Any]) -> JsonSchema:
+    settings = _mark_secrets(inline_references(schema))
     properties = {
-        name: _arranged(number, inner) if isinstance(inner, Mapping) else inner
+        name: _add_order(number, inner) if isinstance(inner, Mapping) else inner
         for number, (name, inner) in enumerate((settings.get("properties") or {}).items())
     }
     for name in properties.keys() & find_sdk_settings(schema):
@@ -70,7 +70,7 @@ def _settings(schema: Mapping[str, Any]) -> JsonSchema:
     return {"type": "object", **settings, "properties": properties}
 
 
-def _arranged(number: int, setting: Mapping[str, Any]) -> JsonSchema:
+def _add_order(number: int, setting: Mapping[str, Any]) -> JsonSchema:
     """Return a setting's schema with ``number`` as its ``order``, its position in the form.
 
     If the schema has an ``order`` already, it is kept.
@@ -78,9 +78,9 @@ def _arranged(number: int, setting: Mapping[str, Any]) -> JsonSchema:
     return {"order": number, **setting}
 
 
-def _with_secrets(schema: JsonSchema) -> JsonSchema:
+def _mark_secrets(schema: JsonSchema) -> JsonSchema:
     """Return a schema with ``airbyte_secret: true`` in all secret settings, also nested ones."""
-    result = map_subschemas(schema, _with_secrets)
+    result = map_subschemas(schema, _mark_secrets)
     properties = result.get("properties")
     if isinstance(properties, dict):
         for name, setting in properties.items():
@@ -89,11 +89,11 @@ def _with_secrets(schema: JsonSchema) -> JsonSchema:
                 and _SECRET not in setting
                 and is_secret_text(name, setting)
             ):
-                properties[name] = _marked(setting)
+                properties[name] = _mark_setting(setting)
     return result
 
 
-def _marked(setting: JsonSchema) -> JsonSchema:
+def _mark_setting(setting: JsonSchema) -> JsonSchema:
     """Return a setting's schema with ``airbyte_secret: true``.
 
     For an object, the keyword is added to each of its properties instead.
@@ -102,7 +102,7 @@ def _marked(setting: JsonSchema) -> JsonSchema:
     if not isinstance(properties, dict):
         return {**setting, _SECRET: True}
     inner = {
-        name: _marked(value) if isinstance(value, dict) else value
+        name: _mark_setting(value) if isinstance(value, dict) else value
         for name, value in properties.items()
     }
     return {**setting, "properties": inner}

@@ -125,7 +125,7 @@ class _StateAccumulator:
                 self._take_one(state)
 
     def _take_one(self, node: JsonNode) -> None:
-        kind = node.child("type", "state_type").text() or _kind_by_content(node.members())
+        kind = node.child("type", "state_type").text() or _infer_type(node.members())
         if kind == "STREAM":
             self._take_stream(node.child("stream"))
         elif kind == "GLOBAL":
@@ -176,7 +176,7 @@ class _StateAccumulator:
         self.streams, self.shared, self.legacy = {}, {}, members
 
 
-def _kind_by_content(members: Mapping[str, Any]) -> str | None:
+def _infer_type(members: Mapping[str, Any]) -> str | None:
     """Return the type of an Airbyte state without the field ``type``, inferred from its fields.
 
     Return "STREAM", "GLOBAL" or "LEGACY", or None for a plain Singer state.
@@ -192,7 +192,7 @@ def _kind_by_content(members: Mapping[str, Any]) -> str | None:
 
 
 def to_state_document(
-    given: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
+    input_state: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
 ) -> dict[str, Any]:
     """Convert a parsed Airbyte state to a Singer state document, from which a tap can resume.
 
@@ -201,34 +201,38 @@ def to_state_document(
     missed. The state that all streams share is stored in top-level keys next to ``bookmarks``.
 
     Args:
-        given: The parsed state file.
+        input_state: The parsed state file.
         streams: Streams of the tap by name, with the catalog applied.
         full_refresh: Names of further streams that get no state.
     """
     document = {
         name: deepcopy(value)
-        for name, value in {**given.legacy, **given.shared}.items()
+        for name, value in {**input_state.legacy, **input_state.shared}.items()
         if name not in ("bookmarks", _UNFINISHED)
     }
-    kept = retained_bookmarks(_bookmarks(given, streams), streams, _is_restarted, full_refresh)
+    kept = retained_bookmarks(
+        _bookmarks(input_state, streams), streams, _is_restarted, full_refresh
+    )
     return {"bookmarks": kept, **document} if kept else document
 
 
 def get_previous_states(
-    given: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
+    input_state: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
     """Return the states of parent streams that restart only because a child stream restarts.
 
     The states are keyed by stream name. See `to_state_document` for the arguments.
     """
-    return find_previously_sent(_bookmarks(given, streams), streams, _is_restarted, full_refresh)
+    return find_previously_sent(
+        _bookmarks(input_state, streams), streams, _is_restarted, full_refresh
+    )
 
 
-def _bookmarks(given: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
+def _bookmarks(input_state: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
     """Return the state of each stream by the tap's stream name. Streams to reset are left out."""
     known = {stream_id(stream): name for name, stream in streams.items()}
-    bookmarks = _object(given.legacy.get("bookmarks"))
-    bookmarks |= {known[one]: state for one, state in given.streams.items() if one in known}
+    bookmarks = _object(input_state.legacy.get("bookmarks"))
+    bookmarks |= {known[one]: state for one, state in input_state.streams.items() if one in known}
     return {name: state for name, state in bookmarks.items() if state is not None}
 
 

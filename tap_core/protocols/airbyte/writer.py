@@ -115,7 +115,7 @@ class AirbyteWriter:
         Airbyte accepts either estimates of the whole sync or estimates of streams. Therefore
         estimates of another type than the first one are dropped, and those of unknown streams.
         """
-        stream = event.stream if event.is_total else self._known(event.stream.name)
+        stream = event.stream if event.is_total else self._find_stream(event.stream.name)
         if stream is None:
             return b""
         kind: Literal["STREAM", "SYNC"] = "SYNC" if event.is_total else "STREAM"
@@ -130,9 +130,9 @@ class AirbyteWriter:
         Rows of streams that are not in the catalog are dropped.
         """
         name = event.stream.name
-        if not event.rows or self._known(name) is None:
+        if not event.rows or self._find_stream(name) is None:
             return b""
-        before = self._running(name)
+        before = self._make_first_statuses(name)
         self._positions.count(name, len(event.rows))
         head = self._heads[name]
         if isinstance(event.extracted_at, str):
@@ -150,39 +150,39 @@ class AirbyteWriter:
     # Stream statuses
 
     def _status(self, name: str, progress: Progress) -> bytes:
-        stream = self._known(name)
+        stream = self._find_stream(name)
         if stream is None:
             return b""
         if progress is Progress.STARTED:
-            return self._started(name)
+            return self._make_started_status(name)
         state = self._positions.end(name) if progress is Progress.COMPLETE else b""
         self._progress[name] = progress
         return state + status_line(stream, progress.name)
 
-    def _started(self, name: str) -> bytes:
+    def _make_started_status(self, name: str) -> bytes:
         """Return the status message STARTED of a stream, or b"" if the stream has a status."""
         if name in self._progress:
             return b""
         stream = self._streams[name]
         self._progress[name] = Progress.STARTED
-        self._heads[name] = _head(stream)
+        self._heads[name] = _make_record_start(stream)
         self._positions.begin(name)
         return status_line(stream, "STARTED")
 
-    def _running(self, name: str) -> bytes:
+    def _make_first_statuses(self, name: str) -> bytes:
         """Return the status messages STARTED and RUNNING, which come before a stream's records.
 
         Messages that were already written are left out.
         """
         if self._progress.get(name) is Progress.RUNNING:
             return b""
-        lines = self._started(name)
+        lines = self._make_started_status(name)
         if self._progress[name] is Progress.STARTED:
             self._progress[name] = Progress.RUNNING
             lines += status_line(self._streams[name], "RUNNING")
         return lines
 
-    def _known(self, name: str) -> StreamId | None:
+    def _find_stream(self, name: str) -> StreamId | None:
         """Return the identifier of a stream in the catalog.
 
         If the stream is not in the catalog, log this once and return None.
@@ -194,7 +194,7 @@ class AirbyteWriter:
         return stream
 
 
-def _head(stream: StreamId) -> bytes:
+def _make_record_start(stream: StreamId) -> bytes:
     """Return the start of a RECORD message: ``{"type":"RECORD","record":{"stream":"a","data":``."""
     space = b"" if stream.namespace is None else b'"namespace":%b,' % encode_json(stream.namespace)
     return b'{"type":"RECORD","record":{"stream":%b,%b"data":' % (encode_json(stream.name), space)

@@ -74,13 +74,13 @@ class BoundedByteQueue:
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the byte strings until the queue ends. Then raise the producer's error, if any."""
-        while pieces := self._taken():
+        while pieces := self._take_all():
             yield from pieces
         error, self._error = self._error, None  # its traceback keeps frames alive
         if error is not None and not self._is_left:
             raise error
 
-    def _taken(self) -> list[bytes]:
+    def _take_all(self) -> list[bytes]:
         """Wait for byte strings, then remove and return all of them.
 
         Return an empty list if the queue has ended.

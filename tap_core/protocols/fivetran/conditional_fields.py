@@ -71,9 +71,15 @@ def is_toggle(schema: Schema) -> bool:
 
 def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
     """Return the conditional rules of a settings schema, sorted by their use in a form."""
-    found = [*_rules(whole), *_dependents(whole)]
-    always = frozenset(name for rule in found if _holds(rule, whole) for name in rule.required)
-    left = [_without(rule, always | whole.required) for rule in found if not _holds(rule, whole)]
+    found = [*_find_if_rules(whole), *_find_dependent_rules(whole)]
+    always = frozenset(
+        name for rule in found if _always_applies(rule, whole) for name in rule.required
+    )
+    left = [
+        _remove_properties(rule, always | whole.required)
+        for rule in found
+        if not _always_applies(rule, whole)
+    ]
     times = Counter(name for rule in left for name in rule.properties)
     rules = [
         rule
@@ -81,7 +87,7 @@ def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
         if rule.properties
         and rule.condition not in times
         and all(times[name] == 1 for name in rule.properties)
-        and _can_lead(whole.properties.get(rule.condition), rule.answer)
+        and _can_be_condition(whole.properties.get(rule.condition), rule.answer)
     ]
     conditional = {name for rule in rules for name in rule.properties}
     plainly = {
@@ -93,7 +99,7 @@ def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
     return ConditionalRules(tuple(rules), always, plainly)
 
 
-def _rules(whole: FlattenedSchema) -> Iterator[Rule]:
+def _find_if_rules(whole: FlattenedSchema) -> Iterator[Rule]:
     """Yield a rule for each ``then`` and ``else`` in a settings schema."""
     for part in whole.rules:
         tested = part["if"].get("properties") if isinstance(part["if"], Mapping) else None
@@ -104,11 +110,11 @@ def _rules(whole: FlattenedSchema) -> Iterator[Rule]:
         answer: Any = value[0] if value else None
         answer = answer if isinstance(answer, bool) else to_form_text(answer)
         condition = str(name) if value else ""
-        yield _rule(condition, answer, part.get("then"), whole)
-        yield _rule(*_opposite(condition, answer, whole), part.get("else"), whole)
+        yield _make_rule(condition, answer, part.get("then"), whole)
+        yield _make_rule(*_invert_condition(condition, answer, whole), part.get("else"), whole)
 
 
-def _rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchema) -> Rule:
+def _make_rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchema) -> Rule:
     """Return the rule for a ``then`` or ``else`` schema.
 
     Args:
@@ -130,7 +136,9 @@ def _rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchem
     )
 
 
-def _opposite(condition: str, answer: str | bool, whole: FlattenedSchema) -> tuple[str, str | bool]:
+def _invert_condition(
+    condition: str, answer: str | bool, whole: FlattenedSchema
+) -> tuple[str, str | bool]:
     """Return the field name and the field value for which an ``else`` schema applies.
 
     ``condition`` and ``answer`` are those of the ``then`` schema. Return two empty strings unless
@@ -143,14 +151,14 @@ def _opposite(condition: str, answer: str | bool, whole: FlattenedSchema) -> tup
     return (condition, other[0]) if len(texts) == _TWO and len(other) == 1 else ("", "")
 
 
-def _dependents(whole: FlattenedSchema) -> Iterator[Rule]:
+def _find_dependent_rules(whole: FlattenedSchema) -> Iterator[Rule]:
     """Yield a rule for each property that requires other properties (``dependentRequired``)."""
     for condition, names in whole.dependents.items():
         known = {name: whole.properties.get(name, {}) for name in names}
         yield Rule(condition, None, known, frozenset(names))
 
 
-def _holds(rule: Rule, whole: FlattenedSchema) -> bool:
+def _always_applies(rule: Rule, whole: FlattenedSchema) -> bool:
     """Return True if a rule always applies, so that the form needs no condition.
 
     The rule accepts any value of its field, and the field always has a value.
@@ -160,13 +168,13 @@ def _holds(rule: Rule, whole: FlattenedSchema) -> bool:
     return rule.answer is None and given
 
 
-def _without(rule: Rule, names: frozenset[str]) -> Rule:
+def _remove_properties(rule: Rule, names: frozenset[str]) -> Rule:
     """Return a copy of a rule without the properties in ``names`` and its own condition field."""
     left = {k: v for k, v in rule.properties.items() if k not in names and k != rule.condition}
     return Rule(rule.condition, rule.answer, left, rule.required & left.keys())
 
 
-def _can_lead(schema: Schema | None, answer: str | bool | None) -> bool:
+def _can_be_condition(schema: Schema | None, answer: str | bool | None) -> bool:
     """Return True if a form can show other fields after the value ``answer`` of a setting.
 
     The setting must be a single form field, and ``answer`` must have its type. None means any

@@ -60,7 +60,7 @@ def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) ->
         if name not in asked:
             _store_unlisted(settings, name, text, document)
     _store_answers(settings, questions, configuration)
-    return _completed(settings, document)
+    return _complete(settings, document)
 
 
 # Values of form fields
@@ -86,7 +86,7 @@ def _store_answers(
         name = question.name if question.name in answers else path
         text = answers.get(name, "")
         if name in answers and _is_entered(question, text, is_shown=is_shown):
-            _store_value(settings, question.path, _value(question, text))
+            _store_value(settings, question.path, _convert_value(question, text))
         for below in question.below:
             leads = _is_shown_by(text, below.answer)
             if leads or not below.is_exclusive or name not in answers:
@@ -117,16 +117,16 @@ def _is_shown_by(text: str, answer: str | bool | None) -> bool:
     return text == answer or (isinstance(answer, bool) and text.lower() == to_form_text(answer))
 
 
-def _value(question: FieldSpec, text: str) -> Any:
+def _convert_value(question: FieldSpec, text: str) -> Any:
     """Convert the text of a form field to the value of its setting, such as ``"5"`` to ``5``."""
     option = next((each for each in question.options if each.text == text), None)
     if option is not None:
         return option.value if question.is_setting else {}
     if question.kind is FieldKind.FILE:
-        return _file_text(text, question.schema)
+        return _decode_file(text, question.schema)
     if not question.is_setting:
-        return _typed(text, {"type": "object"})
-    return _typed(text, question.schema)
+        return _convert_text(text, {"type": "object"})
+    return _convert_text(text, question.schema)
 
 
 def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
@@ -154,34 +154,34 @@ def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Sche
     if not isinstance(known, Mapping):
         settings[name] = text
     elif text.strip():
-        _store_value(settings, tuple(path), _typed(text, known))
+        _store_value(settings, tuple(path), _convert_text(text, known))
 
 
 # Conversion of strings
 
 
-def _typed(text: str, schema: Schema) -> Any:
+def _convert_text(text: str, schema: Schema) -> Any:
     """Convert a string to the type in a JSON Schema. If this fails, return it unchanged."""
     types = get_json_types(schema) - {"null"}
     if "array" in types and "string" not in types:
-        return _array(text, schema)
+        return _convert_array(text, schema)
     if "array" in types:
-        return _json_or_text(text, list)
+        return _parse_json(text, list)
     try:
         return coerce_text(text, dict(schema))
     except (ValueError, RecursionError):
         return text
 
 
-def _array(text: str, schema: Schema) -> Any:
-    found = _json_or_text(text, list)
+def _convert_array(text: str, schema: Schema) -> Any:
+    found = _parse_json(text, list)
     items = schema.get("items")
     if found is not text or not isinstance(items, Mapping) or "string" not in get_json_types(items):
         return found
     return [part.strip() for part in _BETWEEN.split(text) if part.strip()]
 
 
-def _json_or_text(text: str, kind: type) -> Any:
+def _parse_json(text: str, kind: type) -> Any:
     """Parse a string as JSON. If the result is not of the type ``kind``, return the string."""
     with suppress(json.JSONDecodeError, RecursionError):
         found = load_json(text)
@@ -190,7 +190,7 @@ def _json_or_text(text: str, kind: type) -> Any:
     return text
 
 
-def _file_text(text: str, schema: Schema) -> str:
+def _decode_file(text: str, schema: Schema) -> str:
     """Decode the base64 content of an uploaded file to text. Binary content stays base64."""
     if schema.get("contentEncoding") == "base64":
         return text
@@ -203,7 +203,7 @@ def _file_text(text: str, schema: Schema) -> str:
 # Objects
 
 
-def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
+def _complete(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
     """Complete the settings of an object, and return them.
 
     Missing required objects are added. Optional objects that the user left empty are removed.
@@ -214,34 +214,34 @@ def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
         if not shape.get("properties") and not get_branches(shape):
             continue
         is_required = name in whole.required and "default" not in shape
-        given = settings.get(name, {} if is_required else None)
-        if isinstance(given, dict):
-            settings[name] = _completed(given, shape)
+        values = settings.get(name, {} if is_required else None)
+        if isinstance(values, dict):
+            settings[name] = _complete(values, shape)
             if not is_required and _is_not_entered(settings[name], shape):
                 del settings[name]
     meant = next((each for each in whole.branches if _matches_branch(each, whole, settings)), None)
-    return settings if meant is None else _completed(settings, meant)
+    return settings if meant is None else _complete(settings, meant)
 
 
-def _matches_branch(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) -> bool:
-    """Return True if the settings ``given`` match an alternative of a union of objects.
+def _matches_branch(branch: Schema, whole: FlattenedSchema, values: Mapping[str, Any]) -> bool:
+    """Return True if the settings ``values`` match an alternative of a union of objects.
 
     They must have the constants of this alternative, and no undeclared properties.
     """
     properties = flatten_schema(branch).properties
-    return given.keys() <= {*properties, *whole.properties} and all(
-        given.get(name) in get_const(merge_subschemas(inner))
+    return values.keys() <= {*properties, *whole.properties} and all(
+        values.get(name) in get_const(merge_subschemas(inner))
         for name, inner in properties.items()
         if get_const(merge_subschemas(inner))
     )
 
 
-def _is_not_entered(given: Mapping[str, Any], schema: Schema) -> bool:
+def _is_not_entered(values: Mapping[str, Any], schema: Schema) -> bool:
     """Return True if the user has not filled in an object.
 
     This is assumed if the object has only the initial values of the form and is invalid.
     """
-    return _is_initial_value(given, schema) and bool(validate_config(given, dict(schema)))
+    return _is_initial_value(values, schema) and bool(validate_config(values, dict(schema)))
 
 
 def _is_initial_value(value: Any, schema: Any) -> bool:

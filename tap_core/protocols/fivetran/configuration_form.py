@@ -65,26 +65,26 @@ def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool
     return ConfigurationFormResponse(
         schema_selection_supported=selects_tables,
         table_selection_supported=selects_tables,
-        fields=_fields(build_fields({**schema, "properties": shown})),
+        fields=_build_messages(build_fields({**schema, "properties": shown})),
         tests=[ConfigurationTest(name=name, label=label) for name, label in tests.items()],
     )
 
 
-def _fields(questions: Iterable[FieldSpec]) -> Iterator[Any]:
+def _build_messages(questions: Iterable[FieldSpec]) -> Iterator[Any]:
     """Yield a FormField message for each field, and one for each group of its dependent fields."""
     for question in questions:
         yield FormField(
             name=question.name,
             label=question.label,
             required=question.is_required,
-            **_remarks(question),
+            **_build_texts(question),
             **_TYPES[question.kind](question),
         )
         for below in question.below:
-            yield _group(question, below)
+            yield _build_group(question, below)
 
 
-def _group(question: FieldSpec, below: DependentFields) -> Any:
+def _build_group(question: FieldSpec, below: DependentFields) -> Any:
     """Return the FormField message for a group of fields that depend on the field ``question``."""
     condition = VisibilityCondition(condition_field=question.name)
     if isinstance(below.answer, bool):
@@ -97,14 +97,16 @@ def _group(question: FieldSpec, below: DependentFields) -> Any:
     return FormField(
         name=f"{question.name}={name}",
         label=below.label,
-        conditional_fields=ConditionalFields(condition=condition, fields=_fields(below.questions)),
+        conditional_fields=ConditionalFields(
+            condition=condition, fields=_build_messages(below.questions)
+        ),
     )
 
 
 # Texts of a field
 
 
-def _remarks(question: FieldSpec) -> dict[str, str]:
+def _build_texts(question: FieldSpec) -> dict[str, str]:
     """Return the texts of a form field by their names in the FormField message.
 
     They are its description, default value and placeholder. Empty texts are left out.

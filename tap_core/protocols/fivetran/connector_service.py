@@ -21,11 +21,11 @@ from tap_core.protocols.fivetran.allowed_settings import check_allowed_settings
 from tap_core.protocols.fivetran.configuration import parse_configuration
 from tap_core.protocols.fivetran.configuration_form import build_form
 from tap_core.protocols.fivetran.connection_tests import NAME_LIMIT, run_test, unknown_test
-from tap_core.protocols.fivetran.error_messages import format_error as told_in_words
+from tap_core.protocols.fivetran.error_messages import format_error as explain_error
 from tap_core.protocols.fivetran.grpc_server import Handler, RpcCall, Service
 from tap_core.protocols.fivetran.logging import JsonLogHandler, format_count
 from tap_core.protocols.fivetran.schema_response import schema_response
-from tap_core.protocols.fivetran.update import UpdateLog, discover_tables, update
+from tap_core.protocols.fivetran.update import KnownTables, discover_tables, update
 from tap_core.redaction import make_redactor
 from tap_core.sync.interfaces import SyncTap
 
@@ -57,13 +57,13 @@ def make_connector_service(
             "ConfigurationForm": Handler(made.form),
             "Test": Handler(made.test),
             "Schema": Handler(made.schema),
-            "Update": Handler(made.update, task=_task),
+            "Update": Handler(made.update, task=_make_task),
         },
-        explain=lambda error: told_in_words(error, journal.clean),
+        explain=lambda error: explain_error(error, journal.clean),
     )
 
 
-def _task(text: str) -> Any:
+def _make_task(text: str) -> Any:
     """Return an UpdateResponse with a Task message, an error that Fivetran shows to the user."""
     return proto_messages.UpdateResponse(task=proto_messages.Task(message=text))
 
@@ -104,7 +104,7 @@ class _Connector:
         self._allowance = allowance
         self._journal = journal
         self._renewed = _Latest[dict[str, Any]]()
-        self._told = _Latest[UpdateLog]()
+        self._known_tables = _Latest[KnownTables]()
 
     def form(self, _request: Any, _call: RpcCall) -> Any:
         """Handle ConfigurationForm: return the setup form for the tap's settings."""
@@ -128,7 +128,7 @@ class _Connector:
         tap = self._tap(configuration)
         tap.check_streams()
         tables = discover_tables(tap)
-        self._told.keep(configuration, {table.id: table for table in tables})
+        self._known_tables.keep(configuration, {table.id: table for table in tables})
         call.note(format_count(len(tables), "table"))
         return schema_response(tables, can_select=not self._tap_class.selection_not_supported)
 
@@ -136,7 +136,7 @@ class _Connector:
         """Handle Update: sync the tap and yield the encoded responses."""
         configuration = dict(request.configuration)
         return update(
-            lambda: self._tap(configuration), request, call, self._told.get(configuration)
+            lambda: self._tap(configuration), request, call, self._known_tables.get(configuration)
         )
 
     def _failure(self, test: str, configuration: Mapping[str, str]) -> str | None:
@@ -147,7 +147,7 @@ class _Connector:
         try:
             tap = self._tap(configuration)
         except Exception as error:  # noqa: BLE001  any exception fails the test
-            return told_in_words(error, self._journal.clean)
+            return explain_error(error, self._journal.clean)
         return run_test(tap, test, self._journal.clean)
 
     def _tap(self, configuration: Mapping[str, str]) -> SyncTap:

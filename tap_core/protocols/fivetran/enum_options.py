@@ -63,13 +63,13 @@ def get_options(schema: Schema) -> tuple[Option, ...]:
     Null and "" are left out.
     """
     found: dict[str, Option] = {}
-    for option in (*_listed(schema), *_described(schema)):
+    for option in (*_list_enum_options(schema), *_list_union_options(schema)):
         if option.text:
             found.setdefault(option.text, option)
     return tuple(found.values())
 
 
-def _listed(schema: Schema) -> Iterator[Option]:
+def _list_enum_options(schema: Schema) -> Iterator[Option]:
     """Yield a dropdown option for each value of ``enum`` or ``const``."""
     values = schema["enum"] if isinstance(schema.get("enum"), list) else get_const(schema)
     titles, descriptions = _get_texts(schema, _TITLES), _get_texts(schema, _DESCRIPTIONS)
@@ -104,7 +104,7 @@ def _get_label(texts: Any, number: int, value: str) -> str:
     return str(texts[number]) if isinstance(texts, list) and number < len(texts) else ""
 
 
-def _described(schema: Schema) -> Iterator[Option]:
+def _list_union_options(schema: Schema) -> Iterator[Option]:
     """Yield a dropdown option for each alternative of a union, such as ``{"const": 5}``.
 
     Unions in which an alternative allows several values yield nothing.

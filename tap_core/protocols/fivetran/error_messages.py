@@ -67,11 +67,11 @@ def format_error(error: BaseException, hide: Callable[[str], str] = str) -> str:
 
     ``hide`` returns a text with its secrets redacted. It is called before the text is shortened.
     """
-    text = hide(_sentence(error)).encode("utf-8", "replace").decode()
+    text = hide(_describe(error)).encode("utf-8", "replace").decode()
     return truncate_text(remove_addresses(text[:_LONGEST]))
 
 
-def _sentence(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     """Return a message about an error for the user.
 
     It explains a missing permission or an HTTP status, if the error or one of its causes has one.
@@ -83,12 +83,12 @@ def _sentence(error: BaseException) -> str:
         for each in iterate_causes(error):
             explanation = explain(each)
             if explanation is not None:
-                return explanation if each is error else _joined(message.said, explanation)
+                return explanation if each is error else _join_sentences(message.said, explanation)
     where = f" ({message.where})" if message.where else ""
     return summarize_error(error, message.said) + where
 
 
-def _joined(*sentences: str) -> str:
+def _join_sentences(*sentences: str) -> str:
     """Join sentences to one text. Add a period to sentences that end without punctuation."""
     ended = (text if text[-1] in ".!?:" else f"{text}." for text in sentences if text)
     return " ".join(ended)
@@ -114,7 +114,7 @@ class _Message:
     @classmethod
     def of(cls, error: BaseException) -> _Message:
         """Parse the text of an error into message, response body, stream and attempt."""
-        text = _first_line(error) if _is_of_a_database(error) else _own_text(error)
+        text = _first_line(error) if _is_database_error(error) else _get_text(error)
         place = _PLACE.search(text)
         where = ""
         if place is not None:
@@ -128,7 +128,7 @@ class _Message:
         return cls(text[: status.start()].strip(" :"), _excerpt(text[status.end() :]), where)
 
 
-def _own_text(error: BaseException) -> str:
+def _get_text(error: BaseException) -> str:
     """Return the text of an error.
 
     The text of an operating system error has only the name of the file, not its path.
@@ -156,7 +156,7 @@ def _first_line(error: BaseException) -> str:
     return said.partition("\n")[0]
 
 
-def _is_of_a_database(error: BaseException) -> bool:
+def _is_database_error(error: BaseException) -> bool:
     """Return True if an error comes from a database driver (PEP 249), or wraps such an error."""
     if _sql_states(error) or getattr(error, "orig", None) is not None:
         return True
@@ -184,7 +184,7 @@ def _explain_permission(error: BaseException) -> str | None:
             f" {error.strerror or _Message.of(error).said or 'permission denied'}."
             " Give that right to the user it runs as, or name another place in the configuration."
         )
-    if _is_of_a_database(error):
+    if _is_database_error(error):
         said = _first_line(error)
         if _NO_PRIVILEGE in _sql_states(error) or _DENIED.search(said):
             return (
@@ -215,7 +215,7 @@ def _explain_status(error: BaseException) -> str | None:
     where = f" in {message.where}" if message.where else ""
     is_ours = message.excerpt and status < HTTPStatus.INTERNAL_SERVER_ERROR
     shown = f"The source says: {message.excerpt}" if is_ours else ""
-    return _joined(f"{name}{where}: {_verdict(error, status)}", message.said, shown)
+    return _join_sentences(f"{name}{where}: {_advise(error, status)}", message.said, shown)
 
 
 def _reason(status: int) -> str:
@@ -225,7 +225,7 @@ def _reason(status: int) -> str:
         return ""
 
 
-def _verdict(error: BaseException, status: int) -> str:
+def _advise(error: BaseException, status: int) -> str:
     """Return text that explains the HTTP status of an error to the user and gives advice."""
     if status == HTTPStatus.FORBIDDEN:
         right = _find_required_right(getattr(error, "response", None))

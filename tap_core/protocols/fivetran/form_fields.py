@@ -111,11 +111,11 @@ class _FormPosition:
 
     def inside(self, name: str, schema: Schema, *, is_required: bool) -> _FormPosition:
         """Return the path and prefixes for the property ``name`` of the object at this path."""
-        title = str(schema.get("title") or "").strip() or _readable(name)
+        title = str(schema.get("title") or "").strip() or _make_title(name)
         return _FormPosition(
             path=(*self.path, name),
             prefix=f"{self.prefix}{name}.",
-            label=_label(title, self.title),
+            label=_make_label(title, self.title),
             title=title,
             is_required=self.is_required and is_required,
             is_secret=self.is_secret or is_secret("", schema),
@@ -138,54 +138,54 @@ def iterate_names(questions: Iterable[FieldSpec]) -> Iterator[str]:
 # Objects and their properties
 
 
-def _build_object_fields(schema: Schema, place: _FormPosition) -> list[FieldSpec]:
-    """Return the form fields for the properties of an object. ``place`` is the object's path."""
+def _build_object_fields(schema: Schema, position: _FormPosition) -> list[FieldSpec]:
+    """Return the form fields for the properties of an object. ``position`` is the object's path."""
     whole = flatten_schema(schema)
     conditions = parse_conditions(whole)
     key = _find_discriminator(whole.branches)
     required = whole.required | conditions.always
     properties = {**whole.properties, **conditions.plainly}
     found: list[FieldSpec] = []
-    for name in _in_order(properties):
+    for name in _sort_by_order(properties):
         if name not in conditions.later and name != key:
             own = _build_property_fields(
-                name, properties[name], place, is_required=name in required
+                name, properties[name], position, is_required=name in required
             )
-            found += [_add_conditional_fields(each, conditions.rules, place) for each in own]
+            found += [_add_conditional_fields(each, conditions.rules, position) for each in own]
     if whole.branches:
-        found += _build_union_fields(schema, whole, key, place)
+        found += _build_union_fields(schema, whole, key, position)
     return found if _has_order(properties) else _required_first(found)
 
 
 def _build_property_fields(
-    name: str, schema: Schema, place: _FormPosition, *, is_required: bool
+    name: str, schema: Schema, position: _FormPosition, *, is_required: bool
 ) -> Iterator[FieldSpec]:
     """Yield the form field of a property. For an object, yield the fields of its properties.
 
-    Yield nothing for an optional property that the schema marks as hidden. ``place`` is the path of
-    the object that has the property.
+    Yield nothing for an optional property that the schema marks as hidden. ``position`` is the path
+    of the object that has the property.
     """
     shape = merge_subschemas(schema)
     if not is_required and any(shape.get(word) for word in _HIDDEN):
         return
-    inside = place.inside(name, shape, is_required=is_required)
+    inside = position.inside(name, shape, is_required=is_required)
     if not get_options(shape) and (get_branches(shape) or shape.get("properties")):
         yield from _build_object_fields(shape, inside)
     else:
         yield _build_field(name, shape, inside)
 
 
-def _build_field(name: str, schema: Schema, place: _FormPosition) -> FieldSpec:
-    """Return the form field of a property that is not an object. ``place`` is its path."""
+def _build_field(name: str, schema: Schema, position: _FormPosition) -> FieldSpec:
+    """Return the form field of a property that is not an object. ``position`` is its path."""
     options = get_options(schema)
-    kind = _kind(name, schema, is_choice=bool(options), is_hidden=place.is_secret)
+    kind = _kind(name, schema, is_choice=bool(options), is_hidden=position.is_secret)
     return FieldSpec(
-        place.prefix[:-1],
-        place.path,
+        position.prefix[:-1],
+        position.path,
         schema,
-        place.label,
+        position.label,
         kind,
-        place.is_required,
+        position.is_required,
         options if kind is FieldKind.CHOICE else (),
     )
 
@@ -206,39 +206,39 @@ def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> Fie
 
 
 def _add_conditional_fields(
-    question: FieldSpec, rules: Iterable[Rule], place: _FormPosition
+    question: FieldSpec, rules: Iterable[Rule], position: _FormPosition
 ) -> FieldSpec:
     """Return a copy of a form field with the dependent fields that ``rules`` define for it.
 
-    ``place`` is the path of the object to which the rules belong.
+    ``position`` is the path of the object to which the rules belong.
     """
-    own = [rule for rule in rules if (*place.path, rule.condition) == question.path]
+    own = [rule for rule in rules if (*position.path, rule.condition) == question.path]
     below = [
         DependentFields(
-            rule.answer, _format_answer(question, rule.answer), tuple(_build_rule(rule, place))
+            rule.answer, _format_answer(question, rule.answer), tuple(_build_rule(rule, position))
         )
         for rule in own
     ]
     return replace(question, below=(*question.below, *below)) if below else question
 
 
-def _build_rule(rule: Rule, place: _FormPosition) -> list[FieldSpec]:
+def _build_rule(rule: Rule, position: _FormPosition) -> list[FieldSpec]:
     """Return the form fields that a conditional rule shows.
 
-    ``place`` is the path of the object to which the rule belongs.
+    ``position`` is the path of the object to which the rule belongs.
     """
     # In an optional object, a toggle that is off does not count as an answer.
-    needed = place.is_required or rule.answer is not False
-    return _build_fields(rule.properties, rule.required, replace(place, is_required=needed))
+    needed = position.is_required or rule.answer is not False
+    return _build_fields(rule.properties, rule.required, replace(position, is_required=needed))
 
 
 def _build_fields(
-    properties: Mapping[str, Schema], required: frozenset[str], place: _FormPosition
+    properties: Mapping[str, Schema], required: frozenset[str], position: _FormPosition
 ) -> list[FieldSpec]:
     return _required_first(
         question
         for name, schema in properties.items()
-        for question in _build_property_fields(name, schema, place, is_required=name in required)
+        for question in _build_property_fields(name, schema, position, is_required=name in required)
     )
 
 
@@ -257,7 +257,7 @@ def _has_order(properties: Mapping[str, Schema]) -> bool:
     return any(isinstance(inner.get("order"), int) for inner in properties.values())
 
 
-def _in_order(properties: Mapping[str, Schema]) -> list[str]:
+def _sort_by_order(properties: Mapping[str, Schema]) -> list[str]:
     """Return the property names sorted by the keyword ``order`` of their schemas.
 
     Properties without ``order`` come last, in the order of the schema.
@@ -274,7 +274,7 @@ def _in_order(properties: Mapping[str, Schema]) -> list[str]:
 
 
 def _build_union_fields(
-    schema: Schema, whole: FlattenedSchema, key: str | None, place: _FormPosition
+    schema: Schema, whole: FlattenedSchema, key: str | None, position: _FormPosition
 ) -> Iterator[FieldSpec]:
     """Yield a dropdown that selects an alternative of a union, with the fields of each alternative.
 
@@ -282,13 +282,13 @@ def _build_union_fields(
         schema: Schema of the object with the union.
         whole: The same schema, flattened.
         key: Property whose constant identifies the alternative; None without such a property.
-        place: Path of the object.
+        position: Path of the object.
     """
-    if key is None and (whole.properties or not place.path):
+    if key is None and (whole.properties or not position.path):
         # Nothing identifies the branch, so the properties of all branches are optional.
-        yield from _build_fields(_all_properties(whole), frozenset(), place)
+        yield from _build_fields(_all_properties(whole), frozenset(), position)
         return
-    shared = _shared(whole, key)
+    shared = _find_shared(whole, key)
     options = _branch_options(whole.branches, key)
     known = {*whole.properties, *shared, key}
     names = [
@@ -297,37 +297,37 @@ def _build_union_fields(
     is_apart = any(times > 1 for times in Counter(names).values())
     below = []
     for option, branch in zip(options, whole.branches, strict=True):
-        prefix = f"{place.prefix}{option.text}." if is_apart else place.prefix
+        prefix = f"{position.prefix}{option.text}." if is_apart else position.prefix
         left = {k: v for k, v in branch["properties"].items() if k not in known}
-        inside = replace(place, prefix=prefix, title="", is_required=True)
+        inside = replace(position, prefix=prefix, title="", is_required=True)
         questions = tuple(_build_object_fields({**branch, "properties": left}, inside))
         if questions:
             below.append(DependentFields(option.text, option.label, questions, is_exclusive=True))
-    yield _chooser(schema, whole, key, place, options, below)
-    yield from _build_fields(shared, _required_everywhere(whole), place)
+    yield _chooser(schema, whole, key, position, options, below)
+    yield from _build_fields(shared, _required_everywhere(whole), position)
 
 
 def _chooser(
     schema: Schema,
     whole: FlattenedSchema,
     key: str | None,
-    place: _FormPosition,
+    position: _FormPosition,
     options: tuple[Option, ...],
     below: Iterable[DependentFields],
 ) -> FieldSpec:
     own = whole.properties.get(key, {}) if key else {}
-    is_all = not whole.properties and place.label
-    title = str(own.get("title") or _readable(key or ""))
+    is_all = not whole.properties and position.label
+    title = str(own.get("title") or _make_title(key or ""))
     default = schema.get("default")
     if key and isinstance(default, Mapping) and key in default:
         own = {"default": default[key], **own}
     return FieldSpec(
-        name=f"{place.prefix}{key}" if key else place.prefix[:-1],
-        path=(*place.path, key) if key else place.path,
+        name=f"{position.prefix}{key}" if key else position.prefix[:-1],
+        path=(*position.path, key) if key else position.path,
         schema={**{k: schema[k] for k in ("description",) if k in schema}, **own},
-        label=place.label if is_all else _label(title, place.title),
+        label=position.label if is_all else _make_label(title, position.title),
         kind=FieldKind.CHOICE,
-        is_required=place.is_required and (not whole.properties or key in whole.required),
+        is_required=position.is_required and (not whole.properties or key in whole.required),
         options=options,
         below=tuple(below),
         is_setting=key is not None,
@@ -359,7 +359,7 @@ def _find_discriminator(branches: Iterable[Schema]) -> str | None:
     return None
 
 
-def _shared(whole: FlattenedSchema, key: str | None) -> dict[str, Schema]:
+def _find_shared(whole: FlattenedSchema, key: str | None) -> dict[str, Schema]:
     """Return the properties that all alternatives of a union define identically.
 
     ``key``, the property whose constant identifies the alternative, is left out.
@@ -392,7 +392,7 @@ def _all_properties(whole: FlattenedSchema) -> dict[str, Schema]:
 # Labels
 
 
-def _label(title: str, above: str) -> str:
+def _make_label(title: str, above: str) -> str:
     """Return the label of a setting: ``"Port"`` in the object ``"Database"`` -> "Database: Port".
 
     ``above`` is the title of the object. It is left out if it is empty or part of ``title``.
@@ -400,7 +400,7 @@ def _label(title: str, above: str) -> str:
     return title if not above or above.casefold() in title.casefold() else f"{above}: {title}"
 
 
-def _readable(name: str) -> str:
+def _make_title(name: str) -> str:
     """Return a property name as a title: ``client_id`` becomes "Client ID"."""
     words = [word.lower() for word in _WORD.findall(name)]
     if not words:

@@ -279,9 +279,9 @@ class Server:
             with self._call(route, context) as call:
                 try:
                     with self._request(route, requests, context) as request:
-                        return _packed(route.handler.answer(request, call))
+                        return _encode(route.handler.answer(request, call))
                 except BaseException as error:  # noqa: BLE001  SystemExit too: the server continues
-                    return self._task(route, call, error)
+                    return self._make_task(route, call, error)
         except _Status as status:
             _abort(context, status)
 
@@ -290,7 +290,7 @@ class Server:
         try:
             with self._call(route, context) as call:
                 try:
-                    yield from self._answers(route, call, requests, context)
+                    yield from self._yield_responses(route, call, requests, context)
                 except GeneratorExit:  # gRPC closed the stream
                     call.leave("cancelled")
                     raise
@@ -299,7 +299,7 @@ class Server:
         except _Status as status:
             _abort(context, status)
 
-    def _answers(
+    def _yield_responses(
         self, route: _Route, call: RpcCall, requests: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
         """Yield the encoded responses of a handler.
@@ -311,7 +311,7 @@ class Server:
             with self._request(route, requests, context) as request:
                 answers = route.handler.answer(request, call)
                 for answer in answers:
-                    yield _packed(answer)
+                    yield _encode(answer)
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001  SystemExit too: the server continues
@@ -320,7 +320,7 @@ class Server:
             return
         finally:
             _close(answers)
-        yield self._task(route, call, raised)
+        yield self._make_task(route, call, raised)
 
     @contextmanager
     def _call(self, route: _Route, context: Any) -> Iterator[RpcCall]:
@@ -345,13 +345,13 @@ class Server:
                     yield call
                 finally:
                     call.end()
-                    self._journal.say(*_line(call))
+                    self._journal.say(*_format_log_line(call))
         finally:
             with self._changed:
                 del self._calls[call]
                 self._changed.notify_all()
 
-    def _task(self, route: _Route, call: RpcCall, error: BaseException) -> bytes:
+    def _make_task(self, route: _Route, call: RpcCall, error: BaseException) -> bytes:
         """Return an encoded response that reports an error to the user as a Task message.
 
         Raises:
@@ -362,12 +362,12 @@ class Server:
             raise _get_end_status(call)
         call.failure = text = self._journal.clean(self._explain(error))
         if isinstance(error, _UnreadableError):
-            raise _Status("INVALID_ARGUMENT", _alert(text))
+            raise _Status("INVALID_ARGUMENT", _format_alert(text))
         if isinstance(error, RequestTooLargeError):
-            raise _Status("RESOURCE_EXHAUSTED", _alert(text))
+            raise _Status("RESOURCE_EXHAUSTED", _format_alert(text))
         if route.handler.task is None:
-            raise _Status("INTERNAL", _alert(text))
-        return _packed(route.handler.task(text))
+            raise _Status("INTERNAL", _format_alert(text))
+        return _encode(route.handler.task(text))
 
     def _explain(self, error: BaseException) -> str:
         """Return the message about an error for the user, from the service's ``explain``.
@@ -508,7 +508,7 @@ def _grpc() -> Any:
     return grpc
 
 
-def _packed(answer: Any) -> bytes:
+def _encode(answer: Any) -> bytes:
     """Return a response as protobuf bytes. Bytes are returned unchanged.
 
     Raises:
@@ -545,12 +545,12 @@ def _get_end_status(call: RpcCall) -> _Status:
     return _Status("CANCELLED")
 
 
-def _alert(text: str) -> str:
+def _format_alert(text: str) -> str:
     """Return a message as JSON that Fivetran shows to the user: ``{"message": ..., ...}``."""
     return json.dumps({"message": text, "alert_type": "TASK"})
 
 
-def _line(call: RpcCall) -> tuple[Level, str]:
+def _format_log_line(call: RpcCall) -> tuple[Level, str]:
     """Return the level and text of the log line about a call that has ended."""
     seconds = f"{time.perf_counter() - call.started:.2f} s"
     note = f": {call.noted}" if call.noted else ""

@@ -113,7 +113,7 @@ class JsonLogHandler:
         with self._lock:
             hides = [*self._ended, *(hide for turn in self._turns for hide in turn.hides)]
         try:
-            whole = _whole(text[:_READ])
+            whole = _replace_surrogates(text[:_READ])
             for hide in hides:
                 whole = hide(whole)
             return truncate_text(self._scrub(redact(whole)))
@@ -172,7 +172,7 @@ class JsonLogHandler:
         is_counted = is_retried or record.levelno >= logging.WARNING
         if is_counted and self._is_repetition(record, 1 if is_retried else _ALIKE):
             return
-        self.say("WARNING" if is_retried else _level(record.levelno), _message(record))
+        self.say("WARNING" if is_retried else _level(record.levelno), _format_record(record))
         if record.exc_info and record.exc_info[1] and plugin_log_level(_OURS) == "DEBUG":
             write_to_stderr(self.clean(format_error(record.exc_info, redact)) + "\n")
 
@@ -223,7 +223,7 @@ def _count_bytes(letter: str) -> int:
     return 6 if letter <= "\uffff" else 12
 
 
-def _whole(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Return a text that UTF-8 can encode. Lone surrogates are replaced with U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
@@ -234,7 +234,7 @@ def _level(number: int) -> Level:
     return "WARNING" if number >= logging.WARNING else "INFO"
 
 
-def _message(record: logging.LogRecord) -> str:
+def _format_record(record: logging.LogRecord) -> str:
     """Return the text of a log record, followed by the class of its exception, if any."""
     try:
         text = record.getMessage()

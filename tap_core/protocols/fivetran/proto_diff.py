@@ -39,7 +39,7 @@ def compare(folder: Path) -> int:
     differences, 2 on an error.
     """
     try:
-        theirs = _compiled(_folder(folder))
+        theirs = _compile_files(_check_folder(folder))
     except _CannotError as error:
         write_to_stderr(f"{redact_line(str(error))}\n")
         return 2
@@ -88,12 +88,12 @@ def _message_facts(messages: Iterable[Any], outer: str = "") -> Iterator[tuple[s
         name = f"{outer}{message.name}"
         yield f"message {name}", "map" if message.options.map_entry else "message"
         for field in message.field:
-            yield f"field {name}.{field.name}", _field(message, field)
+            yield f"field {name}.{field.name}", _describe_field(message, field)
         yield from _message_facts(message.nested_type, f"{name}.")
         yield from _enum_facts(message.enum_type, f"{name}.")
 
 
-def _field(message: Any, field: Any) -> str:
+def _describe_field(message: Any, field: Any) -> str:
     """Return number, label, type and oneof of a protobuf field, such as "3, repeated string"."""
     kind = _bare(field.type_name) or _Of.Type.Name(field.type)[len("TYPE_") :].lower()
     words = [f"{field.number},"]
@@ -111,7 +111,7 @@ def _bare(name: str) -> str:
     return name.removeprefix(".").removeprefix(f"{PACKAGE}.")
 
 
-def _folder(folder: Path) -> Path:
+def _check_folder(folder: Path) -> Path:
     """Check that a folder contains Fivetran's ``.proto`` files, and return the folder.
 
     Raises:
@@ -126,7 +126,7 @@ def _folder(folder: Path) -> Path:
     return folder
 
 
-def _compiled(folder: Path) -> Sequence[Any]:
+def _compile_files(folder: Path) -> Sequence[Any]:
     """Compile the ``.proto`` files in a folder and return their file descriptors.
 
     Raises:

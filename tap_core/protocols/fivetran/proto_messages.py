@@ -85,7 +85,7 @@ def _file(file: ProtoFile) -> Any:
         for member in enum:
             added.value.add(name=member.name, number=member.value)
     for name, message in file.messages.items():
-        _fill(proto.message_type.add(name=name), message)
+        _add_fields(proto.message_type.add(name=name), message)
     for service, calls in file.services.items():
         added = proto.service.add(name=service)
         for name, rpc in calls.items():
@@ -98,7 +98,7 @@ def _file(file: ProtoFile) -> Any:
     return proto
 
 
-def _fill(proto: Any, message: Message) -> None:
+def _add_fields(proto: Any, message: Message) -> None:
     """Add the fields of a message to its protobuf descriptor ``proto``."""
     # Each optional field needs a synthetic oneof. These must come after the real oneofs.
     groups = list(dict.fromkeys(field.oneof for field in message if field.oneof))
@@ -110,7 +110,7 @@ def _fill(proto: Any, message: Message) -> None:
         if field.label == "map":
             _set_map(proto, added, field)
         else:
-            _set_kind(added, field.kind)
+            _set_type(added, field.kind)
         if field.label in {"repeated", "map"}:
             added.label = _Of.LABEL_REPEATED
         elif field.label == "optional":
@@ -137,13 +137,13 @@ def _set_map(proto: Any, added: Any, field: Field) -> None:
     entry.options.map_entry = True
     key = entry.field.add(name="key", number=1, label=_Of.LABEL_OPTIONAL)
     value = entry.field.add(name="value", number=2, label=_Of.LABEL_OPTIONAL)
-    _set_kind(key, "string")
-    _set_kind(value, field.kind)
+    _set_type(key, "string")
+    _set_type(value, field.kind)
     added.type = _Of.TYPE_MESSAGE
     added.type_name = f".{PACKAGE}.{proto.name}.{entry.name}"
 
 
-def _set_kind(added: Any, kind: str) -> None:
+def _set_type(added: Any, kind: str) -> None:
     if kind in _SCALARS:
         added.type = _SCALARS[kind]
     else:

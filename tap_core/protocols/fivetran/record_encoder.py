@@ -180,7 +180,7 @@ class _ColumnEncoder:
     """Function that encodes the entry for any value."""
     quick: str
     """Source of the expression that encodes common values. VALUE is replaced by the value."""
-    words: Mapping[str, Any]
+    variables: Mapping[str, Any]
     """Values of the names in ``quick``. ``#`` in a name is replaced by the column's number."""
 
 
@@ -190,11 +190,11 @@ class RecordEncoder(TypedRecordSerializer):
     def __init__(self, table: TableId, columns: Sequence[SourceColumn], source: StreamSpec) -> None:
         self._source = source
         self.columns = tuple(columns)
-        self._coded = [_make_column_encoder(column, source) for column in columns]
-        self._frames = {kind: _PrefixCache(self._framing(table, kind)) for kind in RecordType}
+        self._encoders = [_make_column_encoder(column, source) for column in columns]
+        self._frames = {kind: _PrefixCache(self._make_framing(table, kind)) for kind in RecordType}
         self._deletes = DELETED_AT in source.properties
-        self._identity = [each for each in self._coded if each.column.is_key] or self._coded
-        super().__init__(self._compiled(), self.careful)
+        self._identity = [each for each in self._encoders if each.column.is_key] or self._encoders
+        super().__init__(self._compile(), self.careful)
 
     def careful(self, record: Record) -> bytes:
         """Encode a record with values of any type, as an UPSERT.
@@ -218,15 +218,17 @@ class RecordEncoder(TypedRecordSerializer):
         Raises:
             DataError: A value does not match its column, or a key is missing.
         """
-        coded = self._identity if kind == RecordType.DELETE else self._coded
+        encoders = self._identity if kind == RecordType.DELETE else self._encoders
         if kind == RecordType.UPDATE:
-            coded = [each for each in coded if each.column.is_key or each.column.name in record]
+            encoders = [
+                each for each in encoders if each.column.is_key or each.column.name in record
+            ]
         if kind == RecordType.TRUNCATE:
-            coded = []
-        data = b"".join([each.convert(_value(each.column, record)) for each in coded])
+            encoders = []
+        data = b"".join([each.convert(_get_value(each.column, record)) for each in encoders])
         return self._frames[kind][len(data)] + data
 
-    def _framing(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
+    def _make_framing(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
         """Return a function that makes the start of a Record message, before its column values.
 
         The function takes the total length of the encoded column values.
@@ -248,7 +250,7 @@ class RecordEncoder(TypedRecordSerializer):
 
         return frame
 
-    def _compiled(self) -> RecordBodyEncoder:
+    def _compile(self) -> RecordBodyEncoder:
         """Generate and compile the fast encoder of records for this table.
 
         The encoder calls slower functions for values of unusual types.
@@ -260,9 +262,9 @@ class RecordEncoder(TypedRecordSerializer):
             "report": self._report_undeclared,
         }
         entries = []
-        for number, each in enumerate(self._coded):
+        for number, each in enumerate(self._encoders):
             own = str(number)
-            names |= {name.replace("#", own): word for name, word in each.words.items()}
+            names |= {name.replace("#", own): word for name, word in each.variables.items()}
             value = "r" if each.column.is_whole else f"get({each.column.name!r})"
             entries.append(each.quick.replace("#", own).replace("VALUE", value))
         known = len({*self._source.properties, *(column.name for column in self.columns)})
@@ -286,7 +288,7 @@ class RecordEncoder(TypedRecordSerializer):
         self._source.unmapped(tuple(name for name in map(str, record) if name not in known))
 
 
-def _value(column: SourceColumn, record: Record) -> Any:
+def _get_value(column: SourceColumn, record: Record) -> Any:
     """Return the value of a column in a record: one property, or the whole record."""
     return record if column.is_whole else record.get(column.name)
 
@@ -295,46 +297,46 @@ def _value(column: SourceColumn, record: Record) -> Any:
 
 
 def _make_column_encoder(column: SourceColumn, source: StreamSpec) -> _ColumnEncoder:
-    entry, words = _Entry.of(column), dict[str, Any]()
-    cases = [*_quick(column, entry, source, words)]
+    entry, variables = _Entry.of(column), dict[str, Any]()
+    cases = [*_generate_cases(column, entry, source, variables)]
     if not column.is_key:
         cases.append(("n#", "v is None"))
-        words["n#"] = entry.null
-    words["c#"] = convert = _converter(column, entry, source)
+        variables["n#"] = entry.null
+    variables["c#"] = convert = _make_converter(column, entry, source)
     if not cases:
-        return _ColumnEncoder(column, convert, "c#(VALUE)", words)
+        return _ColumnEncoder(column, convert, "c#(VALUE)", variables)
     (expression, first), *others = cases
     cases = [(expression, f"(v := VALUE){first.removeprefix('v')}"), *others]
     chain = "".join(f"{expression} if {condition} else " for expression, condition in cases)
-    return _ColumnEncoder(column, convert, f"({chain}c#(v))", words)
+    return _ColumnEncoder(column, convert, f"({chain}c#(v))", variables)
 
 
-def _quick(
-    column: SourceColumn, entry: _Entry, source: StreamSpec, words: dict[str, Any]
+def _generate_cases(
+    column: SourceColumn, entry: _Entry, source: StreamSpec, variables: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """Yield Python source for each common type of value: an encoding expression and a condition.
 
     For example, ``("f#", "v is False")`` encodes False. Objects that the source uses are added to
-    ``words`` by their names in the source. ``#`` stands for the column's number.
+    ``variables`` by their names in the source. ``#`` stands for the column's number.
     """
-    kind, refuse = column.kind.type, _refusal(column, source)
+    kind, refuse = column.kind.type, _make_refusal(column, source)
     if kind in {DataType.STRING, DataType.XML}:
-        words["h#"] = _PrefixCache(entry.head)
+        variables["h#"] = _PrefixCache(entry.head)
         yield "h#[len(b := v.encode())] + b", "v.__class__ is str"
     elif kind in _BITS:
-        words["w#"] = _IntegerCache(entry, _BITS[kind], refuse)
+        variables["w#"] = _IntegerCache(entry, _BITS[kind], refuse)
         yield "w#[v]", "v.__class__ is int"
     elif kind == DataType.DOUBLE:
-        words |= {"h#": entry.head(8), "double": _double}
+        variables |= {"h#": entry.head(8), "double": _double}
         yield "h# + double(v)", "v.__class__ is float"
     elif kind == DataType.BOOLEAN:
-        words |= {"t#": entry.head(1) + b"\x01", "f#": entry.head(1) + b"\x00"}
+        variables |= {"t#": entry.head(1) + b"\x01", "f#": entry.head(1) + b"\x00"}
         yield from (("t#", "v is True"), ("f#", "v is False"))
     elif kind in _MOMENTS:
-        words["m#"] = _make_text_encoder(encode_datetime_text, entry, refuse)
+        variables["m#"] = _make_text_encoder(encode_datetime_text, entry, refuse)
         yield "m#(v)", "v.__class__ is str"
     elif kind == DataType.NAIVE_DATE:
-        words["m#"] = lru_cache(_CACHED)(_make_text_encoder(encode_date, entry, refuse))
+        variables["m#"] = lru_cache(_CACHED)(_make_text_encoder(encode_date, entry, refuse))
         yield "m#(v)", "v.__class__ is str"
 
 
@@ -360,10 +362,12 @@ def _make_text_encoder(
     return encode_entry
 
 
-def _converter(column: SourceColumn, entry: _Entry, source: StreamSpec) -> Callable[[Any], bytes]:
+def _make_converter(
+    column: SourceColumn, entry: _Entry, source: StreamSpec
+) -> Callable[[Any], bytes]:
     """Return a function that encodes a value of any type as a column's entry in a record."""
-    read, heads = _reader(column, source), _PrefixCache(entry.head)
-    refuse, null = _refusal(column, source), entry.null
+    read, heads = _make_value_encoder(column, source), _PrefixCache(entry.head)
+    refuse, null = _make_refusal(column, source), entry.null
 
     def convert(value: Any) -> bytes:
         try:
@@ -379,7 +383,7 @@ def _converter(column: SourceColumn, entry: _Entry, source: StreamSpec) -> Calla
     return convert
 
 
-def _reader(column: SourceColumn, source: StreamSpec) -> Callable[[Any], bytes | None]:
+def _make_value_encoder(column: SourceColumn, source: StreamSpec) -> Callable[[Any], bytes | None]:
     """Return a function that encodes a value of a column, without the column's entry around it.
 
     The function may return None for a value that becomes null.
@@ -396,17 +400,17 @@ def _reader(column: SourceColumn, source: StreamSpec) -> Callable[[Any], bytes |
         return lambda value: digits(value).encode()
     if kind.type in _BITS:
         limit = 1 << _BITS[kind.type] - 1
-        return lambda value: encode_varint(_within(to_int(value), limit))
+        return lambda value: encode_varint(_check_range(to_int(value), limit))
     return _READERS[kind.type]
 
 
-def _within(value: int, limit: int) -> int:
+def _check_range(value: int, limit: int) -> int:
     if not -limit <= value < limit:
         raise ValueError("beyond the column's limits")
     return value
 
 
-def _refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], NoReturn]:
+def _make_refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], NoReturn]:
     """Return a function that raises a DataError for an invalid value of a column.
 
     The message does not show the value, because it may be confidential.

@@ -119,10 +119,10 @@ class RequestReceiver:
             ValueError, DecodeError: The bytes are not a valid message of this class.
         """
         turn = _ReceivingCall(context)
-        self._await(turn)
+        self._wait_for_turn(turn)
         try:
             data = next(requests, b"")
-            self._arrived(turn)
+            self._mark_received(turn)
             size = estimate_memory(data, kind.DESCRIPTOR, self._limits.held)
             if (held := self._reserve(size)) is not None:
                 del data  # the error's traceback would keep it in memory
@@ -155,7 +155,7 @@ class RequestReceiver:
             " the other calls have ended, or send less."
         )
 
-    def _await(self, turn: _ReceivingCall) -> None:
+    def _wait_for_turn(self, turn: _ReceivingCall) -> None:
         """Wait until this call may receive its request, because no other call is receiving one.
 
         The wait for a call whose request arrives slowly is short.
@@ -170,7 +170,7 @@ class RequestReceiver:
             turn.until = time.monotonic() + _PATIENCE_SECONDS
             self._now = turn
 
-    def _arrived(self, turn: _ReceivingCall) -> None:
+    def _mark_received(self, turn: _ReceivingCall) -> None:
         """Mark the request of a call as completely received, so that the call is not slow."""
         with self._changed:
             turn.has_arrived = True
@@ -232,7 +232,7 @@ def count_values(data: bytes, kind: Any, most: int) -> int:
             count += 1
             try:
                 tag, at = read_varint(data, at)
-                size, at = _size(data, at, tag & 7)
+                size, at = _read_size(data, at, tag & 7)
             except IndexError:
                 raise ValueError("a number has no end") from None
             if at + size > end:
@@ -244,7 +244,7 @@ def count_values(data: bytes, kind: Any, most: int) -> int:
     return count
 
 
-def _size(data: bytes, at: int, wire: int) -> tuple[int, int]:
+def _read_size(data: bytes, at: int, wire: int) -> tuple[int, int]:
     """Return the size in bytes of a value's content, and the offset of the content in ``data``.
 
     Args:

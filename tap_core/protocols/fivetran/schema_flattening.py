@@ -48,9 +48,9 @@ def merge_subschemas(schema: Schema) -> JsonSchema:
     A union with only one alternative besides null is merged too. Members with ``if`` stay in
     ``allOf``.
     """
-    whole = _joined(schema)
+    whole = _merge_all_of(schema)
     for word in _ALTERNATIVES:
-        real = _real(whole.get(word))
+        real = _drop_null(whole.get(word))
         if len(real) == 1:
             rest = {key: value for key, value in whole.items() if key != word}
             return merge_subschemas({**rest, "allOf": [*rest.get("allOf", ()), real[0]]})
@@ -63,7 +63,7 @@ def get_branches(schema: Schema) -> tuple[Schema, ...]:
     Return an empty tuple unless there are several alternatives, all with properties.
     """
     for word in _ALTERNATIVES:
-        real = _real(schema.get(word))
+        real = _drop_null(schema.get(word))
         if len(real) > 1 and all(isinstance(each.get("properties"), Mapping) for each in real):
             return tuple(merge_subschemas(each) for each in real)
     return ()
@@ -88,15 +88,15 @@ def flatten_schema(schema: Schema) -> FlattenedSchema:
     )
 
 
-def _real(alternatives: Any) -> list[Schema]:
+def _drop_null(alternatives: Any) -> list[Schema]:
     """Return the alternatives in the value of ``oneOf`` or ``anyOf``, without the null type."""
     found = alternatives if isinstance(alternatives, list) else []
     return [each for each in found if isinstance(each, Mapping) and each.get("type") != "null"]
 
 
-def _joined(schema: Schema) -> JsonSchema:
+def _merge_all_of(schema: Schema) -> JsonSchema:
     """Return a schema with its ``allOf`` members merged into it. Members with ``if`` stay there."""
-    members = list(_members(schema))
+    members = list(_iterate_members(schema))
     if not members:
         return dict(schema)
     rules = [member for member in members if "if" in member]
@@ -111,10 +111,10 @@ def _joined(schema: Schema) -> JsonSchema:
     return {**whole, "required": required, **({"allOf": rules} if rules else {})}
 
 
-def _members(schema: Schema) -> Iterator[Schema]:
+def _iterate_members(schema: Schema) -> Iterator[Schema]:
     for member in schema.get("allOf") or ():
         if isinstance(member, Mapping):
-            yield from (member,) if "if" in member else _split(_joined(member))
+            yield from (member,) if "if" in member else _split(_merge_all_of(member))
 
 
 def _split(schema: JsonSchema) -> Iterator[Schema]:

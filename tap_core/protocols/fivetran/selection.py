@@ -2,8 +2,8 @@
 
 - Key columns of a selected table are always selected.
 - New schemas, tables and columns are selected if the user has chosen to include new ones. If the
-  user has selected nothing, the tap's default selection applies.
-- The replication key is read for the state even if its column is not selected.
+  request has no selection, the tap's default selection applies.
+- The replication key is read for the state even if its column is not selected and not sent.
 - If a stream map splits a stream into several tables or renames columns, the whole stream is read,
   and unselected columns are dropped before sending.
 

@@ -95,7 +95,7 @@ def catalog_entry(stream: SyncStream, *, is_wanted: bool) -> CatalogEntry:
     root = entry.metadata.root
     if root.inclusion != _Inclusion.UNSUPPORTED:
         root.inclusion, root.selected = _Inclusion.AVAILABLE, is_wanted
-    entry.schema = _whole(stream.schema)
+    entry.schema = _to_full_schema(stream.schema)
     return entry
 
 
@@ -105,7 +105,7 @@ def add_catalog_entry(catalog: Catalog, stream: SyncStream, entry: CatalogEntry)
         catalog[name] = entry
 
 
-def _whole(schema: Any) -> Schema:
+def _to_full_schema(schema: Any) -> Schema:
     """Convert a JSON Schema to a `Schema` with all its keywords.
 
     `Schema.from_dict` alone would lose keywords such as ``precision``.
@@ -116,7 +116,7 @@ def _whole(schema: Any) -> Schema:
     for name, inner in (made.properties or {}).items():
         if isinstance(inner, Schema):
             assert made.properties is not None  # noqa: S101  for the type checker
-            made.properties[name] = _whole(schema["properties"][name])
+            made.properties[name] = _to_full_schema(schema["properties"][name])
     return made
 
 

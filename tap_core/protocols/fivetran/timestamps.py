@@ -76,11 +76,11 @@ def encode_datetime_text(text: str) -> bytes:
     elif text[-6:] == _UTC:
         plain = text[:-6]
     if len(plain) > _MICROSECONDS:
-        return _rare(text)
+        return _encode_slowly(text)
     try:
         since = _read(plain) - _EPOCH
     except (ValueError, TypeError):  # TypeError: it has another time zone
-        return _rare(text)
+        return _encode_slowly(text)
     return encode_timestamp(since.days * _DAY + since.seconds, since.microseconds * 1_000)
 
 
@@ -90,7 +90,7 @@ def encode_datetime(value: Any) -> bytes:
     Raises:
         ValueError: The value is not a datetime.
     """
-    return encode_datetime_text(value) if type(value) is str else _rare(value)
+    return encode_datetime_text(value) if type(value) is str else _encode_slowly(value)
 
 
 def encode_date(value: Any) -> bytes:
@@ -113,7 +113,7 @@ def encode_date(value: Any) -> bytes:
     return encode_timestamp((moment.toordinal() - _FIRST_DAY) * _DAY)
 
 
-def _rare(value: Any) -> bytes:
+def _encode_slowly(value: Any) -> bytes:
     """Encode a datetime of any supported type or format as a protobuf Timestamp, but slowly.
 
     Raises:

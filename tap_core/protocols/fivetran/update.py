@@ -36,11 +36,11 @@ from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE, Catalog
 from tap_core.state.reader import parse_json
 from tap_core.sync.interfaces import SyncTap
 
-__all__ = ["UpdateLog", "discover_tables", "parse_state", "update"]
+__all__ = ["KnownTables", "discover_tables", "parse_state", "update"]
 
 _logger = logging.getLogger(__name__)
 
-UpdateLog: TypeAlias = Mapping[TableId, SourceTable]
+KnownTables: TypeAlias = Mapping[TableId, SourceTable]
 """Tables whose columns Fivetran already knows, by table ID."""
 
 
@@ -81,7 +81,7 @@ def update(
     make_tap: Callable[[], SyncTap],
     request: Any,
     call: RpcCall,
-    told: UpdateLog | None = None,
+    known_tables: KnownTables | None = None,
 ) -> Iterator[bytes]:
     """Handle an Update call: sync a tap in a thread, and yield the encoded responses.
 
@@ -89,12 +89,12 @@ def update(
         make_tap: Creates the tap.
         request: The UpdateRequest.
         call: The gRPC call.
-        told: Tables that the last Schema call with the same configuration returned. None if this
-            process has handled no such call.
+        known_tables: Tables that the last Schema call with the same configuration returned. None if
+            this process has handled no such call.
     """
     backlog = BoundedByteQueue()
     call.on_end(backlog.leave)
-    job = _UpdateJob(make_tap, request, call, backlog, told)
+    job = _UpdateJob(make_tap, request, call, backlog, known_tables)
     work = copy_context().run  # the log identifies the call by its context
     threading.Thread(target=work, args=(job.run,), name="fivetran-update", daemon=True).start()
     try:
@@ -112,13 +112,13 @@ class _UpdateJob:
         request: Any,
         call: RpcCall,
         backlog: BoundedByteQueue,
-        told: UpdateLog | None,
+        known_tables: KnownTables | None,
     ) -> None:
         self._make_tap = make_tap
         self._request = request
         self._call = call
         self._backlog = backlog
-        self._told = told
+        self._known_tables = known_tables
 
     def run(self) -> None:
         """Sync the tap, and then end the queue of responses.
@@ -139,10 +139,10 @@ class _UpdateJob:
         selection = Selection.of(self._request)
         tap = self._make_tap()
         self._backlog.check()
-        tables, wanted = _chosen(tap, selection)
+        tables, wanted = _apply_selection(tap, selection)
         self._backlog.check()
         _resume(tap, state)
-        writer = UpdateWriter(self._backlog, tables, wanted, self._told)
+        writer = UpdateWriter(self._backlog, tables, wanted, self._known_tables)
         tap.set_protocol_writer(writer)
         try:
             tap.sync_all()
@@ -156,7 +156,7 @@ class _UpdateJob:
         writer.finish(tap.document.encode())
 
 
-def _chosen(
+def _apply_selection(
     tap: SyncTap, selection: Selection | None
 ) -> tuple[Sequence[SourceTable], Callable[[TableId], TableSelection | None]]:
     """Apply the user's selection to the catalog of a tap. None is the tap's default selection.

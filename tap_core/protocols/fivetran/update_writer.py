@@ -88,7 +88,7 @@ class UpdateWriter:
         backlog: Queue for the encoded responses.
         tables: All Fivetran tables of the tap.
         wanted: Returns the column selection of a table, or None if the table is not selected.
-        told: Tables whose columns Fivetran knows already; None for all of ``tables``.
+        known_tables: Tables whose columns Fivetran knows already; None for all of ``tables``.
         clock: Returns the current time in seconds.
     """
 
@@ -106,12 +106,14 @@ class UpdateWriter:
         backlog: BoundedByteQueue,
         tables: Sequence[SourceTable],
         wanted: Callable[[TableId], TableSelection | None],
-        told: Mapping[TableId, SourceTable] | None = None,
+        known_tables: Mapping[TableId, SourceTable] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._backlog = backlog
         self._wanted = wanted
-        self._told = dict(told) if told is not None else {table.id: table for table in tables}
+        self._known_tables = (
+            {table.id: table for table in tables} if known_tables is None else dict(known_tables)
+        )
         self._progress = {table.name: _TableProgress(table) for table in tables}
         self._encoders: dict[str, RecordEncoder] = {}
         self._has_schemas = any(table.id.schema for table in tables)
@@ -137,7 +139,7 @@ class UpdateWriter:
             unmapped: Called with the names of undeclared properties in a record.
         """
         name = described.stream.name
-        table = self._narrowed(self._table(described))
+        table = self._narrowed(self._make_table(described))
         source = StreamSpec(name, get_properties(described.schema), level, unmapped)
         made = self._encoders[name] = RecordEncoder(table.id, table.columns, source)
         return made
@@ -200,7 +202,7 @@ class UpdateWriter:
         bodies: Sequence[bytes] = event.rows
         if set(map(type, bodies)) != _ENCODED:
             bodies = self._encoded(event)
-        for piece in _pieces(bodies):
+        for piece in _split_records(bodies):
             self._backlog.put(piece)
         progress.rows += len(bodies)
         if event.version is not None:
@@ -225,20 +227,21 @@ class UpdateWriter:
         name = event.stream.name
         progress = self._progress.get(name)
         if progress is None:
-            progress = self._progress[name] = _TableProgress(self._table(event))
+            progress = self._progress[name] = _TableProgress(self._make_table(event))
         progress.began = progress.began or self._clock()
-        table = self._narrowed(self._table(event))
+        table = self._narrowed(self._make_table(event))
         if self._wanted(table.id) is None:
             return
-        told = self._told.get(table.id)
-        if told is None or table.differs_from(told):
-            changed = self._told[table.id] = table if told is None else table.joined(told)
+        known = self._known_tables.get(table.id)
+        if known is None or table.differs_from(known):
+            changed = table if known is None else table.joined(known)
+            self._known_tables[table.id] = changed
             self._backlog.put(schema_change(changed).SerializeToString())
         encoder = self._encoders.get(name)
         if encoder is None or encoder.columns != table.columns:  # the tap's code writes messages
             self.make_encoder(event, TypeConformanceLevel.NONE, lambda _names: None)
 
-    def _table(self, described: SchemaEvent) -> SourceTable:
+    def _make_table(self, described: SchemaEvent) -> SourceTable:
         """Return the Fivetran table for a stream's schema, with all columns of this schema."""
         name, columns = described.stream.name, build_columns(described)
         known = self._progress.get(name)
@@ -310,7 +313,7 @@ class UpdateWriter:
         self._state, self._is_owed, self._since = state, False, self._clock()
 
 
-def _pieces(bodies: Sequence[bytes]) -> Iterator[bytes]:
+def _split_records(bodies: Sequence[bytes]) -> Iterator[bytes]:
     """Yield encoded responses with these encoded records, at most 100 records and 4 MiB each.
 
     A longer record gets a response without other records.

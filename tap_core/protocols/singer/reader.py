@@ -192,11 +192,11 @@ class SingerReader:
         try:
             for message in self._lines.messages(lines):
                 if not isinstance(message, _Record):
-                    yield from self._finished(chunk)
+                    yield from self._take_rows(chunk)
                     yield self._event(message)
                     continue
                 if message.version != chunk.version or message.stream != chunk.stream:
-                    yield from self._finished(chunk)
+                    yield from self._take_rows(chunk)
                     chunk = _Chunk(message.stream, message.version)
                 body = bytes(message.record)
                 if body[0] != _OPEN_BRACE and not isinstance(message, _TextRecord):
@@ -209,11 +209,11 @@ class SingerReader:
                 chunk.times.append(message.time_extracted)
             message = None  # do not keep a long line in memory while its row is written
         except (InvalidInputLine, UndeclaredRecordError):
-            yield from self._finished(chunk)
+            yield from self._take_rows(chunk)
             raise
-        yield from self._finished(chunk)
+        yield from self._take_rows(chunk)
 
-    def _finished(self, chunk: _Chunk) -> Iterator[Event]:
+    def _take_rows(self, chunk: _Chunk) -> Iterator[Event]:
         """Yield the collected rows as one event and empty the chunk. Yield nothing without rows."""
         if chunk.rows:
             rows, times = chunk.rows, chunk.times
@@ -245,7 +245,7 @@ class SingerReader:
         if isinstance(message, _Schema):
             schema = self._schema(message)
             keys = tuple(message.key_properties or ())
-            cursor = _cursor(message.bookmark_properties)
+            cursor = _get_cursor(message.bookmark_properties)
             described = SchemaEvent(stream, schema, keys, cursor)
             if self._check is not None:
                 self._described[message.stream] = described
@@ -290,7 +290,7 @@ class SingerReader:
         return BatchFiles(stream, paths, encoding, version=message.version)
 
 
-def _cursor(bookmark_properties: Any) -> str | None:
+def _get_cursor(bookmark_properties: Any) -> str | None:
     """Return the replication key from the ``bookmark_properties`` of a SCHEMA message.
 
     It is the first of these properties. Return None for null, ``[]`` and ``[null]``, which taps
