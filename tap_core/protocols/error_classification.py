@@ -61,15 +61,15 @@ _NO_CERTIFICATE: Final = "CERTIFICATE_VERIFY_FAILED"
 _PASSING_STATUSES: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _STATUS_FIRST: Final = re.compile(r"\s*(?:HTTP )?([45]\d\d)\b")
-"""The start of messages of `RESTStream.response_error_message` and of many authors' errors."""
+"""HTTP status at the start of an error message, as in `RESTStream.response_error_message`."""
 _LONGEST_CHAIN: Final = 10
 _COMPLETE: Final = (SingerSDKError, SingerError)
-"""Errors with messages for users."""
+"""Base classes of errors whose messages are written for users."""
 
 _BUGS: Final = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError),
 )
-"""Errors of Python that show a mistake in the code, whatever their text and their causes."""
+"""Python errors that show a mistake in the code, regardless of their message and causes."""
 
 _ABSTRACT_CLASS: Final = re.compile(
     r"Can't instantiate abstract class (\w+) (?:with|without an implementation for)"

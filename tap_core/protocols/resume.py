@@ -62,7 +62,7 @@ def find_previously_sent(
         if bookmarks.get(name) and name not in restarted
     }
     for name, child in parents.items():
-        logger.info("Stream '%s' is read from its beginning, because '%s' is.", name, child)
+        logger.info("Stream '%s' restarts, because its child stream '%s' restarts.", name, child)
     return {name: deepcopy(bookmarks[name]) for name in parents}
 
 

@@ -1,7 +1,6 @@
 """Singer data structures: catalog, schema and messages.
 
-Each name is imported from its module on first use, so that a module of this package can be imported
-from anywhere in tap_core.
+Each name is imported from its module at first use, to avoid circular imports in tap_core.
 """
 
 from __future__ import annotations

@@ -106,10 +106,10 @@ class StreamMetadata(Metadata):
     """Catalog metadata of a stream as a whole.
 
     Attributes:
-        table_key_properties: Names of the primary keys.
+        table_key_properties: Names of the properties in the primary key.
         replication_key: Name of the replication key.
         forced_replication_method: Replication method that users cannot change.
-        valid_replication_keys: Names of possible replication keys.
+        valid_replication_keys: Names of properties that can be the replication key.
         schema_name: Database schema of the table.
     """
 
@@ -329,7 +329,7 @@ class CatalogEntry:
 
 
 class Catalog(dict[str, CatalogEntry]):
-    """Catalog entries by ``tap_stream_id``, in catalog order."""
+    """Singer catalog: a dict of its entries by ``tap_stream_id``, in catalog order."""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Catalog:

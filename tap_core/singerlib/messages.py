@@ -73,7 +73,8 @@ class RecordMessage(Message):
         stream: Name of the stream.
         record: The record.
         version: Version of the table, as in an ACTIVATE_VERSION message.
-        time_extracted: Time at which the record was read: an aware datetime, converted to UTC.
+        time_extracted: Time at which the record was read, as an aware datetime. It is converted to
+            UTC.
 
     Raises:
         ValueError: ``time_extracted`` has no time zone.
@@ -148,7 +149,6 @@ class StateMessage(Message):
     value: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Set the message type."""
         self.type = SingerMessageType.STATE
 
 
@@ -160,7 +160,6 @@ class ActivateVersionMessage(Message):
     version: int
 
     def __post_init__(self) -> None:
-        """Set the message type."""
         self.type = SingerMessageType.ACTIVATE_VERSION
 
 
@@ -198,6 +197,6 @@ def format_message(message: Message) -> str:
 
 
 def write_message(message: Message) -> None:
-    """Write a message to standard output and flush it."""
+    """Write a message as one line of JSON to standard output, and flush standard output."""
     sys.stdout.write(f"{format_message(message)}\n")
     sys.stdout.flush()

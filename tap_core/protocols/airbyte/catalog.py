@@ -223,7 +223,10 @@ def _parse_document(text: str | bytes, source: str) -> JsonNode:
 
 
 def _find_catalogs(text: str | bytes, source: str) -> Iterator[JsonNode]:
-    """Yield the catalog of each CATALOG message in the output of ``discover``."""
+    """Yield the catalog of each CATALOG message in ``text``, the output of ``discover``.
+
+    ``source`` is the name of the file, for error messages.
+    """
     for line in as_bytes(text).splitlines():
         if b'"CATALOG"' in line:
             message = parse(line, f"Catalog '{source}'", CatalogFileError)
@@ -238,7 +241,7 @@ def _is_message(document: JsonNode) -> bool:
 def _parse_stream(entry: JsonNode) -> ConfiguredStream:
     stream = entry.child("stream")
     if stream.value is None:
-        stream = entry  # the entry of a discovery catalog
+        stream = entry  # in a discovery catalog, the entry itself is the stream
     name = stream.child("name").required_text()
     entry, stream = entry.with_name(name), stream.with_name(name)
     modes = tuple(
@@ -303,7 +306,7 @@ def apply_configured_catalog(
         if stream.name in catalog:
             remarks.append(f"Stream '{wanted.id}' is in the catalog twice: the last one is used.")
         entry = _make_entry(stream, wanted, replication)
-        for name in (stream.tap_stream_id, stream.name):  # a tap looks up both names
+        for name in (stream.tap_stream_id, stream.name):  # taps look up an entry by both names
             catalog[name] = entry
     return catalog, remarks
 

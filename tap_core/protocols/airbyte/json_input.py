@@ -59,7 +59,7 @@ class JsonNode:
         return found
 
     def text(self) -> str | None:
-        """Return the value as a string, or None for a missing value."""
+        """Return the value as a string, or None if it is missing. Other types raise an error."""
         found: str | None = self._get_typed(str, None)
         return found
 
@@ -71,11 +71,14 @@ class JsonNode:
         return found
 
     def flag(self) -> bool:
-        """Return the value as a boolean. A missing value counts as False."""
+        """Return the value as a boolean, False if it is missing. Other types raise an error."""
         return self._get_typed(bool, None) is True
 
     def integer(self) -> int | None:
-        """Return the value as an integer, or None for a missing value. 5.0 is accepted as 5."""
+        """Return the value as an integer, or None if it is missing. 5.0 becomes 5.
+
+        Other types raise an error.
+        """
         if isinstance(self.value, float) and self.value.is_integer():
             return int(self.value)
         found: int | None = self._get_typed(int, None)

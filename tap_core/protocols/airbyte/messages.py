@@ -84,8 +84,8 @@ def estimate_line(
 ) -> bytes:
     """Return an ESTIMATE trace message as a line of JSON. Unknown numbers (None) are omitted.
 
-    ``rows`` and ``nbytes`` are the expected rows and bytes of the stream if ``kind`` is STREAM, or
-    of the whole sync if it is SYNC.
+    ``rows`` and ``nbytes`` are the expected numbers of rows and bytes: of the stream if ``kind`` is
+    STREAM, or of the whole sync if ``kind`` is SYNC.
     """
     known = {"row_estimate": rows, "byte_estimate": nbytes}
     return trace_line(
@@ -118,7 +118,7 @@ def control_line(config: Mapping[str, Any]) -> bytes:
 def _encoded(message: Mapping[str, Any]) -> bytes:
     try:
         return encode_json(message)
-    except UnicodeEncodeError:  # a lone surrogate in a string of the tap's author or the source
+    except UnicodeEncodeError:  # lone surrogate in a string of the tap's code or the source
         return encode_json(_whole(message))
 
 

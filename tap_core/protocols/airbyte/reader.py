@@ -62,7 +62,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 _OPEN_BRACE: Final = ord("{")
 _NULL: Final = msgspec.Raw(b"null")
 _SECONDS_BELOW: Final = 100_000_000_000
-"""Times below this are in seconds; as milliseconds they would be before April 1973."""
+"""Times below this number are in seconds. As milliseconds, they would be before April 1973."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,6 @@ class AirbyteReader:
         fails_on_undeclared: bool = False,
         check: RecordCheck | None = None,
     ) -> None:
-        """Create a reader for a new input, whose first line has the number 1."""
         self._check = check
         self._checks_records = fails_on_undeclared or check is not None
         self._expected = {each.describe.stream: each for each in expected}
@@ -373,7 +372,7 @@ class AirbyteReader:
         self._skip_line(line, describe_decode_error(error))
 
     def _refuse_unknown(self, line: bytes, kind: object) -> None:
-        if not isinstance(kind, str):  # a type that the protocol gets later is no fault
+        if not isinstance(kind, str):  # a string may be a type of a newer protocol version
             self._skip_line(line, "it has no type")
 
     def _skip_line(self, line: bytes, reason: str) -> None:

@@ -36,14 +36,14 @@ _NULL: Final = "null"
 _DECIMAL: Final = "x-singer.decimal"
 _DECIMALS: Final = frozenset((_DECIMAL, "singer.decimal"))
 _MOST_DIGITS: Final = 38
-"""Maximum number of digits of a decimal in tables."""
+"""Maximum number of digits of a decimal column."""
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _LOWER_BOUNDS: Final = ("minimum", "exclusiveMinimum")
 _UPPER_BOUNDS: Final = ("maximum", "exclusiveMaximum")
 
 _DEEPEST: Final = 100
-"""Maximum nesting depth; deeper subschemas become ``{}``, which allows any value."""
+"""Maximum nesting depth. Deeper subschemas become ``{}``, which allows any value."""
 
 _TEXT_HINTS: Final = MappingProxyType(
     {"date-time": "timestamp_with_timezone", "time": "time_without_timezone"}
@@ -232,6 +232,6 @@ def _to_decimal(value: Any) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return None
     if isinstance(value, float) and value == float(_HIGHEST):
-        value = _HIGHEST  # the nearest float means the exact limit
+        value = _HIGHEST  # a float cannot represent the limit exactly
     exact = Decimal(str(value))
     return exact if exact.is_finite() else None

@@ -40,7 +40,7 @@ _OTHER_MESSAGES: Final = frozenset(
     }
 )
 _GLOBAL: Final = ("global", "global_")
-"""Two names of the same field; the second is used by the protocol's Python models."""
+"""Two names of the same field. The second is used by the protocol's Python models."""
 
 _UNFINISHED: Final = "currently_syncing"
 

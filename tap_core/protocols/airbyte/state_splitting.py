@@ -59,7 +59,10 @@ class StreamStates:
         self._open.setdefault(name, False)
 
     def count(self, name: str, records: int) -> None:
-        """Add to the number of records written for a stream since its last STATE message."""
+        """Add to the number of a stream's records since its last STATE message.
+
+        The STATE message reports this number as its ``recordCount``.
+        """
         self._counts[name] += records
 
     def take(self, document: bytes) -> bytes:
@@ -95,7 +98,7 @@ class StreamStates:
             state = bytes(bookmarks[name])
             self._newest[name] = _NOTHING if state == b"null" else state
             if name not in self._open and name not in self._ended:
-                self._written[name] = self._newest[name]  # from the input state
+                self._written[name] = self._newest[name]  # the platform has this input state
         share = {name: text for name, text in members.items() if name not in PER_STREAM_KEYS}
         if share:
             self._is_shared = True

@@ -75,7 +75,7 @@ class AirbyteWriter:
     encode = staticmethod(encode_json)
 
     def emit(self, event: Event) -> None:
-        """Write one event. Events that have no Airbyte message are ignored.
+        """Write an event as Airbyte messages. Events without an Airbyte message are ignored.
 
         Raises:
             UnsupportedFeatureError: The rows are in batch files, which Airbyte does not support.

@@ -46,7 +46,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class ConditionalRules:
-    """Conditional rules of a settings schema, sorted by their use in a form.
+    """Conditional rules (``if``, ``dependentRequired``) of a settings schema, for a setup form.
 
     Attributes:
         rules: Rules that a form can express.
@@ -70,7 +70,7 @@ def is_toggle(schema: Schema) -> bool:
 
 
 def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
-    """Return the conditional rules of a settings schema, sorted by their use in a form."""
+    """Return the conditional rules (``if``, ``dependentRequired``) of a settings schema."""
     found = [*_find_if_rules(whole), *_find_dependent_rules(whole)]
     always = frozenset(
         name for rule in found if _always_applies(rule, whole) for name in rule.required
@@ -100,7 +100,7 @@ def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
 
 
 def _find_if_rules(whole: FlattenedSchema) -> Iterator[Rule]:
-    """Yield a rule for each ``then`` and ``else`` in a settings schema."""
+    """Yield a conditional rule for each ``then`` and ``else`` in a settings schema."""
     for part in whole.rules:
         tested = part["if"].get("properties") if isinstance(part["if"], Mapping) else None
         if not isinstance(tested, Mapping) or len(tested) != 1:
@@ -152,7 +152,10 @@ def _invert_condition(
 
 
 def _find_dependent_rules(whole: FlattenedSchema) -> Iterator[Rule]:
-    """Yield a rule for each property that requires other properties (``dependentRequired``)."""
+    """Yield a conditional rule for each property that requires other properties.
+
+    In the schema, these are listed in ``dependentRequired``.
+    """
     for condition, names in whole.dependents.items():
         known = {name: whole.properties.get(name, {}) for name in names}
         yield Rule(condition, None, known, frozenset(names))

@@ -82,7 +82,7 @@ def _store_answers(
         is_shown: False if the form hides these fields because of the value of another field.
     """
     for question in questions:
-        path = ".".join(question.path)  # as in a handwritten configuration, without branch names
+        path = ".".join(question.path)  # handwritten configurations lack the names of alternatives
         name = question.name if question.name in answers else path
         text = answers.get(name, "")
         if name in answers and _is_entered(question, text, is_shown=is_shown):
@@ -146,7 +146,11 @@ def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) ->
 
 
 def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Schema) -> None:
-    """Store a setting that has no form field, such as an object sent as JSON or an SDK setting."""
+    """Store a setting without a form field, such as an object in JSON, in ``settings``.
+
+    ``name`` may be a dotted path. The text is converted to the type in the schema. An unknown
+    setting is stored as text.
+    """
     path = [name] if name in (schema.get("properties") or {}) else name.split(".")
     known: Any = schema
     for part in path:

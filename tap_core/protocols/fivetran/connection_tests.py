@@ -17,7 +17,7 @@ from tap_core.sync.interfaces import SyncTap
 __all__ = ["NAME_LIMIT", "run_test", "unknown_test"]
 
 NAME_LIMIT: Final = 100
-"""Maximum length, in characters, of a test's name in messages; clients may send any name."""
+"""Maximum length, in characters, of a test's name in messages. Clients may send any name."""
 
 
 def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str | None:

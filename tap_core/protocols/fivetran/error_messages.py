@@ -31,7 +31,7 @@ from tap_core.redaction.fivetran_logs import remove_addresses
 __all__ = ["format_error"]
 
 _WHOLE: Final = "TargetSparkError"
-"""Errors with complete messages; matched by name, because target_spark imports this package."""
+"""Base class of errors with complete messages. It is matched by name to avoid a circular import."""
 
 _LONGEST: Final = 50_000
 """Maximum number of characters of a message that are processed."""

@@ -285,7 +285,7 @@ def _build_union_fields(
         position: Path of the object.
     """
     if key is None and (whole.properties or not position.path):
-        # Nothing identifies the branch, so the properties of all branches are optional.
+        # Nothing identifies the alternative, so the properties of all alternatives are optional.
         yield from _build_fields(_all_properties(whole), frozenset(), position)
         return
     shared = _find_shared(whole, key)

@@ -152,7 +152,7 @@ def _run_one(callback: Callable[[], None]) -> None:
     try:
         callback()
     except Exception as error:  # noqa: BLE001  the other callbacks must run
-        _logger.warning("Something did not end cleanly (%s).", type(error).__name__)
+        _logger.warning("The cleanup after a call failed (%s).", type(error).__name__)
 
 
 class _UserError(Exception):
@@ -243,14 +243,14 @@ class Server:
             return self._changed.wait_for(lambda: not self._calls, _LAST_SECONDS)
 
     def _routes(self) -> Iterator[_Route]:
-        """Yield each method of the service that has a handler."""
+        """Yield a route for each method of the service that has a handler."""
         for name, rpc in proto_messages.rpcs(self._service.name).items():
             if handler := self._service.handlers.get(name):
                 yield _Route(name, rpc.streams, getattr(proto_messages, rpc.request), handler)
 
     def _method(self, route: _Route) -> Any:
         """Return the object that the gRPC library needs to call the handler of a method."""
-        # A single request is a stream of one on the wire, but only a stream is read on demand.
+        # gRPC reads only streams of requests on demand. A single request is a stream of one.
         if route.streams:
             return _grpc().stream_stream_rpc_method_handler(partial(self._stream, route))
         return _grpc().stream_unary_rpc_method_handler(partial(self._unary, route))
@@ -338,7 +338,7 @@ class Server:
                 call.leave("stopped")
             elif not context.add_callback(partial(call.leave, "cancelled")):
                 call.leave("cancelled")
-            if call.left:  # while it waited for a thread
+            if call.left:  # cancelled while it waited for a thread, or the server is stopping
                 raise _get_end_status(call)
             with self._journal.call():
                 try:
@@ -456,7 +456,9 @@ class _ShutdownThread(threading.Thread):
                 self._closing()
             except Exception as error:  # noqa: BLE001  the server ends in any case
                 kind = type(error).__name__
-                self._journal.say("WARNING", f"The server did not end cleanly ({kind}).")
+                self._journal.say(
+                    "WARNING", f"The cleanup after the server's stop failed ({kind})."
+                )
 
     def exit_now(self) -> None:
         """End the process with exit code 1, without waiting for calls.

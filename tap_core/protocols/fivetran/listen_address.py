@@ -19,7 +19,7 @@ from tap_core.protocols.fivetran.request_limits import RequestLimits
 __all__ = ["ALL_ADDRESSES", "ListenAddress", "check_host", "explain_unusable", "has_ipv6"]
 
 ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104  (Fivetran's guide asks for it; a warning names it)
-"""Host for every address of the machine; gRPC includes IPv6."""
+"""Host for all addresses of the machine. gRPC includes IPv6."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _LAST_PORT: Final = 65_535

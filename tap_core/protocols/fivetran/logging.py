@@ -38,14 +38,14 @@ _OURS: Final = "fivetran"
 """Logger whose INFO records are logged. Other loggers are logged from WARNING on."""
 
 _LIMIT: Final = 7_800
-"""Maximum size of a text in a gRPC trailer, in bytes; gRPC allows 8 kB."""
+"""Maximum size of a text in a gRPC trailer, in bytes. gRPC allows 8 kB."""
 
 _CUT: Final = "..."
 _READ: Final = 100_000
 """Maximum number of characters of a text that are processed."""
 
 _REMEMBERED: Final = 32
-"""Redaction functions kept from ended calls, because their threads may still log."""
+"""Number of redaction functions to keep from ended calls, whose threads may still log."""
 
 _ALIKE: Final = 10
 """Maximum number of warnings with the same template per call, in case each row causes one."""
@@ -57,10 +57,10 @@ _RETRIES: Final = "tap_core.http.retry"
 """Logger of the retries of requests."""
 
 _RETRIED: Final = ("Backing off", "; retrying in ")
-"""Texts in the messages before the retry of a request."""
+"""Texts in log messages that announce the retry of a request."""
 
 _GIVEN_UP: Final = "_log_giveup"
-"""Function of the backoff library that logs the last attempt; the call reports its error."""
+"""Function of the backoff library that logs the last attempt. The call reports the error too."""
 
 _Said: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
 """Arguments of the logged warnings, by logger name and message template."""

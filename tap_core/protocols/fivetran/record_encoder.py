@@ -155,7 +155,7 @@ class _Entry:
 
     @property
     def null(self) -> bytes:
-        """Complete encoded entry of the column for the value null."""
+        """Encoded entry of the column with the value null."""
         return self._before(len(_NULL)) + _NULL
 
     def _before(self, length: int) -> bytes:

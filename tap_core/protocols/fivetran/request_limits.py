@@ -36,13 +36,13 @@ _SLOW_SECONDS: Final = 15.0
 """Maximum seconds to receive one large or slow request in parallel with others."""
 
 _COPIES: Final = 4
-"""Copies of a string in memory at once: parsed, decoded, checked, quoted in an error."""
+"""Maximum number of copies of a string in memory: parsed, decoded, checked, quoted in an error."""
 
 _VALUE_BYTES: Final = 1_000
 """Estimated memory in bytes of one value of a message, even if its encoding is shorter."""
 
 _JSON_BYTES: Final = 128
-"""Estimated memory in bytes of a JSON value; values are counted by commas."""
+"""Estimated memory in bytes of a JSON value. The number of values is estimated by the commas."""
 
 # Wire types, the lowest three bits of a tag.
 _VARINT: Final = 0

@@ -51,7 +51,7 @@ _ALL = TableSelection()
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Tables and columns that the user has selected in Fivetran."""
+    """Selection of tables and columns by the user in Fivetran."""
 
     tables: Mapping[TableId, TableSelection | None] = field(default_factory=dict)
     """Column selection by table; None if the table is not selected."""
@@ -151,5 +151,5 @@ def _is_wanted(
     [(table, choice)] = choices
     own = {column.name: column for column in table.columns}
     if table.is_mapped or not own.keys() <= declared.keys():
-        return True  # a map may use it for any column, or a column holds the whole record
+        return True  # a stream map may use any property, or a column has the whole record
     return name in own and choice.takes(own[name])

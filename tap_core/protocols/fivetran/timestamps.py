@@ -85,7 +85,7 @@ def encode_datetime_text(text: str) -> bytes:
 
 
 def encode_datetime(value: Any) -> bytes:
-    """Encode a datetime, a date or a datetime string as a protobuf Timestamp.
+    """Encode a datetime, a date or an ISO 8601 datetime string as a protobuf Timestamp.
 
     Raises:
         ValueError: The value is not a datetime.

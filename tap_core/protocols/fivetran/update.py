@@ -95,7 +95,7 @@ def update(
     backlog = BoundedByteQueue()
     call.on_end(backlog.leave)
     job = _UpdateJob(make_tap, request, call, backlog, known_tables)
-    work = copy_context().run  # the log identifies the call by its context
+    work = copy_context().run  # the log finds the current call in a context variable
     threading.Thread(target=work, args=(job.run,), name="fivetran-update", daemon=True).start()
     try:
         yield from backlog

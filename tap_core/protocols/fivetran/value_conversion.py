@@ -45,7 +45,7 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re
 _NO_NUMBER: Final = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 _BLANKS: Final = re.compile(r"\s+", re.ASCII)
 _DIGITS_OF_A_DOUBLE: Final = 15
-"""Decimal digits that a double guarantees; further digits may be noise."""
+"""Decimal digits that a double guarantees. Further digits may be rounding errors."""
 
 _LONGEST_EXPONENT: Final = 400
 _TRUE: Final = frozenset(("true", "1"))

@@ -36,7 +36,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 class GenericSingerReader(abc.ABC, Generic[_Line]):
-    """Abstract reader of Singer messages, one per line. Subclass it for another input format."""
+    """Abstract reader of Singer messages, one per line. Subclass it for a custom input format."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class GenericSingerReader(abc.ABC, Generic[_Line]):
 
     @abc.abstractmethod
     def deserialize_json(self, line: _Line) -> dict[str, Any]:
-        """Parse one line of JSON to a message."""
+        """Parse one line of the input to a message, such as ``{"type": "STATE", "value": {}}``."""
 
     def _process_unknown_message(self, message_dict: dict[str, Any]) -> None:
         raise ValueError(f"Unknown message type '{message_dict['type']}' in message.")

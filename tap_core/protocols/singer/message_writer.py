@@ -39,7 +39,7 @@ _Message = TypeVar("_Message")
 
 
 class GenericSingerWriter(abc.ABC, Generic[_Text, _Message]):
-    """Abstract writer of Singer messages. Subclass it for another output format."""
+    """Abstract writer of Singer messages. Subclass it for a custom output format."""
 
     def format_message(self, message: _Message) -> _Text:
         """Return a message as it is written, by default as JSON. Override to change the format."""

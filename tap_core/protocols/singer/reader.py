@@ -90,7 +90,7 @@ class _State(msgspec.Struct, tag="STATE", tag_field="type"):
 
 
 class _ActivateVersion(msgspec.Struct, tag="ACTIVATE_VERSION", tag_field="type"):
-    """ACTIVATE_VERSION message. Rows of table versions other than ``version`` become invalid."""
+    """ACTIVATE_VERSION message: only rows of the stream with this ``version`` are still valid."""
 
     stream: str
     version: _Version
@@ -113,15 +113,18 @@ _KNOWN_TYPES: Final = ("RECORD", "SCHEMA", "STATE", "ACTIVATE_VERSION", "BATCH")
 _decode: Final[Callable[[bytes], _Message]] = msgspec.json.Decoder(_Message).decode
 _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _SCHEMA_SHARE: Final = 4
-"""A schema may take a quarter of a line's maximum: decoded, it takes several times the memory."""
+"""Divisor for the maximum size of a schema, relative to that of a line.
+
+A decoded schema takes several times the memory of its JSON text.
+"""
 
 _ENCODING_BYTES: Final = 1 << 16
-"""Maximum size of a batch encoding; the names of a format and a compression need far less."""
+"""Maximum size of the ``encoding`` in a BATCH message, in bytes."""
 
 
 @dataclass(slots=True)
 class _Chunk:
-    """Consecutive rows of one stream and one table version."""
+    """Consecutive rows of one stream and table version, collected until they become an event."""
 
     stream: str
     version: int | None
@@ -147,7 +150,6 @@ class SingerReader:
     """
 
     def __init__(self, check: RecordCheck | None = None, limits: FileLimits | None = None) -> None:
-        """Create a reader for a new input, whose first line has the number 1."""
         self._check = check
         self._limits = limits or FileLimits()
         self._described: dict[str, SchemaEvent] = {}
@@ -214,7 +216,10 @@ class SingerReader:
         yield from self._take_rows(chunk)
 
     def _take_rows(self, chunk: _Chunk) -> Iterator[Event]:
-        """Yield the collected rows as one event and empty the chunk. Yield nothing without rows."""
+        """Yield the collected rows as one event and empty the chunk.
+
+        Yield nothing if there are no rows.
+        """
         if chunk.rows:
             rows, times = chunk.rows, chunk.times
             chunk.rows, chunk.times = [], []

@@ -48,7 +48,7 @@ class SingerWriter:
     encode = staticmethod(encode_body)
 
     def emit(self, event: Event) -> None:
-        """Write one event. Events that have no Singer message are ignored.
+        """Write an event as Singer messages. Events without a Singer message are ignored.
 
         Raises:
             OSError: The reader of the output has closed it, or the disk is full.
@@ -58,7 +58,7 @@ class SingerWriter:
             self.write(lines)
 
     def write(self, lines: bytes) -> None:
-        """Write complete lines. After a failed write, all later writes fail too.
+        """Write complete lines to the output. After a failed write, all later writes fail too.
 
         Raises:
             OSError: The reader of the output has closed it, or the disk is full.
