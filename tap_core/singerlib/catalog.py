@@ -175,7 +175,7 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
         Args:
             schema: JSON Schema of the stream.
             schema_name: Database schema of the table.
-            key_properties: Names of the primary keys.
+            key_properties: Names of the properties in the primary key.
             valid_replication_keys: Names of possible replication keys. If there is only one, it
                 also becomes the ``replication-key``.
             replication_method: Value of ``forced-replication-method``.
@@ -222,7 +222,7 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
                 self._describe(breadcrumb, cast("JsonSchema", definition))
 
     def resolve_selection(self) -> SelectionMask:
-        """Return a mask that says for the stream and each property if it is selected."""
+        """Return the selection as a mask: True or False for the stream and each property."""
         cache: dict[Breadcrumb, bool] = {}
         return SelectionMask(
             (breadcrumb, self._is_selected(breadcrumb, cache)) for breadcrumb in self
@@ -268,7 +268,7 @@ class CatalogEntry:
         metadata: Metadata of the stream and its properties, by breadcrumb.
         schema: JSON Schema of the stream.
         stream: Name of the stream.
-        key_properties: Names of the primary keys.
+        key_properties: Names of the properties in the primary key.
         replication_key: Name of the replication key.
         is_view: True for a database view.
         database: Database of the table.

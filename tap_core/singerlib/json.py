@@ -194,7 +194,7 @@ def _as_text(value: Any) -> str:
 
 
 def _plain_text(value: Any) -> str:
-    """Return a value that the json module does not support as text.
+    """Convert a value that the json module does not support to text.
 
     Raises:
         TypeError: The value is a Decimal or a mapping, which must not become text.

@@ -121,7 +121,7 @@ class SchemaMessage(Message):
     Attributes:
         stream: Name of the stream.
         schema: JSON Schema of the records.
-        key_properties: Names of the primary keys.
+        key_properties: Names of the properties in the primary key.
         bookmark_properties: Names of the replication keys. A single name may be a string.
 
     Raises:

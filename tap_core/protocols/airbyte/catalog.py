@@ -1,7 +1,7 @@
 """Discovery catalogs and configured catalogs of Airbyte, and their conversion to a tap's catalog.
 
-- Airbyte identifies a stream by namespace and name (`stream_id`); the tap and its state use the
-  tap's own stream name.
+- Airbyte identifies a stream by namespace and name (`stream_id`). The tap and its state use the
+  tap's stream name.
 - An outdated configured catalog is accepted: streams and fields that no longer exist are skipped.
   For an invalid catalog, the error names the file and the path of the value.
 - Only fields of the configured schema are sent, at every depth where both schemas declare

@@ -103,7 +103,7 @@ class JsonNode:
         return self.make_error(f"there is {found} where {expected} is needed")
 
     def make_error(self, sentence: str) -> Exception:
-        """Return an error with a sentence, after the document's name and the path of the value."""
+        """Return an error with the message ``"<document>: <path of the value>: <sentence>"``."""
         return self.error(": ".join(part for part in (self.source, self.place, sentence) if part))
 
     def _get_typed(self, kind: type, nothing: Any) -> Any:

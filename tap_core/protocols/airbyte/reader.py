@@ -231,7 +231,7 @@ class AirbyteReader:
         self._check = check
         self._checks_records = fails_on_undeclared or check is not None
         self._expected = {each.describe.stream: each for each in expected}
-        self._by_name = _by_name(self._expected)
+        self._by_name = _index_by_name(self._expected)
         self._fails_on_undeclared = fails_on_undeclared
         self._lines = MessageLines(_FORMAT, self._refuse_invalid, self._refuse_unknown)
         self._times = _Times()
@@ -339,7 +339,7 @@ class AirbyteReader:
     def _make_undeclared_error(self, clause: str, body: _Body) -> RecordsWithoutSchemaException:
         """Return the error for a record whose stream or fields are not in the catalog.
 
-        ``clause`` begins the clause that ends with "in the catalog", for example "which is not".
+        ``clause`` is the text before "in the catalog" in the message, such as "which is not".
         """
         return RecordsWithoutSchemaException(
             f"Line {self._lines.number} is a record of stream"
@@ -521,7 +521,7 @@ def _find_undeclared_fields(data: msgspec.Raw, expected: ExpectedStream) -> list
     return [name for name in names if name not in declared and not name.startswith("_airbyte_")]
 
 
-def _by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
+def _index_by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
     """Return the streams by name. Names that occur in several namespaces are left out."""
     streams = list(expected)
     counts = Counter(stream.name for stream in streams)

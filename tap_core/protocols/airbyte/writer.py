@@ -160,7 +160,7 @@ class AirbyteWriter:
         return state + status_line(stream, progress.name)
 
     def _make_started_status(self, name: str) -> bytes:
-        """Return the status message STARTED of a stream, or b"" if the stream has a status."""
+        """Return the status message STARTED of a stream, or b"" if it was returned before."""
         if name in self._progress:
             return b""
         stream = self._streams[name]

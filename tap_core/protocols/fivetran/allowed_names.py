@@ -55,7 +55,7 @@ class AllowedNames:
         return cls(variable, parse_names(environment.get(variable)))
 
     def allows(self, name: str) -> bool:
-        """Return True if the operator allows calls to set this setting."""
+        """Return True if the operator allows calls to set the setting ``name``."""
         return any(_matches(pattern, name) for pattern in self.names)
 
     def check(self, refused: Iterable[str]) -> None:

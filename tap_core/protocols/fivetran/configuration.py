@@ -53,13 +53,13 @@ def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) ->
         schema: JSON Schema of the settings.
     """
     document = inline_references(schema)
-    questions = build_fields(document)
-    asked = set(iterate_names(questions))
+    fields = build_fields(document)
+    asked = set(iterate_names(fields))
     settings: dict[str, Any] = {}
     for name, text in configuration.items():
         if name not in asked:
             _store_unlisted(settings, name, text, document)
-    _store_answers(settings, questions, configuration)
+    _store_answers(settings, fields, configuration)
     return _complete(settings, document)
 
 
@@ -68,7 +68,7 @@ def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) ->
 
 def _store_answers(
     settings: dict[str, Any],
-    questions: Iterable[FieldSpec],
+    fields: Iterable[FieldSpec],
     answers: Mapping[str, str],
     *,
     is_shown: bool = True,
@@ -77,34 +77,34 @@ def _store_answers(
 
     Args:
         settings: Settings to change.
-        questions: Form fields.
+        fields: Form fields.
         answers: Values as strings, keyed by the names of the form fields.
         is_shown: False if the form hides these fields because of the value of another field.
     """
-    for question in questions:
-        path = ".".join(question.path)  # handwritten configurations lack the names of alternatives
-        name = question.name if question.name in answers else path
+    for field in fields:
+        path = ".".join(field.path)  # handwritten configurations lack the names of alternatives
+        name = field.name if field.name in answers else path
         text = answers.get(name, "")
-        if name in answers and _is_entered(question, text, is_shown=is_shown):
-            _store_value(settings, question.path, _convert_value(question, text))
-        for below in question.below:
+        if name in answers and _is_entered(field, text, is_shown=is_shown):
+            _store_value(settings, field.path, _convert_value(field, text))
+        for below in field.below:
             leads = _is_shown_by(text, below.answer)
             if leads or not below.is_exclusive or name not in answers:
-                _store_answers(settings, below.questions, answers, is_shown=is_shown and leads)
+                _store_answers(settings, below.fields, answers, is_shown=is_shown and leads)
 
 
-def _is_entered(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
+def _is_entered(field: FieldSpec, text: str, *, is_shown: bool) -> bool:
     """Return True if the user entered a value, False if the form only sent the initial value.
 
     Args:
-        question: The form field.
+        field: The form field.
         text: Value that the form sent.
         is_shown: False if the form hides the field. It then sends the initial value of the field.
     """
     if is_shown or not text.strip():
-        return is_shown and (question.is_required or bool(text.strip()))
-    is_off = question.kind is FieldKind.TOGGLE and text.lower() == to_form_text(value=False)
-    return not is_off and text != to_form_text(question.schema.get("default"))
+        return is_shown and (field.is_required or bool(text.strip()))
+    is_off = field.kind is FieldKind.TOGGLE and text.lower() == to_form_text(value=False)
+    return not is_off and text != to_form_text(field.schema.get("default"))
 
 
 def _is_shown_by(text: str, answer: str | bool | None) -> bool:
@@ -117,16 +117,16 @@ def _is_shown_by(text: str, answer: str | bool | None) -> bool:
     return text == answer or (isinstance(answer, bool) and text.lower() == to_form_text(answer))
 
 
-def _convert_value(question: FieldSpec, text: str) -> Any:
+def _convert_value(field: FieldSpec, text: str) -> Any:
     """Convert the text of a form field to the value of its setting, such as ``"5"`` to ``5``."""
-    option = next((each for each in question.options if each.text == text), None)
+    option = next((each for each in field.options if each.text == text), None)
     if option is not None:
-        return option.value if question.is_setting else {}
-    if question.kind is FieldKind.FILE:
-        return _decode_file(text, question.schema)
-    if not question.is_setting:
+        return option.value if field.is_setting else {}
+    if field.kind is FieldKind.FILE:
+        return _decode_file(text, field.schema)
+    if not field.is_setting:
         return _convert_text(text, {"type": "object"})
-    return _convert_text(text, question.schema)
+    return _convert_text(text, field.schema)
 
 
 def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

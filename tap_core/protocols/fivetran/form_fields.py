@@ -87,14 +87,14 @@ class DependentFields:
     Attributes:
         answer: Value of the other field that shows the group; None for any value.
         label: Heading of the group.
-        questions: Fields of the group.
+        fields: Fields of the group.
         is_exclusive: True if values of the group are dropped when the other field has another
             value.
     """
 
     answer: str | bool | None
     label: str
-    questions: tuple[FieldSpec, ...]
+    fields: tuple[FieldSpec, ...]
     is_exclusive: bool = False
 
 
@@ -127,12 +127,12 @@ def build_fields(schema: Schema) -> tuple[FieldSpec, ...]:
     return tuple(_build_object_fields(inline_references(schema), _FormPosition()))
 
 
-def iterate_names(questions: Iterable[FieldSpec]) -> Iterator[str]:
+def iterate_names(fields: Iterable[FieldSpec]) -> Iterator[str]:
     """Yield the names of form fields and, recursively, of their dependent fields."""
-    for question in questions:
-        yield question.name
-        for below in question.below:
-            yield from iterate_names(below.questions)
+    for field in fields:
+        yield field.name
+        for below in field.below:
+            yield from iterate_names(below.fields)
 
 
 # Objects and their properties
@@ -206,23 +206,25 @@ def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> Fie
 
 
 def _add_conditional_fields(
-    question: FieldSpec, rules: Iterable[Rule], position: _FormPosition
+    field: FieldSpec, rules: Iterable[Rule], position: _FormPosition
 ) -> FieldSpec:
     """Return a copy of a form field with the dependent fields that ``rules`` define for it.
 
     ``position`` is the path of the object to which the rules belong.
     """
-    own = [rule for rule in rules if (*position.path, rule.condition) == question.path]
+    own = [rule for rule in rules if (*position.path, rule.condition) == field.path]
     below = [
         DependentFields(
-            rule.answer, _format_answer(question, rule.answer), tuple(_build_rule(rule, position))
+            rule.answer,
+            _format_answer(field, rule.answer),
+            tuple(_build_rule_fields(rule, position)),
         )
         for rule in own
     ]
-    return replace(question, below=(*question.below, *below)) if below else question
+    return replace(field, below=(*field.below, *below)) if below else field
 
 
-def _build_rule(rule: Rule, position: _FormPosition) -> list[FieldSpec]:
+def _build_rule_fields(rule: Rule, position: _FormPosition) -> list[FieldSpec]:
     """Return the form fields that a conditional rule shows.
 
     ``position`` is the path of the object to which the rule belongs.
@@ -236,21 +238,21 @@ def _build_fields(
     properties: Mapping[str, Schema], required: frozenset[str], position: _FormPosition
 ) -> list[FieldSpec]:
     return _required_first(
-        question
+        field
         for name, schema in properties.items()
-        for question in _build_property_fields(name, schema, position, is_required=name in required)
+        for field in _build_property_fields(name, schema, position, is_required=name in required)
     )
 
 
-def _format_answer(question: FieldSpec, answer: str | bool | None) -> str:
-    labels = {option.text: option.label for option in question.options}
+def _format_answer(field: FieldSpec, answer: str | bool | None) -> str:
+    labels = {option.text: option.label for option in field.options}
     if isinstance(answer, str):
-        return f"{question.label}: {labels.get(answer, answer)}"
-    return question.label
+        return f"{field.label}: {labels.get(answer, answer)}"
+    return field.label
 
 
-def _required_first(questions: Iterable[FieldSpec]) -> list[FieldSpec]:
-    return sorted(questions, key=lambda question: not question.is_required)
+def _required_first(fields: Iterable[FieldSpec]) -> list[FieldSpec]:
+    return sorted(fields, key=lambda field: not field.is_required)
 
 
 def _has_order(properties: Mapping[str, Schema]) -> bool:
@@ -300,9 +302,9 @@ def _build_union_fields(
         prefix = f"{position.prefix}{option.text}." if is_apart else position.prefix
         left = {k: v for k, v in branch["properties"].items() if k not in known}
         inside = replace(position, prefix=prefix, title="", is_required=True)
-        questions = tuple(_build_object_fields({**branch, "properties": left}, inside))
-        if questions:
-            below.append(DependentFields(option.text, option.label, questions, is_exclusive=True))
+        fields = tuple(_build_object_fields({**branch, "properties": left}, inside))
+        if fields:
+            below.append(DependentFields(option.text, option.label, fields, is_exclusive=True))
     yield _chooser(schema, whole, key, position, options, below)
     yield from _build_fields(shared, _required_everywhere(whole), position)
 

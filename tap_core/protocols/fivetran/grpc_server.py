@@ -474,7 +474,7 @@ class _ShutdownThread(threading.Thread):
 
 @contextmanager
 def _signals() -> Iterator[SimpleQueue[int]]:
-    """Yield a queue that receives the number of each SIGTERM and SIGINT during the block."""
+    """Yield a queue that receives the number of each SIGTERM and SIGINT until the block ends."""
     received: SimpleQueue[int] = SimpleQueue()
     numbers = (signal.SIGTERM, signal.SIGINT)
     previous = [signal.signal(number, lambda got, _frame: received.put(got)) for number in numbers]

@@ -132,7 +132,7 @@ class JsonLogHandler:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Log the ``with`` block as one gRPC call, with its own secrets and repeated warnings."""
+        """Treat the ``with`` block as one gRPC call, whose secrets and warnings are kept apart."""
         turn = _CallLogState()
         with self._lock:
             self._turns.append(turn)

@@ -280,7 +280,7 @@ class RecordEncoder(TypedRecordSerializer):
         return encode
 
     def _report_undeclared(self, record: Record) -> None:
-        """Call ``unmapped`` with the names of a record's undeclared properties.
+        """Report the names of a record's undeclared properties to the callback of the stream.
 
         The values of these properties are dropped, because they have no column.
         """
@@ -384,7 +384,7 @@ def _make_converter(
 
 
 def _make_value_encoder(column: SourceColumn, source: StreamSpec) -> Callable[[Any], bytes | None]:
-    """Return a function that encodes a value of a column, without the column's entry around it.
+    """Return a function that encodes only the value of a column, without the column's name.
 
     The function may return None for a value that becomes null.
     """

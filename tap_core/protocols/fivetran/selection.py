@@ -3,7 +3,8 @@
 - Key columns of a selected table are always selected.
 - New schemas, tables and columns are selected if the user has chosen to include new ones. If the
   request has no selection, the tap's default selection applies.
-- The replication key is read for the state even if its column is not selected and not sent.
+- The replication key is always read, because the state needs it. If its column is not selected, it
+  is not sent.
 - If a stream map splits a stream into several tables or renames columns, the whole stream is read,
   and unselected columns are dropped before sending.
 
@@ -120,7 +121,7 @@ def build_catalog(
 
 
 def _entry(stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]) -> CatalogEntry:
-    """Return a stream's catalog entry in which the properties for its selected tables are selected.
+    """Return a stream's catalog entry that selects the properties its selected tables need.
 
     ``choices`` are the stream's selected tables, each with its column selection. If it is empty,
     the stream is deselected.

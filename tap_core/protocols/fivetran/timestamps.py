@@ -114,7 +114,9 @@ def encode_date(value: Any) -> bytes:
 
 
 def _encode_slowly(value: Any) -> bytes:
-    """Encode a datetime of any supported type or format as a protobuf Timestamp, but slowly.
+    """Encode a datetime of any supported type or format as a protobuf Timestamp.
+
+    For common values, the other functions are faster.
 
     Raises:
         ValueError: The value is not a datetime.

@@ -58,7 +58,7 @@ def to_bool(value: Any) -> bool:
     Bytes are the value of a bit column in some databases: False if all bytes are zero.
 
     Raises:
-        ValueError: The value is another one.
+        ValueError: The value is not one of these.
     """
     if isinstance(value, (int, float, Decimal)) and value in {0, 1}:
         return bool(value)
