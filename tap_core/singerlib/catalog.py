@@ -4,10 +4,10 @@ A *breadcrumb* is the path to a stream or property: ``()`` is the stream, ``("pr
 the property ``a``. Without any metadata, everything is selected. Otherwise, the first rule that
 applies decides:
 
-1. If the parent is not selected, the property is not selected.
-2. The inclusion ``unsupported`` is never selected, ``automatic`` always.
+1. If the parent is not selected, a property is not selected.
+2. With the inclusion ``unsupported``, it is not selected; with ``automatic``, it is selected.
 3. The metadata ``selected`` decides, else ``selected-by-default``, else the parent's selection.
-4. A stream is not selected.
+4. Otherwise, a stream is not selected.
 
 Source: the Singer specification, "Discovery mode" and its metadata section.
 """

@@ -125,9 +125,10 @@ class AirbyteWriter:
         return estimate_line(stream, kind, event.rows, event.nbytes)
 
     def _records(self, event: Rows) -> bytes:
-        """Return the RECORD messages for the rows of an event, after the stream's first statuses.
+        """Return the RECORD messages for the rows of an event, as lines of JSON.
 
-        Rows of streams that are not in the catalog are dropped.
+        The status messages STARTED and RUNNING of the stream come first, if they were not written
+        yet. Rows of streams that are not in the catalog are dropped.
         """
         name = event.stream.name
         if not event.rows or self._find_stream(name) is None:

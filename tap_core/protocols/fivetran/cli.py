@@ -26,7 +26,7 @@ __all__ = ["connector_command"]
 
 
 def connector_command(tap_class: type[SyncTap]) -> CliCommand:
-    """Return the command ``--port N`` of a tap, which serves it as a Fivetran connector by gRPC."""
+    """Return the program ``tap-x --port N``, which serves a tap as a Fivetran connector by gRPC."""
 
     def run(address: ListenAddress) -> int:
         from tap_core.protocols.fivetran.allowed_names import AllowedNames

@@ -95,7 +95,7 @@ def _drop_null(alternatives: Any) -> list[Schema]:
 
 
 def _merge_all_of(schema: Schema) -> JsonSchema:
-    """Return a schema with its ``allOf`` members merged into it. Members with ``if`` stay there."""
+    """Return a schema with its ``allOf`` members merged into it, except members with ``if``."""
     members = list(_iterate_members(schema))
     if not members:
         return dict(schema)

@@ -212,7 +212,7 @@ class UpdateWriter:
             self._checkpoint(self._state)
 
     def _encoded(self, event: Rows) -> list[bytes]:
-        """Encode rows that are dicts, because they come from messages of the tap's code."""
+        """Encode the rows of an event that has dicts as rows, from messages of the tap's code."""
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
             raise _undescribed(event.stream.name)
