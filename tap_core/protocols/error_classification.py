@@ -142,10 +142,7 @@ def shorten_connection_failure(text: str) -> str:
 
 
 def _get_text(error: BaseException) -> str:
-    """Return the text of an error.
-
-    Python's error about an abstract class is replaced by a sentence with the missing members.
-    """
+    """Return the text of an error. For an abstract class, name its missing members."""
     if not (missing := _find_missing_members(error)):
         return str(error).strip()
     name, members = missing
@@ -205,10 +202,7 @@ def _classify(error: BaseException) -> str | None:
 
 
 def is_auth_failure(error: BaseException) -> bool:
-    """Return True if an error says that an API or a database rejected the credentials.
-
-    Examples are the HTTP statuses 401 and 403.
-    """
+    """Return True if an API or database rejected the credentials, for example with status 401."""
     if get_http_status(error) in _REFUSED or _is_database_refusal(error):
         return True
     # A token endpoint rejects credentials with status 400: RFC 6749, section 5.2.

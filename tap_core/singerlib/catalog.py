@@ -229,10 +229,7 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
         )
 
     def _is_selected(self, breadcrumb: Breadcrumb, cache: dict[Breadcrumb, bool]) -> bool:
-        """Return True if the stream or property with a breadcrumb is selected.
-
-        ``cache`` stores the results by breadcrumb.
-        """
+        """Return True if a stream or property is selected. ``cache`` stores known results."""
         if breadcrumb not in cache:
             parent = self._is_selected(breadcrumb[:-_PARENT_DEPTH], cache) if breadcrumb else None
             metadata = self.get(breadcrumb)

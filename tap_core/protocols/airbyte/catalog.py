@@ -92,10 +92,7 @@ def _describe_stream(stream: SyncStream) -> dict[str, Any]:
 
 
 def _build_airbyte_schema(stream: SyncStream) -> JsonSchema:
-    """Return the ``json_schema`` of a stream for the discovery catalog.
-
-    Properties with the inclusion ``unsupported`` are left out.
-    """
+    """Return a stream's schema for the discovery catalog, without unsupported properties."""
     schema = airbyte_schema(stream.schema)
     if properties := _properties(schema):
         metadata = get_catalog_entry(stream).metadata

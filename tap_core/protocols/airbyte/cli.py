@@ -59,10 +59,7 @@ class _CommandRun:
         self._hiders: list[Callable[[str], str]] = []
 
     def run(self) -> int:
-        """Run the command and return its exit code.
-
-        After a signal, return the negative signal number.
-        """
+        """Run the command. Return its exit code, or the negative signal number after a signal."""
         try:
             self.files = get_files(self._context)
             _COMMANDS[str(self._context.info_name)](self)

@@ -18,10 +18,7 @@ __all__ = ["error_body"]
 
 
 def error_body(error: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
-    """Return the content of an Airbyte ERROR trace message about an exception.
-
-    ``hide`` returns a text with its secrets redacted.
-    """
+    """Return the content of an ERROR trace about an exception. ``hide`` redacts secrets."""
     return {
         "message": redact_line(hide(summarize_error(error))),
         "internal_message": redact_line(hide(f"{type(error).__qualname__}: {error}")),

@@ -75,10 +75,7 @@ class JsonNode:
         return self._get_typed(bool, None) is True
 
     def integer(self) -> int | None:
-        """Return the value as an integer, or None if it is missing. 5.0 becomes 5.
-
-        Other types raise an error.
-        """
+        """Return the value as an integer (5.0 becomes 5), or None if it is missing."""
         if isinstance(self.value, float) and self.value.is_integer():
             return int(self.value)
         found: int | None = self._get_typed(int, None)
@@ -95,10 +92,7 @@ class JsonNode:
         return tuple(item.path() for item in self.items())
 
     def make_type_error(self, expected: str) -> Exception:
-        """Return the error for a value of the wrong type.
-
-        ``expected`` is the correct type for the message, such as "a string".
-        """
+        """Return the error for a value that is not of the type ``expected``, such as "a string"."""
         found = "nothing" if self.value is None else _KINDS.get(type(self.value), "a number")
         return self.make_error(f"there is {found} where {expected} is needed")
 

@@ -40,10 +40,7 @@ def now_ms() -> int:
 
 
 def descriptor(stream: StreamId) -> dict[str, str]:
-    """Return Airbyte's StreamDescriptor: ``{"name": "users", "namespace": "public"}``.
-
-    The key ``namespace`` is left out if the stream has no namespace.
-    """
+    """Return Airbyte's StreamDescriptor: the ``name`` and, if there is one, the ``namespace``."""
     named = {"name": stream.name}
     return named if stream.namespace is None else {**named, "namespace": stream.namespace}
 
@@ -54,10 +51,7 @@ def line(kind: str, field: str, body: Mapping[str, Any]) -> bytes:
 
 
 def log_line(level: str, message: str, stack_trace: str | None = None) -> bytes:
-    """Return a LOG message as a line of JSON.
-
-    ``level`` is FATAL, ERROR, WARN, INFO, DEBUG or TRACE.
-    """
+    """Return a LOG message as a line of JSON. ``level`` is a level of Airbyte, such as WARN."""
     body = {"level": level, "message": message}
     return line("LOG", "log", {**body, "stack_trace": stack_trace} if stack_trace else body)
 
@@ -72,10 +66,7 @@ def trace_line(kind: str, body: Mapping[str, Any]) -> bytes:
 
 
 def status_line(stream: StreamId, status: str) -> bytes:
-    """Return a STREAM_STATUS trace message as a line of JSON.
-
-    ``status`` is STARTED, RUNNING, COMPLETE or INCOMPLETE.
-    """
+    """Return a STREAM_STATUS trace as a line of JSON. ``status`` is, for example, STARTED."""
     return trace_line("STREAM_STATUS", {"stream_descriptor": descriptor(stream), "status": status})
 
 
@@ -99,18 +90,12 @@ def estimate_line(
 
 
 def analytics_line(kind: str, value: str) -> bytes:
-    """Return an ANALYTICS trace message as a line of JSON.
-
-    ``kind`` is the name of a metric, such as ``http_request_duration``.
-    """
+    """Return an ANALYTICS trace as a line of JSON. ``kind`` is the name of a metric."""
     return trace_line("ANALYTICS", {"type": kind, "value": value})
 
 
 def control_line(config: Mapping[str, Any]) -> bytes:
-    """Return a CONTROL message as a line of JSON.
-
-    The platform replaces the stored configuration of the connector with ``config``.
-    """
+    """Return a CONTROL message as a line of JSON. It replaces the platform's configuration."""
     body = {"type": "CONNECTOR_CONFIG", "emitted_at": now_ms()}
     return line("CONTROL", "control", {**body, "connectorConfig": {"config": config}})
 

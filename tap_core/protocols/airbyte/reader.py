@@ -243,10 +243,7 @@ class AirbyteReader:
         self._unknown_streams: Counter[str] = Counter()
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield the events of all lines that end within ``data``.
-
-        An incomplete last line is kept for the next call.
-        """
+        """Yield the events of all lines that end within ``data``. Keep an incomplete last line."""
         yield from self._yield_schemas()
         yield from self._events(self._lines.split(data))
 
@@ -306,10 +303,7 @@ class AirbyteReader:
         yield from chunk.finished()
 
     def _make_chunk(self, body: _Body) -> _Chunk:
-        """Return a new, empty chunk for the stream of a record.
-
-        If the stream is not in the catalog, count this for a warning.
-        """
+        """Return an empty chunk for a record. Count its stream if the catalog does not have it."""
         expected = self._expected.get(self._stream(body.stream, body.namespace))
         if expected is None:
             self._unknown_streams[str(StreamId(body.stream, body.namespace))] += 1
@@ -483,10 +477,7 @@ class _Times:
         self._until_second = ""
 
     def text(self, emitted_at: Any) -> str | None:
-        """Return a Unix time as ISO 8601, such as ``2024-01-31T00:00:00.000Z``.
-
-        Return None if ``emitted_at`` is not a valid time.
-        """
+        """Return a Unix time as ISO 8601 (``2024-01-31T00:00:00.000Z``), or None if invalid."""
         if emitted_at != self._given:
             self._given, self._text = emitted_at, self._new_text(emitted_at)
         return self._text

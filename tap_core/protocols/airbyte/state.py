@@ -237,10 +237,7 @@ def _bookmarks(input_state: InputState, streams: Mapping[str, SyncStream]) -> di
 
 
 def _is_restarted(stream: SyncStream, state: Any) -> bool:
-    """Return True if a stream has no state (None), or if its replication method is FULL_TABLE.
-
-    An empty dict counts as a state.
-    """
+    """Return True if a stream has no state (None), or if its method is FULL_TABLE."""
     return state is None or stream.replication_method == REPLICATION_FULL_TABLE
 
 

@@ -184,10 +184,7 @@ class AirbyteWriter:
         return lines
 
     def _find_stream(self, name: str) -> StreamId | None:
-        """Return the identifier of a stream in the catalog.
-
-        If the stream is not in the catalog, log this once and return None.
-        """
+        """Return a stream's identifier in the catalog, or None, logged once, if it is not there."""
         stream = self._streams.get(name)
         if stream is None and name not in self._unknown_streams:
             self._unknown_streams.add(name)

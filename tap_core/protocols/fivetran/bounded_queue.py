@@ -81,10 +81,7 @@ class BoundedByteQueue:
             raise error
 
     def _take_all(self) -> list[bytes]:
-        """Wait for byte strings, then remove and return all of them.
-
-        Return an empty list if the queue has ended.
-        """
+        """Wait for byte strings, and remove all of them. Return ``[]`` if the queue has ended."""
         with self._turn:
             while not (self._pieces or self._is_over or self._is_left):
                 self._turn.wait()

@@ -60,10 +60,7 @@ class SourceColumn:
 
 
 def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schemas of the properties that a JSON Schema declares, by property name.
-
-    References (``$ref``) are resolved.
-    """
+    """Return the properties that a JSON Schema declares, by name, with references resolved."""
     root = inline_references(schema)
     objects = [variant for kind, variant in split_variants(root) if kind == "object"]
     found: Mapping[str, Any] = (

@@ -152,10 +152,7 @@ def _invert_condition(
 
 
 def _find_dependent_rules(whole: FlattenedSchema) -> Iterator[Rule]:
-    """Yield a conditional rule for each property that requires other properties.
-
-    In the schema, these are listed in ``dependentRequired``.
-    """
+    """Yield a conditional rule for each property in ``dependentRequired`` of a settings schema."""
     for condition, names in whole.dependents.items():
         known = {name: whole.properties.get(name, {}) for name in names}
         yield Rule(condition, None, known, frozenset(names))
@@ -180,8 +177,7 @@ def _remove_properties(rule: Rule, names: frozenset[str]) -> Rule:
 def _can_be_condition(schema: Schema | None, answer: str | bool | None) -> bool:
     """Return True if a form can show other fields after the value ``answer`` of a setting.
 
-    The setting must be a single form field, and ``answer`` must have its type. None means any
-    value.
+    The setting must be a single form field. ``answer`` must have its type, or be None (any value).
     """
     if schema is None:
         return False

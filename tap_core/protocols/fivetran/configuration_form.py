@@ -107,10 +107,7 @@ def _build_group(field: FieldSpec, below: DependentFields) -> Any:
 
 
 def _build_texts(field: FieldSpec) -> dict[str, str]:
-    """Return the texts of a form field by their names in the FormField message.
-
-    They are its description, default value and placeholder. Empty texts are left out.
-    """
+    """Return the description, default value and placeholder of a form field, if not empty."""
     remarks = {
         "description": _description(field),
         "default_value": _default(field),

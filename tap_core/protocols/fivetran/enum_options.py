@@ -21,13 +21,9 @@ _DESCRIPTIONS: Final = ("x-enumDescriptions", "x-enum-descriptions")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Option of a dropdown field.
+    """Option of a dropdown field, which the form shows with its label and description.
 
-    Attributes:
-        text: Value of the form field, such as "5".
-        value: Value of the setting, such as 5.
-        label: Text that the form shows for the option.
-        description: Explanation that the form shows, or "".
+    ``text`` is the value of the form field, such as "5", and ``value`` that of the setting: 5.
     """
 
     text: str
@@ -37,10 +33,7 @@ class Option:
 
 
 def to_form_text(value: Any) -> str:
-    """Convert the value of a setting to the text of a form field: 5 -> "5", True -> "true".
-
-    None becomes "".
-    """
+    """Convert a setting's value to the text of a form field: True -> "true", None -> ""."""
     if isinstance(value, str):
         return value
     return "" if value is None else dump_json(value)
@@ -58,10 +51,7 @@ def get_const(schema: Schema) -> tuple[Any, ...]:
 
 
 def get_options(schema: Schema) -> tuple[Option, ...]:
-    """Return a dropdown option for each value that a schema lists, for example in ``enum``.
-
-    Null and "" are left out.
-    """
+    """Return a dropdown option for each value that a schema lists, except null and ""."""
     found: dict[str, Option] = {}
     for option in (*_list_enum_options(schema), *_list_union_options(schema)):
         if option.text:
@@ -94,10 +84,7 @@ def _get_texts(schema: Schema, keywords: tuple[str, ...]) -> Any:
 def _get_label(texts: Any, number: int, value: str) -> str:
     """Return the title or description of one option, or "".
 
-    Args:
-        texts: Texts of all options: a list, a dict by value, or None.
-        number: Position of the option in a list.
-        value: Value of the option as text, the key in a dict.
+    ``texts`` has those of all options: a list, by position ``number``, or a dict, by ``value``.
     """
     if isinstance(texts, dict):
         return str(texts.get(value) or "")

@@ -129,10 +129,7 @@ class _Message:
 
 
 def _get_text(error: BaseException) -> str:
-    """Return the text of an error.
-
-    The text of an operating system error has only the name of the file, not its path.
-    """
+    """Return the text of an error. An OSError shows only the name of the file, not its path."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.strerror}: '{_file_name(error)}'"
     return str(error).strip()

@@ -225,10 +225,7 @@ def _add_conditional_fields(
 
 
 def _build_rule_fields(rule: Rule, position: _FormPosition) -> list[FieldSpec]:
-    """Return the form fields that a conditional rule shows.
-
-    ``position`` is the path of the object to which the rule belongs.
-    """
+    """Return the form fields that a conditional rule shows. ``position`` is its object's path."""
     # In an optional object, a toggle that is off does not count as an answer.
     needed = position.is_required or rule.answer is not False
     return _build_fields(rule.properties, rule.required, replace(position, is_required=needed))
@@ -280,11 +277,8 @@ def _build_union_fields(
 ) -> Iterator[FieldSpec]:
     """Yield a dropdown that selects an alternative of a union, with the fields of each alternative.
 
-    Args:
-        schema: Schema of the object with the union.
-        whole: The same schema, flattened.
-        key: Property whose constant identifies the alternative; None without such a property.
-        position: Path of the object.
+    ``key`` is the property whose constant identifies the alternative, or None. ``whole`` is the
+    flattened ``schema`` of the object with the union, and ``position`` the object's path.
     """
     if key is None and (whole.properties or not position.path):
         # Nothing identifies the alternative, so the properties of all alternatives are optional.
@@ -348,10 +342,7 @@ def _branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Opti
 
 
 def _find_discriminator(branches: Iterable[Schema]) -> str | None:
-    """Return the property that has a different constant in each alternative of a union.
-
-    Return None if there is no such property.
-    """
+    """Return the property with a different constant in each alternative of a union, or None."""
     properties = [branch["properties"] for branch in branches]
     for name in properties[0] if properties else ():
         values = [get_const(merge_subschemas(each[name])) for each in properties if name in each]

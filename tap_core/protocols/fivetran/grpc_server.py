@@ -77,10 +77,7 @@ class Handler:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """gRPC service: its name, and its handlers by method name.
-
-    ``explain`` returns a message about an error for users.
-    """
+    """gRPC service: its name and handlers. ``explain`` returns an error's message for users."""
 
     name: Literal["SourceConnector", "DestinationConnector"]
     handlers: Mapping[str, Handler]
@@ -120,10 +117,7 @@ class RpcCall:
         self.noted = text
 
     def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
-        """End the call early and run its callbacks.
-
-        ``reason`` is "cancelled" (by the client) or "stopped" (with the server).
-        """
+        """End the call early, because of a client or a stop of the server, and run its callbacks."""
         with self._lock:
             if self._is_over:
                 return
@@ -302,10 +296,7 @@ class Server:
     def _yield_responses(
         self, route: _Route, call: RpcCall, requests: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
-        """Yield the encoded responses of a handler.
-
-        If the handler fails, yield a response that reports the error.
-        """
+        """Yield the encoded responses of a handler and, if it fails, a response with the error."""
         answers: Iterable[Any] = ()
         try:
             with self._request(route, requests, context) as request:
@@ -461,10 +452,7 @@ class _ShutdownThread(threading.Thread):
                 )
 
     def exit_now(self) -> None:
-        """End the process with exit code 1, without waiting for calls.
-
-        The function ``closing`` has at most five seconds.
-        """
+        """End the process with exit code 1, and wait at most five seconds for ``closing``."""
         self._journal.say("WARNING", "Stopped at once: calls under way are cut off.")
         closing = threading.Thread(target=self.close, daemon=True)
         closing.start()

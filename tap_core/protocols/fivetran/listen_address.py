@@ -58,10 +58,7 @@ class ListenAddress:
 
     @property
     def families(self) -> str:
-        """Text for the log with the host and, for all addresses, the IP versions.
-
-        An example is "0.0.0.0, IPv4 and IPv6".
-        """
+        """Host and IP versions as text for the log, such as "0.0.0.0, IPv4 and IPv6"."""
         if self.host != ALL_ADDRESSES:
             return self.host
         return f"{self.host}, {'IPv4 and IPv6' if has_ipv6() else 'IPv4; there is no IPv6 here'}"

@@ -68,10 +68,7 @@ _Said: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
 
 @dataclass(slots=True, eq=False)
 class _CallLogState:
-    """Log state of one gRPC call: functions that redact its secrets, and its logged warnings.
-
-    The warnings are stored to drop repeated ones.
-    """
+    """Log state of one gRPC call: functions that redact its secrets, and its logged warnings."""
 
     hides: list[Callable[[str], str]] = field(default_factory=list)
     said: _Said = field(default_factory=dict)

@@ -67,10 +67,7 @@ class RequestLimits:
 
 
 class RequestTooLargeError(Exception):
-    """Raised for a request that would exceed the memory limit for the requests of all calls.
-
-    The message is shown to users.
-    """
+    """Raised for a request that would exceed the memory limit for the requests of all calls."""
 
 
 @dataclass(eq=False, slots=True)

@@ -48,7 +48,7 @@ def merge_subschemas(schema: Schema) -> JsonSchema:
     A union with only one alternative besides null is merged too. Members with ``if`` stay in
     ``allOf``.
     """
-    whole = _merge_all_of(schema)
+    whole = _merge_members(schema)
     for word in _ALTERNATIVES:
         real = _drop_null(whole.get(word))
         if len(real) == 1:
@@ -94,7 +94,7 @@ def _drop_null(alternatives: Any) -> list[Schema]:
     return [each for each in found if isinstance(each, Mapping) and each.get("type") != "null"]
 
 
-def _merge_all_of(schema: Schema) -> JsonSchema:
+def _merge_members(schema: Schema) -> JsonSchema:
     """Return a schema with its ``allOf`` members merged into it, except members with ``if``."""
     members = list(_iterate_members(schema))
     if not members:
@@ -114,7 +114,7 @@ def _merge_all_of(schema: Schema) -> JsonSchema:
 def _iterate_members(schema: Schema) -> Iterator[Schema]:
     for member in schema.get("allOf") or ():
         if isinstance(member, Mapping):
-            yield from (member,) if "if" in member else _split(_merge_all_of(member))
+            yield from (member,) if "if" in member else _split(_merge_members(member))
 
 
 def _split(schema: JsonSchema) -> Iterator[Schema]:

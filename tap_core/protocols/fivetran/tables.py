@@ -62,10 +62,7 @@ class SourceTable:
 
 
 def default_catalog(streams: Iterable[SyncStream]) -> Catalog:
-    """Return a Singer catalog with the tap's default selection of streams.
-
-    A stream without a default is selected.
-    """
+    """Return a Singer catalog that selects the streams that the tap selects by default."""
     catalog = Catalog()
     for stream in streams:
         root = get_catalog_entry(stream).metadata.root

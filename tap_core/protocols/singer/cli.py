@@ -266,8 +266,7 @@ def mapper_command(
 ) -> CliCommand:
     """Return the command-line program of a mapper. Call its ``main()`` to run it.
 
-    ``listen`` is a function that reads messages from a file with a mapper and returns the exit
-    code.
+    ``listen`` reads messages from a file with a mapper and returns the exit code.
     """
     invoke = _listening_callback(mapper_class, listen)
     return _program(mapper_class, invoke, "Execute the Singer mapper.")

@@ -16,10 +16,7 @@ __all__ = ["make_app"]
 
 
 def make_app() -> typer.Typer:
-    """Return a typer application with the command ``test-stream``.
-
-    The ``obj`` of the application's context must be the tap class.
-    """
+    """Return a typer application with the command ``test-stream``. Its ``obj`` is the tap class."""
     app = typer.Typer()
     app.command("test-stream")(_test_stream)
     return app

@@ -157,10 +157,7 @@ class SingerReader:
         self._streams: dict[str, StreamId] = {}
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield the events of all lines that end within ``data``.
-
-        An incomplete last line is kept for the next call.
-        """
+        """Yield the events of all lines that end within ``data``. Keep an incomplete last line."""
         yield from self._events(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
@@ -216,10 +213,7 @@ class SingerReader:
         yield from self._take_rows(chunk)
 
     def _take_rows(self, chunk: _Chunk) -> Iterator[Event]:
-        """Yield the collected rows as one event and empty the chunk.
-
-        Yield nothing if there are no rows.
-        """
+        """Yield the collected rows, if any, as one event, and empty the chunk."""
         if chunk.rows:
             rows, times = chunk.rows, chunk.times
             chunk.rows, chunk.times = [], []
