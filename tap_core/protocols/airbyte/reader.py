@@ -182,7 +182,7 @@ class _Chunk:
     times: list[str | None] = field(default_factory=list)
     meta: dict[int, bytes] = field(default_factory=dict)
 
-    def finished(self) -> Iterator[Rows]:
+    def take_rows(self) -> Iterator[Rows]:
         """Yield the collected rows as one event and empty the chunk.
 
         Yield nothing if there are no rows, or if the stream is not in the catalog.
@@ -284,13 +284,13 @@ class AirbyteReader:
         try:
             for message in self._lines.messages(lines):
                 if not isinstance(message, _Record):
-                    yield from chunk.finished()
+                    yield from chunk.take_rows()
                     yield from self._convert_message(message)
                     continue
                 body = message.record
                 is_same = body.stream == chunk.name and body.namespace == chunk.namespace
                 if not is_same or not chunk.expected:
-                    yield from chunk.finished()
+                    yield from chunk.take_rows()
                     chunk = self._make_chunk(body)
                 if self._checks_records:
                     self._check_record(body, chunk.expected)
@@ -298,9 +298,9 @@ class AirbyteReader:
                     self._add_row(body, chunk)
             message = body = None  # do not keep a long line in memory
         except (FatalSyncError, InvalidInputLine):
-            yield from chunk.finished()
+            yield from chunk.take_rows()
             raise
-        yield from chunk.finished()
+        yield from chunk.take_rows()
 
     def _make_chunk(self, body: _Body) -> _Chunk:
         """Return an empty chunk for a record. Count its stream if the catalog does not have it."""

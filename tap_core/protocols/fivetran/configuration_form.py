@@ -85,7 +85,7 @@ def _build_messages(fields: Iterable[FieldSpec]) -> Iterator[Any]:
 
 
 def _build_group(field: FieldSpec, below: DependentFields) -> Any:
-    """Return the FormField message for a group of fields that depend on the field ``field``."""
+    """Return the FormField message for a group of form fields that depend on ``field``."""
     condition = VisibilityCondition(condition_field=field.name)
     if isinstance(below.answer, bool):
         condition.bool_value = below.answer
@@ -175,7 +175,7 @@ def _upload(field: FieldSpec) -> dict[str, Any]:
 def _dropdown(field: FieldSpec) -> dict[str, Any]:
     """Return the content of a FormField message for a dropdown.
 
-    If the options have labels or descriptions, it is a dropdown that shows them.
+    The dropdown shows the labels and descriptions of the options, if they have any.
     """
     if all(each.label == each.text and not each.description for each in field.options):
         texts = [option.text for option in field.options]

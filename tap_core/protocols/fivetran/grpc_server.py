@@ -117,7 +117,7 @@ class RpcCall:
         self.noted = text
 
     def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
-        """End the call early, because of a client or a stop of the server, and run its callbacks."""
+        """End the call early and run its callbacks: the client cancelled it or the server stops."""
         with self._lock:
             if self._is_over:
                 return
