@@ -303,10 +303,8 @@ class TargetSpark(PluginBase):
         options = binding.options
         self._record_start(report, run, options)
         with contextlib.ExitStack() as stack:
-            staging = self.config.get("staging")
-            folder = stack.enter_context(
-                contextlib.closing(open_spool_folder(staging, "uncommitted rows"))
-            )
+            spool = open_spool_folder(self.config.get("staging"), "uncommitted rows")
+            folder = stack.enter_context(contextlib.closing(spool))
             spark_settings = settings.spark_settings(self.config, str(folder.path.absolute()))
             engine = SparkProvider(
                 spark_settings.with_task_retries() if retries_tasks else spark_settings,
