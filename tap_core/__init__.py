@@ -1,4 +1,4 @@
-"""SDK for taps and targets: write a tap once by subclassing `Stream`, run it with any protocol."""
+"""SDK for taps and targets that support the protocols of Singer, Airbyte and Fivetran."""
 
 from __future__ import annotations
 
@@ -42,10 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public class or function when it is first accessed.
-
-    This applies to names that need an HTTP client or read schemas.
-    """
+    """Import a public class on first access, because its module needs slow or optional packages."""
     if name in {"GraphQLStream", "RESTStream"}:
         return getattr(streams, name)
     if name in {"OpenAPISchema", "SchemaDirectory", "SchemaSource", "StreamSchema"}:

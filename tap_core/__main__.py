@@ -1,4 +1,4 @@
-"""`python -m tap_core`: the command `tap-core`, where its script is not on the path."""
+"""Entry point of `python -m tap_core`, which runs the command `tap-core`."""
 
 import sys
 

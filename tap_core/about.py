@@ -1,7 +1,6 @@
 """Output of ``--about``: a plugin's description as text, JSON or Markdown.
 
-The keys of the JSON format are singer_sdk's; Meltano reads them to learn a plugin's settings. This
-module looks nothing up; the plugin passes all values.
+The JSON keys are those of singer_sdk, because Meltano reads a plugin's settings from them.
 """
 
 from __future__ import annotations
@@ -65,16 +64,16 @@ class AboutFormatter(abc.ABC):
 
     @classmethod
     def get_formatter(cls, name: str) -> AboutFormatter:
-        """Return the formatter with this name.
+        """Return the formatter for a format: ``text``, ``json`` or ``markdown``.
 
         Raises:
-            KeyError: no format has this name.
+            KeyError: There is no such format.
         """
         return cls.formats[name]()
 
     @abc.abstractmethod
     def format_about(self, about_info: AboutInfo) -> str:
-        """Return the plugin's description as text in this format."""
+        """Return a plugin's description as text in this format."""
 
 
 class TextFormatter(AboutFormatter, format_name="text"):
@@ -106,7 +105,7 @@ class TextFormatter(AboutFormatter, format_name="text"):
 
 
 def _text_details(schema: JsonSchema, *, is_required: bool) -> Iterator[str]:
-    """Yield the lines of a setting that singer_sdk's text format lacks, each if it has a value."""
+    """Yield the lines ``Required``, ``Default`` and ``Description`` of a setting, where set."""
     if is_required:
         yield "    Required: True"
     if schema.get("default") is not None:
@@ -145,7 +144,7 @@ class MarkdownFormatter(AboutFormatter, format_name="markdown"):
             "\n".join(f"- `{capability}`" for capability in about_info.capabilities),
         ]
         if about_info.supported_python_versions:
-            versions = "\n".join(f"- {each}" for each in about_info.supported_python_versions)
+            versions = "\n".join(f"- {item}" for item in about_info.supported_python_versions)
             parts += ["## Supported Python Versions", versions]
         table = [
             "| Setting | Required | Default | Description |",
@@ -198,7 +197,7 @@ def get_supported_pythons(
 
 
 def _bound(specifier: str) -> tuple[int, int]:
-    """Return the first and last minor version that a version specifier allows."""
+    """Return the first and last minor Python 3 version of a specifier: ``>=3.10`` -> (10, 99)."""
     operator = specifier.rstrip("0123456789.* ")
     major, minor = (*(int(part) for part in _numbers(specifier)[:2]), 0, 0)[:2]
     if major > 3:  # noqa: PLR2004  as in "<4"
@@ -219,15 +218,15 @@ def _numbers(specifier: str) -> list[str]:
 
 
 def documentation_url(package_metadata: Any) -> str | None:
-    """Return the documentation URL from a package's metadata, or None if it has no such URL."""
+    """Return the documentation URL in a package's metadata, or its home page, or None."""
     wanted = ("documentation", "docs", "homepage", "repository", "source")
     return _project_url(package_metadata, wanted) or package_metadata.get("Home-page")
 
 
 def changelog_url(package_metadata: Any) -> str | None:
-    """Return the changelog URL from a package's metadata. Return None if there is no such URL.
+    """Return the changelog URL in a package's metadata, or None.
 
-    The labels searched for are the well-known ones of the Python Packaging User Guide.
+    It is found by the well-known labels of the Python Packaging User Guide, such as ``changelog``.
     """
     wanted = ("changelog", "change log", "changes", "release notes", "what's new", "history")
     return _project_url(package_metadata, wanted)
@@ -240,7 +239,7 @@ def _project_url(package_metadata: Any, wanted: Iterable[str]) -> str | None:
 
 
 def python_versions(package_metadata: Any) -> list[str]:
-    """Return the Python versions that a package's metadata declares."""
+    """Return the Python versions that a package's metadata declares, such as ``["3.12"]``."""
     classifiers = [
         classifier.split("::")[-1].strip()
         for classifier in package_metadata.get_all("Classifier") or []

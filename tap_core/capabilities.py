@@ -1,8 +1,8 @@
-"""Capabilities of plugins and the built-in settings that belong to them.
+"""Capabilities of plugins, and the built-in settings that belong to them.
 
-The enums and settings have singer_sdk's names and values, since plugin catalogs such as Meltano's
-read them. Capabilities that this version lacks are in ``UNSUPPORTED_CAPABILITIES``: they are never
-advertised, even if a plugin lists them, and a configuration that sets them gets a clear message.
+Enums and settings have singer_sdk's names and values, because plugin catalogs such as Meltano's
+read them. ``UNSUPPORTED_CAPABILITIES`` lists capabilities that this version lacks. They are never
+advertised, even if a plugin declares them, and setting them causes an error or a warning.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ __all__ = [
 class DeprecatedEnum(Enum):
     """Enumeration whose members may be deprecated.
 
-    A deprecated member is defined as ``NAME = value, "text that names the replacement"``.
+    Define a deprecated member as ``NAME = value, "Please use OTHER instead."``.
     """
 
     deprecation: str | None
 
     def __new__(cls, value: object, deprecation: str | None = None) -> DeprecatedEnum:  # noqa: PYI034
-        """Create a member. ``deprecation`` is a text that names its replacement, or None."""
+        """Create a member. ``deprecation`` is a text that names the replacement, or None."""
         member = object.__new__(cls)
         member._value_ = value
         member.deprecation = deprecation
@@ -62,15 +62,15 @@ class DeprecatedEnum(Enum):
 
     @property
     def deprecation_message(self) -> str | None:
-        """Text that names the replacement of a deprecated member; None for other members."""
+        """Text that names the replacement of a deprecated member, or None."""
         return self.deprecation
 
     def emit_warning(self) -> None:
-        """Emit a deprecation warning for this member."""
+        """Emit a deprecation warning that names this member and its replacement."""
         warn(
             f"{self.name} is deprecated. {self.deprecation_message}",
             DeprecationWarning,
-            stacklevel=4,  # the metaclass and its helper lie between
+            stacklevel=4,  # skips the frames of the metaclass and its helper
         )
 
 
@@ -84,7 +84,7 @@ class DeprecatedEnumMeta(EnumMeta):
         return _warned(super().__getattribute__(name))
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return the member with a value, with a warning if it is deprecated.
+        """Return the member with a value, and emit a warning if the member is deprecated.
 
         With more arguments, create a new enumeration, as `EnumMeta` does.
         """
@@ -108,12 +108,12 @@ class CapabilitiesEnum(DeprecatedEnum, metaclass=DeprecatedEnumMeta):
 
 
 class PluginCapabilities(CapabilitiesEnum):
-    """Capabilities of both taps and targets."""
+    """Capabilities of taps and targets, such as ``about`` and ``stream-maps``."""
 
     #: Describes itself and its settings with ``--about``.
     ABOUT = "about"
 
-    #: Renames, filters and computes on the way (``stream_maps``).
+    #: Renames, filters and computes properties of records (``stream_maps``).
     STREAM_MAPS = "stream-maps"
 
     #: Flattens nested objects into columns (``flattening_enabled``).
@@ -130,7 +130,7 @@ class PluginCapabilities(CapabilitiesEnum):
 
 
 class TapCapabilities(CapabilitiesEnum):
-    """Capabilities of a tap."""
+    """Capabilities of a tap, such as ``discover`` and ``state``."""
 
     #: Prints its catalog with ``--discover``.
     DISCOVER = "discover"
@@ -147,7 +147,7 @@ class TapCapabilities(CapabilitiesEnum):
     #: Supports ``replication_method: LOG_BASED``.
     LOG_BASED = "log-based"
 
-    #: The catalog under its old name.
+    #: Deprecated name of the catalog.
     PROPERTIES = "properties", "Please use CATALOG instead."
 
     #: Sends ACTIVATE_VERSION messages.
@@ -155,7 +155,7 @@ class TapCapabilities(CapabilitiesEnum):
 
 
 class TargetCapabilities(CapabilitiesEnum):
-    """Capabilities of a target."""
+    """Capabilities of a target, such as ``hard-delete``."""
 
     #: Marks rows as deleted.
     SOFT_DELETE = "soft-delete"
@@ -174,7 +174,7 @@ class TargetCapabilities(CapabilitiesEnum):
 
 
 class TargetLoadMethods(str, Enum):
-    """Ways in which a target writes new rows to an existing table."""
+    """Values of the setting ``load_method``, which selects how a target writes to a table."""
 
     APPEND_ONLY = "append-only"
     UPSERT = "upsert"
@@ -186,10 +186,10 @@ class TargetLoadMethods(str, Enum):
 
 @dataclass(frozen=True)
 class UnsupportedCapability:
-    """Singer capability that this version does not support, and the setting that requests it.
+    """Capability that this version does not support, with the setting that requests it.
 
-    ``fatal`` is True if ignoring the setting would change the rows, for example send a column that
-    a stream map removes. The run is then rejected. If it is False, a warning is logged.
+    ``fatal`` is True if ignoring the setting would change rows; the run is then rejected. If it is
+    False, a warning is logged. ``sentence`` is the message.
     """
 
     capability: CapabilitiesEnum
@@ -217,10 +217,7 @@ UNSUPPORTED_CAPABILITIES: tuple[UnsupportedCapability, ...] = (
 def find_unsupported_settings(
     config: Mapping[str, Any], missing: Iterable[UnsupportedCapability] = UNSUPPORTED_CAPABILITIES
 ) -> list[UnsupportedCapability]:
-    """Return the unsupported capabilities that the settings request.
-
-    A setting that is false or empty requests nothing.
-    """
+    """Return the unsupported capabilities whose settings are set to a true value in ``config``."""
     return [unbuilt for unbuilt in missing if config.get(unbuilt.setting)]
 
 

@@ -1,7 +1,6 @@
-"""The command `tap-core`, for actions that do not belong to a single tap or target.
+"""Command-line program `tap-core`: create projects, run plugins of singer_sdk, test for Fivetran.
 
-``run`` passes all arguments after the plugin's name to the plugin and adds no flags. Modules that a
-single command needs are imported by that command.
+Each command imports the modules that only this command needs, so that the program starts fast.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ commands = typer.Typer()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line of `tap-core` and return its exit code."""
+    """Run the program `tap-core` with ``argv`` (or ``sys.argv[1:]``); return the exit code."""
     program = make_program(
         "tap-core",
         _accept_options,
@@ -67,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _accept_options(*, version: VersionOption = False) -> None:
-    """Accept the options of the program, which do all they do while they are parsed."""
+    """Declare the option ``--version``, whose callback prints the version during parsing."""
 
 
 @commands.command()
@@ -155,9 +154,10 @@ def fivetran_test(
 ) -> int:
     """Test a connector or destination as Fivetran calls it.
 
-    The calls are the form, the tests, and each rpc. Reported are the rows that a destination would
-    hold, and the broken rules of docs/fivetran.md. Exit codes: 1 if a rule is broken, 2 also if the
-    server cannot be started.
+    Call the configuration form, the connection tests and each other method of the server. Report
+    the rows that a destination would contain, and each violation of the rules in docs/fivetran.md.
+    Exit codes: 1 if a rule is violated, 2 if the arguments are invalid or the server cannot be
+    started.
     """
     if bool(command) == bool(address):
         raise typer.BadParameter("pass either -- and a command to start, or --address")
@@ -177,8 +177,8 @@ def fivetran_protos(
 ) -> int:
     """Compare Fivetran's .proto files with the SDK's interface.
 
-    Each difference to the files in DIR is printed. Exit codes: 1 if there are differences, 2
-    also if the comparison failed.
+    Print each difference to the files in DIR. Exit codes: 1 if there are differences, 2 if the
+    arguments are invalid or the comparison failed.
     """
     try:
         from tap_core.protocols.fivetran.proto_diff import compare
@@ -194,7 +194,7 @@ def _needs_fivetran(error: ImportError) -> int:
 def _run(plugin: str, options: list[str]) -> int:
     import_alias.install_import_alias()
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, "")  # a tap of the working directory, as `python -m` would find it
+        sys.path.insert(0, "")  # to import taps in the working directory, like `python -m`
     try:
         entry = _entry(plugin)
     except _NoPluginError as error:
@@ -207,11 +207,15 @@ def _run(plugin: str, options: list[str]) -> int:
 
 
 class _NoPluginError(Exception):
-    """A name on the command line does not refer to a plugin that can be run."""
+    """Raised if a name on the command line does not refer to a plugin that can be run."""
 
 
 def _entry(plugin: str) -> Callable[[], Any]:
-    """Return the function that runs a plugin, as the plugin's console script would."""
+    """Return the function that runs a plugin, for a class path or the name of a console script.
+
+    Raises:
+        _NoPluginError: There is no such script or class.
+    """
     module, _, name = plugin.partition(":")
     if not name:
         scripts = metadata.entry_points(group="console_scripts", name=plugin)
@@ -230,9 +234,10 @@ def _entry(plugin: str) -> Callable[[], Any]:
 
 
 def _callable(found: Any, plugin: str) -> Callable[[], Any]:
-    """Return the function that runs a plugin.
+    """Return the function that runs a plugin: ``found`` itself, or ``found.cli`` of a class.
 
-    ``found`` is the plugin's class, or the function itself.
+    Raises:
+        _NoPluginError: ``found`` is neither a plugin class nor a function.
     """
     command = getattr(found, "cli", None) if isinstance(found, type) else found
     if not callable(command):
@@ -242,7 +247,7 @@ def _callable(found: Any, plugin: str) -> Callable[[], Any]:
 
 
 def _missing(plugin: str, error: ImportError) -> str:
-    """Return the message for a failed import; it shows the module name that the user entered."""
+    """Return the message for a failed import of a plugin, with singer_sdk's name of a module."""
     lacking = error.name or ""
     if lacking.partition(".")[0] not in {"tap_core", import_alias.SINGER_SDK}:
         return f"{plugin} cannot be imported: {error}"

@@ -1,7 +1,7 @@
 """Events of a sync: the protocol-independent messages that a tap emits and a target processes.
 
-Events are immutable, know no protocol, and are created once per chunk, never once per record.
-The readers and writers of `tap_core.protocols` convert between events and wire formats.
+Events are immutable. Rows are emitted as one event per chunk, not one per record. The readers and
+writers of `tap_core.protocols` convert between events and wire formats.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StreamId:
 
 
 class Op(Enum):
-    """Operation that a target performs with the rows of one chunk."""
+    """Operation that a target performs with the rows of a `Rows` or `BatchFiles` event."""
 
     UPSERT = "upsert"
     UPDATE = "update"
@@ -50,7 +50,7 @@ class Op(Enum):
 
 
 class Progress(Enum):
-    """Progress of a stream, such as started or complete, as its tap reports it."""
+    """Progress of a stream that its tap reports, as in Airbyte's stream status messages."""
 
     STARTED = "started"
     RUNNING = "running"
@@ -62,9 +62,9 @@ class Progress(Enum):
 class SchemaEvent:
     """Schema of a stream, sent before its first rows and again when it changes.
 
-    ``keys`` are the properties that identify a row. Without keys, rows are only appended.
-    ``cursor`` is the replication key. ``nested`` is for keys and cursors inside an object: it maps
-    their names to the paths of their values.
+    ``keys`` are the properties that identify a row; without keys, rows are only appended.
+    ``cursor`` is the replication key. For keys and cursors inside an object, ``nested`` maps their
+    names to the paths of their values.
     """
 
     stream: StreamId
@@ -78,10 +78,10 @@ class SchemaEvent:
 class Rows:
     """Encoded rows of one stream, in order.
 
-    ``rows`` holds the encoded rows (for the JSON protocols one JSON object each, without a line
-    feed). ``extracted_at`` is one ISO 8601 timestamp for all rows, or one per row. ``version`` is
-    the table version of the rows. ``meta`` holds the metadata that the tap sent with each row, as
-    JSON. It is None if no row has metadata.
+    Each item of ``rows`` is an encoded row: for the JSON protocols a JSON object without a line
+    feed. ``extracted_at`` is one ISO 8601 timestamp for all rows, or one per row. ``version`` is
+    the table version of the rows (see `ActivateVersion`). ``meta`` has the metadata that the tap
+    sent with each row, as JSON; it is None if no row has metadata.
     """
 
     stream: StreamId
@@ -96,7 +96,7 @@ class Rows:
 class BatchFiles:
     """Rows in batch files: the paths of the files and their encoding.
 
-    ``version`` is the table version of the rows.
+    ``version`` is the table version of the rows (see `ActivateVersion`).
     """
 
     stream: StreamId
@@ -108,12 +108,11 @@ class BatchFiles:
 
 @dataclass(frozen=True)
 class SpooledRows:
-    """Rows that other processes have written to files for a loader.
+    """Rows that other processes have written to files, for a loader to commit.
 
-    The files keep the rows on disk until they are committed. ``paths`` are files or directories of
-    files. ``count`` and ``nbytes`` are the number and the size of the rows. ``has_deletes`` is True
-    if some rows may be delete records, and False if it is certain that there are no delete records.
-    ``starts`` maps the number of each part to the position, in the input, of its first row.
+    ``paths`` are files or directories of files. ``count`` is the number of rows, ``nbytes`` their
+    size. ``has_deletes`` is False if no row is a delete record, True if this is unknown. ``starts``
+    maps the number of each partition of the rows to the position of its first row in the input.
     """
 
     stream: StreamId
@@ -127,7 +126,7 @@ class SpooledRows:
 
 @dataclass(frozen=True)
 class ActivateVersion:
-    """Instruction to remove all rows of a stream whose table version is not ``version``."""
+    """Instruction to delete all rows of a stream whose table version is not ``version``."""
 
     stream: StreamId
     version: int
@@ -135,10 +134,10 @@ class ActivateVersion:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """State that a target may store when all rows before it are safely written.
+    """State that a target may emit after it has committed all rows before this event.
 
-    ``state`` is JSON on one line. If ``scope`` is a stream, it is the part of the state that
-    belongs to that stream. If ``scope`` is None, it is the whole state.
+    ``state`` is JSON on one line: the state of the stream ``scope``, or if ``scope`` is None, the
+    whole state.
     """
 
     state: bytes
@@ -147,7 +146,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """Progress of one stream, as its tap reports it."""
+    """Progress of one stream, reported by its tap."""
 
     stream: StreamId
     progress: Progress
@@ -155,10 +154,10 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated number of rows and bytes of a stream, as its tap reports it.
+    """Estimated number of rows and bytes of a stream, reported by its tap.
 
-    With ``is_total`` True the estimate is for all streams together, and ``stream`` has the name of
-    the tap. A later estimate replaces an earlier one.
+    A later estimate replaces an earlier one. If ``is_total`` is True, the estimate is for all
+    streams together, and ``stream`` has the name of the tap.
     """
 
     stream: StreamId
@@ -189,4 +188,4 @@ Event: TypeAlias = (
 )
 
 EventSink: TypeAlias = Callable[[Event], None]
-"""Function that accepts the events of a sync; it may block, which is the backpressure."""
+"""Function that accepts the events of a sync. It blocks while the consumer is slower."""

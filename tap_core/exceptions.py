@@ -1,9 +1,8 @@
-"""Tree of all errors that the SDK raises on purpose.
+"""Exceptions of the SDK.
 
-There is one class per condition that a caller may want to catch. The message is written where the
-error is raised and says what happened, where, and what to do; it never contains the value of a
-secret setting. Names and base classes are those of ``singer_sdk.exceptions``, so that ``except``
-clauses of existing plugins keep working; classes marked * are additions of this project.
+Names and base classes are those of ``singer_sdk.exceptions``, so that ``except`` clauses of
+existing plugins keep working. Classes marked * are additions of this project. Messages never
+contain the value of a secret setting.
 
 ::
 
@@ -137,21 +136,21 @@ __all__ = [
 
 
 class SingerSDKError(Exception):
-    """Base class of all errors that the SDK raises on purpose while it configures or syncs."""
+    """Base class of the SDK's errors in configuration, discovery, mapping and sync."""
 
 
 # Configuration
 
 
 class ConfigurationError(SingerSDKError):
-    """The user's settings, files or flags are invalid."""
+    """Raised if the user's settings, files or command-line options are invalid."""
 
 
 class ConfigValidationError(ConfigurationError):
-    """Settings do not match their JSON Schema.
+    """Raised if settings do not match their JSON Schema.
 
-    ``errors`` has one sentence for each error, with the path of the setting. ``schema`` is the JSON
-    Schema of the settings.
+    ``errors`` has one sentence per invalid setting, with its path. ``schema`` is the JSON Schema of
+    the settings.
     """
 
     def __init__(
@@ -161,52 +160,51 @@ class ConfigValidationError(ConfigurationError):
         errors: list[str] | None = None,
         schema: dict[str, Any] | None = None,
     ) -> None:
-        """Create the error. ``message`` is a summary; ``errors`` has a sentence for each error."""
+        """Create the error. ``message`` is a summary; ``errors`` has one sentence per setting."""
         super().__init__(message)
         self.errors: list[str] = errors or []
         self.schema: dict[str, Any] | None = schema
 
 
 class ConfigFileError(ConfigValidationError):
-    """A settings file is missing, is not JSON, or does not contain a JSON object."""
+    """Raised if a settings file is missing, is not JSON, or does not contain a JSON object."""
 
 
 class MapperNotInitialized(ConfigurationError):  # noqa: N818  singer_sdk's name
-    """The stream maps were accessed before ``setup_mapper()`` had run."""
+    """Raised if a plugin's stream maps are accessed before ``setup_mapper()`` is called."""
 
     def __init__(self) -> None:
-        """Create the error with a message that names the method to call first."""
         super().__init__("There is no mapper yet: call setup_mapper() first.")
 
 
 class StateFileError(ConfigurationError):
-    """A state file is missing or contains no valid state. The message names file and line."""
+    """Raised if a state file is missing or invalid. The message names file and line."""
 
 
 class StreamSetupError(ConfigurationError, ValueError):
-    """A stream cannot be synced with its state, catalog or schema."""
+    """Raised if a stream cannot be synced because its state, catalog or schema is unsuitable."""
 
 
 class CatalogFileError(ConfigurationError):
-    """A catalog file is missing or contains no valid catalog."""
+    """Raised if a catalog file is missing or contains no valid catalog."""
 
 
 class UnsupportedFeatureError(ConfigurationError):
-    """A Singer feature was requested that this version of the SDK does not support."""
+    """Raised if a Singer feature is requested that this version of the SDK does not support."""
 
 
 # Discovery
 
 
 class DiscoveryError(SingerSDKError):
-    """The streams or their schemas could not be determined."""
+    """Raised if a tap's streams or their schemas cannot be determined."""
 
 
 class EmptySchemaTypeError(DiscoveryError):
-    """A property's schema has no type where one is needed."""
+    """Raised if a function needs the type of a property, but the property's schema is empty."""
 
     def __init__(self, *args: object) -> None:
-        """Create the error; ``args`` are added to its general message."""
+        """Create the error. ``args`` are added after the standard message."""
         super().__init__(
             "A property's type was asked for, but its schema is empty. "
             "Is the property missing from the stream's schema?",
@@ -215,23 +213,23 @@ class EmptySchemaTypeError(DiscoveryError):
 
 
 class MissingMethodError(DiscoveryError, NotImplementedError):
-    """A class of the plugin does not define a method that it must define."""
+    """Raised if a plugin's class does not define a method that it must define."""
 
 
 class InvalidReplicationKeyException(DiscoveryError):  # noqa: N818  singer_sdk's name
-    """The replication key is not a property of the stream, or a record has no value for it."""
+    """Raised if the replication key is not a stream's property, or a record has no value for it."""
 
 
 class SchemaNotFoundError(DiscoveryError):
-    """The requested schema does not exist."""
+    """Raised if a schema file or a component of an OpenAPI document does not exist."""
 
 
 class SchemaNotValidError(DiscoveryError):
-    """The document found is not a valid JSON Schema."""
+    """Raised if a loaded document is not a valid JSON Schema."""
 
 
 class UnsupportedSchemaFormatError(DiscoveryError):
-    """The document that should contain schemas has an unsupported format."""
+    """Raised if a document with schemas has an unsupported format, such as an OpenAPI version."""
 
 
 UnsupportedOpenAPISpec = UnsupportedSchemaFormatError
@@ -241,42 +239,45 @@ UnsupportedOpenAPISpec = UnsupportedSchemaFormatError
 
 
 class MappingError(SingerSDKError):
-    """A stream map cannot be applied."""
+    """Raised if a stream map cannot be applied. Base class of mapping errors."""
 
 
 class ConformedNameClashException(MappingError):  # noqa: N818  singer_sdk's name
-    """Two different names became the same column name when they were normalized."""
+    """Raised if normalization turns two different property names into the same column name."""
 
 
 class MapExpressionError(MappingError):
-    """An expression of a stream map could not be evaluated."""
+    """Raised if an expression of a stream map cannot be evaluated."""
 
 
 class StreamMapConfigError(MappingError):
-    """The configuration of a stream map is not valid."""
+    """Raised if the configuration of a stream map is invalid."""
 
 
 # Sync
 
 
 class SyncError(SingerSDKError):
-    """An error occurred during a sync."""
+    """Raised for errors during a sync. Base class of more specific errors."""
 
     failure_type: str | None = None
-    """Whose fault it is, in Airbyte's words, where whoever raised it knows: ``config_error``,
-    ``system_error`` or ``transient_error``."""
+    """Airbyte's failure type (``config_error``, ``system_error`` or ``transient_error``), or None
+    if unknown."""
 
 
 class FatalSyncError(SyncError):
-    """An error that ends the whole sync."""
+    """Base class of errors that end the whole sync."""
 
 
 class BatchFileError(FatalSyncError):
-    """A batch file could not be written or could not be read completely. The message names it."""
+    """Raised if a batch file cannot be written or read completely. The message names the file."""
 
 
 class FatalAPIError(FatalSyncError):
-    """A request failed and a retry would not help; ``response`` is the response or None."""
+    """Raised if an HTTP request fails and a retry would not help.
+
+    ``response`` is the response, or None.
+    """
 
     def __init__(self, *args: object, response: Any = None) -> None:
         """Create the error. ``response`` is the failed ``requests.Response``, or None."""
@@ -285,66 +286,66 @@ class FatalAPIError(FatalSyncError):
 
 
 class InvalidStreamSortException(FatalSyncError):  # noqa: N818  singer_sdk's name
-    """A stream that is declared as sorted returned a replication key value out of order."""
+    """Raised if a stream declared as sorted returns a replication key value out of order."""
 
 
 class PartitionsFailedError(FatalSyncError):
-    """Some partitions of a stream failed; the other partitions are complete."""
+    """Raised after a sync if some partitions of a stream failed; the others are complete."""
 
 
 class MissingKeyPropertiesError(FatalSyncError):
-    """A record lacks one of its key properties."""
+    """Raised if a record lacks one of the stream's key properties."""
 
 
 class RecordsWithoutSchemaException(FatalSyncError):  # noqa: N818  singer_sdk's name
-    """A record arrived before the schema of its stream."""
+    """Raised if a target receives a record before the schema of its stream."""
 
 
 class TapStreamConnectionFailure(FatalSyncError):  # noqa: N818  singer_sdk's name
-    """The connection of a stream failed or was lost."""
+    """Raised by a tap's code if a stream cannot connect to its source, or loses the connection."""
 
 
 class TooManyRecordsException(FatalSyncError):  # noqa: N818  singer_sdk's name
-    """A query returned more records than allowed."""
+    """Raised if a query returns more records than allowed."""
 
 
 class UndeclaredRecordError(FatalSyncError):
-    """A record does not match the declared schema of its stream, as the reader requires."""
+    """Raised if a reader requires that records match their stream's schema, and one does not."""
 
     failure_type = "config_error"
 
 
 class UnsupportedBatchEncodingError(FatalSyncError, NotImplementedError):
-    """A batch file has an unknown format or compression."""
+    """Raised if a batch file has an unknown format or compression."""
 
 
 class RetriableSyncError(SyncError):
-    """An error after which a retry of the same step may succeed."""
+    """Base class of errors after which a retry of the same step may succeed."""
 
 
 class RetriableAPIError(RetriableSyncError):
-    """A request failed and may be retried; ``response`` is the response or None."""
+    """Raised if an HTTP request fails and may be retried; ``response`` is the response or None."""
 
     def __init__(self, message: str, response: Any = None) -> None:
         """Create the error. ``response`` is the failed ``requests.Response``, or None.
 
-        The headers of the response decide on retries. The type is ``Any`` so that this module does
-        not import requests.
+        Its headers, such as ``Retry-After``, determine the time of the retry.
         """
+        # The type is Any so that this module does not import requests.
         super().__init__(message)
         self.response = response
 
 
 class SkippableSyncError(SyncError):
-    """An error that may be logged and skipped; the sync continues."""
+    """Base class of errors that may be logged and skipped, so that the sync continues."""
 
 
 class SkippableAPIError(SkippableSyncError):
-    """A request failed and its data may be skipped."""
+    """Raised if an HTTP request fails and its data may be skipped."""
 
 
 class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
-    """A record does not match its schema, or cannot be represented in Python."""
+    """Raised if a record does not match its schema, or cannot be represented in Python."""
 
     def __init__(self, error_message: str, record: dict[str, Any]) -> None:
         """Create the error. ``error_message`` is the reason and ``record`` the invalid record."""
@@ -354,19 +355,19 @@ class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
 
 
 class DataError(SyncError):
-    """Data is invalid: a value, a schema or its size cannot be processed."""
+    """Raised for data that cannot be processed, such as an invalid or too large value."""
 
 
 class InvalidDateTimeError(DataError, ValueError):
-    """A property is a date or time according to its schema, but its value cannot be parsed."""
+    """Raised if the value of a date or time property cannot be parsed."""
 
 
 class InvalidJSONSchema(DataError):  # noqa: N818  singer_sdk's name
-    """A stream's schema is not a valid JSON Schema."""
+    """Raised if a stream's schema is not a valid JSON Schema."""
 
 
 class LimitExceededError(DataError):
-    """Input would take more time or memory than allowed. The message names the limit."""
+    """Raised if input would take more time or memory than allowed. The message names the limit."""
 
 
 # Signals that end a sync
@@ -377,11 +378,11 @@ class SyncLifecycleSignal(SingerSDKError):  # noqa: N818  singer_sdk's name
 
 
 class RequestedAbortException(SyncLifecycleSignal):
-    """The sync was asked to end. A state from which it can resume is written first, if possible."""
+    """Raised to end a sync on request, after writing a state to resume from, if possible."""
 
 
 class MaxRecordsLimitException(RequestedAbortException):
-    """The stream's ``ABORT_AT_RECORD_COUNT`` was reached."""
+    """Raised if a stream has read ``Stream.ABORT_AT_RECORD_COUNT`` records, as in ``--test``."""
 
 
 class AbortedSyncExceptionBase(SyncLifecycleSignal, abc.ABC):
@@ -389,46 +390,46 @@ class AbortedSyncExceptionBase(SyncLifecycleSignal, abc.ABC):
 
 
 class AbortedSyncFailedException(AbortedSyncExceptionBase):
-    """The stream was aborted, and a later sync cannot resume from its state."""
+    """Raised if a stream was aborted and a later sync cannot resume from its state."""
 
 
 class AbortedSyncPausedException(AbortedSyncExceptionBase):
-    """The stream was aborted after writing a state from which a later sync can resume."""
+    """Raised if a stream was aborted and a later sync can resume from the written state."""
 
 
 # Singer messages
 
 
 class SingerError(Exception):
-    """Base class of errors in Singer messages, as opposed to errors of plugins."""
+    """Base class of errors in Singer messages, such as invalid input lines."""
 
 
 class SingerReadError(SingerError):
-    """A message could not be read."""
+    """Base class of errors that occur while Singer messages are read."""
 
 
 class InvalidInputLine(SingerReadError):  # noqa: N818  singer_sdk's name
-    """An input line is not a message: invalid JSON, or not an object."""
+    """Raised if an input line is not a Singer message: invalid JSON, or not an object."""
 
 
 class TruncatedInputLine(InvalidInputLine):
-    """The input ended within a line, usually because its writer has failed."""
+    """Raised if the input ends within a line, usually because the tap has failed."""
 
 
 class UnknownMessageType(InvalidInputLine):
-    """An input message has no ``type``, or an unknown one."""
+    """Raised if an input message has no ``type``, or an unknown one."""
 
 
 # Warnings
 
 
 class SingerSDKDeprecationWarning(DeprecationWarning):
-    """The feature still works but will be removed; the message names the replacement."""
+    """Warning for a feature that will be removed; the message names the replacement."""
 
 
 class SingerSDKPendingDeprecationWarning(PendingDeprecationWarning):
-    """The feature will be deprecated; no date for its removal is set."""
+    """Warning for a feature that will be deprecated; no date for its removal is set."""
 
 
 class SingerSDKPythonEOLWarning(FutureWarning):
-    """The running Python version is near or past its end of support."""
+    """Warning that the running Python version is near or past its end of support."""

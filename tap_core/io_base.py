@@ -1,4 +1,7 @@
-"""Compatibility import path of singer_sdk for readers and writers of messages, with old names."""
+"""Compatibility module for plugins that import message readers and writers from singer_sdk.io_base.
+
+It only re-exports names, such as `SingerReader` for `SimpleSingerReader`.
+"""
 
 from __future__ import annotations
 

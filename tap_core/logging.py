@@ -1,11 +1,11 @@
 """Logging to standard error, as text or as JSON lines.
 
-- Standard output belongs to the protocol; nothing here writes to it.
 - The level is ``<PLUGIN>_LOGLEVEL``, otherwise ``LOGLEVEL``, otherwise INFO.
-- On a terminal, metrics are shown only at level DEBUG. Programs, not people, read them.
-- ``SINGER_SDK_LOG_CONFIG`` names a file for :func:`logging.config.dictConfig`. Names of singer_sdk
-  in it, as Meltano writes them, mean this package's. An invalid file causes a warning only.
-- Records contain no secrets and control characters, in any format: see ``tap_core.redaction``.
+- On a terminal, metrics are shown only at level DEBUG, because they are meant for programs.
+- ``SINGER_SDK_LOG_CONFIG`` is the path of a file for :func:`logging.config.dictConfig`. Module
+  names of singer_sdk in the file, as Meltano writes them, are replaced by those of this package. An
+  invalid file causes only a warning.
+- Secrets and control characters are removed from all log records: see ``tap_core.redaction``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ConsoleFormatter(logging.Formatter):
         super().__init__(**{"fmt": DEFAULT_FORMAT, "style": "{", **kwargs})
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as a line of text, followed by the lines of its traceback."""
+        """Return a log record as a line of text, followed by the lines of its traceback if any."""
         return super().format(clean_record(record))
 
 
@@ -66,7 +66,7 @@ _BUILTIN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "mess
 
 
 class StructuredFormatter(logging.Formatter):
-    """Formatter that writes each record as a line of JSON, in the form that Meltano expects.
+    """Formatter that writes each log record as a line of JSON, in the format that Meltano expects.
 
     The fields are level, pid, logger_name, ts (seconds since 1970), thread_name, app_name,
     stream_name, message and extra. A record with an error also has ``exception`` (type, module,
@@ -78,7 +78,7 @@ class StructuredFormatter(logging.Formatter):
         self._defaults = defaults or {}
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the JSON text of a record."""
+        """Return a log record as a line of JSON, without secrets."""
         record = clean_record(record)
         given = self._defaults | vars(record)
         extra = {key: value for key, value in given.items() if key not in _BUILTIN_FIELDS}
@@ -146,18 +146,17 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
 
 
 def plugin_log_level(plugin_name: str) -> str:
-    """Return the log level of a plugin from environment variables; INFO by default."""
+    """Return the log level in ``<PLUGIN>_LOGLEVEL`` or ``LOGLEVEL``, or else INFO."""
     prefix = plugin_name.upper().replace("-", "_")
-    asked = os.environ.get(f"{prefix}_LOGLEVEL") or os.environ.get("LOGLEVEL")
-    level = (asked or DEFAULT_LOG_LEVEL).strip().upper()
+    requested = os.environ.get(f"{prefix}_LOGLEVEL") or os.environ.get("LOGLEVEL")
+    level = (requested or DEFAULT_LOG_LEVEL).strip().upper()
     return level if isinstance(logging.getLevelName(level), int) else DEFAULT_LOG_LEVEL
 
 
 class _ConsoleHandler(logging.Handler):
     """Handler that writes to the current ``sys.stderr``, even after tests have replaced it.
 
-    The logging setup finds an earlier handler by this class and replaces it. Metrics are omitted
-    if that is a terminal, unless the level of their logger is DEBUG.
+    If ``sys.stderr`` is a terminal, metrics are omitted unless their logger's level is DEBUG.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -166,7 +165,7 @@ class _ConsoleHandler(logging.Handler):
         try:
             sys.stderr.write(f"{self.format(record)}\n")
             sys.stderr.flush()
-        except Exception as error:  # noqa: BLE001  `logging` would show it as it is
+        except Exception as error:  # noqa: BLE001  `logging` would show it with secrets
             write_to_stderr(f"A line of the log was lost: {format_error(error, redact)}\n")
 
 
@@ -178,9 +177,9 @@ def _is_hidden_metric(record: logging.LogRecord) -> bool:
 
 
 def setup_console_logging(log_level: str | int | None = None) -> None:
-    """Log to standard error, then apply the log configuration file ``SINGER_SDK_LOG_CONFIG``.
+    """Log to standard error, and apply the file in ``SINGER_SDK_LOG_CONFIG`` if that is set.
 
-    Secrets are also removed from uncaught errors.
+    Secrets are removed from log records and from the tracebacks of uncaught exceptions.
     """
     install_redaction()
     _set_hooks()
@@ -197,7 +196,7 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
 
 @contextmanager
 def without_console() -> Iterator[None]:
-    """Stop logging to standard error during the block, because another handler is used."""
+    """Context manager: do not log to standard error, because another handler is used."""
     root = logging.getLogger()
     taken = [found for found in root.handlers if isinstance(found, _ConsoleHandler)]
     for handler in taken:
@@ -222,7 +221,7 @@ def _apply(path: Path) -> None:
 
 
 def _redact_formats() -> None:
-    """Make the formatters of all log handlers remove secrets, even if other code added them."""
+    """Replace the formatters of all log handlers by formatters that remove secrets."""
     loggers = [logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))]
     for handler in {handler for logger in loggers for handler in logger.handlers}:
         inner = handler.formatter or logging.Formatter()
@@ -231,7 +230,7 @@ def _redact_formats() -> None:
 
 
 def _set_hooks() -> None:
-    """Remove secrets from uncaught errors of the program and its threads.
+    """Set exception hooks that remove secrets from the tracebacks of uncaught exceptions.
 
     Hooks that other code has set are not replaced.
     """
@@ -253,7 +252,7 @@ def _show_error_of_thread(args: threading.ExceptHookArgs) -> None:
 
 
 def _document(text: str) -> Any:
-    """Read a JSON or YAML text and return its content. YAML requires the package PyYAML."""
+    """Parse a JSON or YAML text. YAML requires the package PyYAML."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -261,10 +260,10 @@ def _document(text: str) -> Any:
 
 
 def _ours(config: dict[str, Any]) -> dict[str, Any]:
-    """Convert a log configuration that was written for singer_sdk to one for this SDK.
+    """Replace names of singer_sdk's modules in a log configuration, and keep loggers enabled.
 
-    Existing loggers stay enabled. Meltano's configuration would disable the loggers of all modules
-    imported before, and thus hide warnings that a user must see.
+    Meltano's configuration would disable the loggers of all modules imported before, and thus hide
+    warnings.
     """
     renamed: dict[str, Any] = _renamed(config)
     return {**renamed, "disable_existing_loggers": False}

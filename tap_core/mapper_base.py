@@ -1,10 +1,9 @@
-"""`InlineMapper`: reads Singer messages and writes other Singer messages.
+"""`InlineMapper`, base class of plugins that read Singer messages and write mapped ones.
 
 - Public members and signatures are singer_sdk's (version 0.54).
-- The order of messages is kept, so a state is never written before the rows that it covers.
-- Output is buffered and flushed when no input is available, so that a slow source is not delayed,
-  and before an error is raised.
-- A signal is handled between messages: the current one is finished and written first.
+- The order of messages is kept, so that a state is never written before the records it covers.
+- Output is buffered. It is flushed while no input is available, and before an error is raised.
+- After a signal, the current message is mapped and written before the mapper stops.
 """
 
 from __future__ import annotations
@@ -52,10 +51,10 @@ class InlineMapper(PluginBase, abc.ABC):
     """Base class of mappers. A subclass defines ``name`` and a method for each message type."""
 
     message_reader_class: type[Any] | None = None
-    """A class whose objects have ``process_lines(file_input, callbacks)``, for other wires."""
+    """Class of a custom reader, with a method ``process_lines(file_input, callbacks)``."""
 
     message_writer_class: type[Any] | None = None
-    """A class whose objects have ``write_message(message)``, for other wires."""
+    """Class of a custom writer, with a method ``write_message(message)``."""
 
     capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
         PluginCapabilities.ABOUT,
@@ -83,7 +82,7 @@ class InlineMapper(PluginBase, abc.ABC):
             message_writer: Writer of the output; None for the SDK's.
 
         Raises:
-            ConfigValidationError: the settings are invalid; the error lists all faults.
+            ConfigValidationError: The settings are invalid; ``errors`` lists all faults.
         """
         self._signals = TerminationSignals()
         super().__init__(
@@ -99,7 +98,7 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @classmethod
     def _not_built(cls) -> list[UnsupportedCapability]:
-        """Return an empty list: all settings of a mapper are defined by its developer."""
+        """Return no unsupported capabilities, because a mapper's developer defines its settings."""
         return []
 
     # Methods for authors to override
@@ -112,7 +111,7 @@ class InlineMapper(PluginBase, abc.ABC):
     def map_record_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
         """Return the messages that replace a RECORD message.
 
-        Fractions in the record are `Decimal`.
+        Numbers with a fraction are `Decimal`.
         """
 
     @abc.abstractmethod
@@ -127,7 +126,7 @@ class InlineMapper(PluginBase, abc.ABC):
         """Return the messages that replace a BATCH message.
 
         Raises:
-            NotImplementedError: the mapper does not override this method.
+            NotImplementedError: The mapper does not override this method.
         """
         msg = "BATCH messages are not supported by mappers."
         raise NotImplementedError(msg)
@@ -136,35 +135,35 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the Singer command of this mapper."""
+        """Return the command that runs this mapper with Singer's command-line options."""
         from tap_core.protocols.singer.cli import mapper_command
 
         return mapper_command(cls, cls.listen)
 
     @final
     def listen(self, file_input: Any | None = None) -> int:
-        """Map all messages of the input; return the exit code 0.
+        """Map all messages of the input and return the exit code 0.
 
-        ``file_input`` is a file of bytes or text; the default is standard input.
+        ``file_input`` is a binary or text file; the default is standard input.
 
         Raises:
-            InvalidInputLine: a line is not a message. The output for earlier lines is written.
+            InvalidInputLine: A line is not a message. The output for earlier lines is written.
         """
         with self._signals.deferred():
             counts = self.process_lines(file_input)
-            told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+            summary = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
             end = "Gracefully shutting down" if self._is_stopping else "End of input"
-            self.logger.info("%s: %s.", end, told or "no messages")
+            self.logger.info("%s: %s.", end, summary or "no messages")
             self.process_endofpipe()
         return 0
 
     def process_endofpipe(self) -> None:
-        """Finish processing. Called at the end of the input."""
+        """Hook that is called at the end of the input; by default it logs a debug message."""
         self.logger.debug("End of pipe reached")
 
     @final
     def process_lines(self, file_input: Any | None = None) -> Counter[str]:
-        """Map all messages of the input; return the number of messages by type."""
+        """Map all messages of the input; return the number of input messages by type."""
         counts: Counter[str] = Counter()
         try:
             if self.message_reader is not None:
@@ -183,7 +182,7 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @final
     def write_message(self, message: Message) -> None:
-        """Add a message to the output."""
+        """Write a message to the output, which is buffered up to 64 KiB."""
         if self.message_writer is not None:
             self.message_writer.write_message(message)
             return
@@ -199,7 +198,7 @@ class InlineMapper(PluginBase, abc.ABC):
             self.write_message(message)
 
     def _record_line(self, message: RecordMessage) -> bytes:
-        """Return the output line of a RECORD message. It is faster than the general way."""
+        """Return the output line of a RECORD message. This is faster than ``message.to_dict()``."""
         head = self._heads.get(message.stream)
         if head is None:
             head = b'{"type":"RECORD","stream":%b,"record":' % encode_json(message.stream)
@@ -273,7 +272,7 @@ class InlineMapper(PluginBase, abc.ABC):
     def _run_custom_reader(self, reader: Any, file_input: Any | None) -> Counter[str]:
         """Map the messages that a custom ``message_reader`` reads; return their number by type.
 
-        It can be stopped between two messages.
+        A termination signal stops the reader between two messages.
         """
         callbacks = {
             "SCHEMA": self._process_schema_message,
@@ -286,27 +285,24 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @property
     def _is_stopping(self) -> bool:
-        """True if a termination signal was received."""
+        """True if a termination signal has been received."""
         return bool(self._signals.received)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Stop after a signal.
-
-        A message that is being processed is completed first.
-        """
+        """Stop after a signal, as soon as the current message is mapped and written."""
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
 
 
 def _body(record: Mapping[str, Any]) -> bytes:
-    """Encode a record that the mapper's code has built. It may contain values that are not JSON."""
+    """Encode a record of the mapper's code as JSON; convert values such as datetimes first."""
     if not _TEXT.issuperset(map(type, record)):
         return encode_body(to_json_compatible(record))
     kinds = set(map(type, record.values()))
     plain = dict(record) if kinds <= _PLAIN else {key: _plain(item) for key, item in record.items()}
     try:
         return encode_body(plain)
-    except UnicodeEncodeError:  # half of a letter
+    except UnicodeEncodeError:  # a lone surrogate
         return encode_body(to_json_compatible(record))
 
 

@@ -1,7 +1,7 @@
 """Metrics as log lines: ``METRIC: {"type":…,"metric":…,"value":…,"tags":…}``.
 
-Names and text are singer_sdk's, which Meltano parses; the logger is ``tap_core.metrics``. A counter
-is called once per chunk, not once per record, and logs at most once per interval.
+Names and format are those of singer_sdk, because Meltano parses the lines. The logger is
+``tap_core.metrics``. The SDK increments counters once per chunk of records, to be fast.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _Timer = TypeVar("_Timer", bound="Timer")
 
 
 class Status(str, enum.Enum):
-    """Outcome of a timed operation."""
+    """Outcome of a timed operation, the value of the tag ``status``."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -93,7 +93,7 @@ class Point(Generic[_Value]):
     tags: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the data point as a dictionary for the log."""
+        """Return the data point as a dict with the keys of a METRIC line."""
         return {
             "type": self.metric_type,
             "metric": self.metric.value,
@@ -106,7 +106,7 @@ class Point(Generic[_Value]):
 
 
 def _jsonable(value: Any) -> Any:
-    """Return a value that JSON can represent. A context becomes a dict, other values text."""
+    """Return a mapping, such as a context, as a dict, and any other value as text."""
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
@@ -114,7 +114,7 @@ _ENCODER: Final = json.JSONEncoder(default=_jsonable, separators=(",", ":"))
 
 
 class MetricExclusionFilter(logging.Filter):
-    """Log filter that drops metrics by name, type or tag value."""
+    """Log filter that drops METRIC lines by metric name, metric type or tag value."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class MetricExclusionFilter(logging.Filter):
         self.tags: dict[str, Any] = tags or {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return False for a metric that is excluded, and True for all other records."""
+        """Return False for an excluded metric, and True for any other log record."""
         point = record.args[0] if isinstance(record.args, tuple) and record.args else None
         return not (isinstance(point, Point) and self._excludes(point))
 
@@ -142,18 +142,18 @@ class MetricExclusionFilter(logging.Filter):
 
 
 def get_metrics_logger() -> logging.Logger:
-    """Return the logger of all metrics."""
+    """Return the logger ``tap_core.metrics``, to which all metrics are logged."""
     return logging.getLogger(METRICS_LOGGER_NAME)
 
 
 def log(logger: logging.Logger, point: Point[Any]) -> None:
-    """Log one data point at level INFO, and pass it to OpenTelemetry if that is on."""
+    """Log a data point at level INFO, and record it with OpenTelemetry if that is enabled."""
     logger.info("METRIC: %s", point)
     record_metric(point.metric.value, point.value, point.tags)
 
 
 class Meter(abc.ABC):
-    """Base class of meters: context managers that measure what their block does."""
+    """Base class of context managers that measure a metric during their block and log it."""
 
     def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:
         self.metric = metric
@@ -163,7 +163,7 @@ class Meter(abc.ABC):
 
     @property
     def context(self) -> Context | None:
-        """The partition that is measured, or None."""
+        """Context (partition) whose data is measured, or None."""
         return self.tags.get(Tag.CONTEXT)
 
     @context.setter
@@ -171,7 +171,7 @@ class Meter(abc.ABC):
         self.with_context(value)
 
     def with_context(self, value: Context | None) -> None:
-        """Set the partition tag of the following data points; None removes the tag."""
+        """Set the tag ``context`` of the following data points; None removes the tag."""
         if value is None:
             self.tags.pop(Tag.CONTEXT, None)
         else:
@@ -218,11 +218,11 @@ class Counter(Meter):
         self.exit()
 
     def exit(self) -> None:
-        """Log the increments that have not been logged yet."""
+        """Log the increments since the last log line."""
         self._pop()
 
     def increment(self, value: int = 1) -> None:
-        """Add ``value`` to the count. The SDK calls this once per chunk of records."""
+        """Add ``value`` to the count, and log the count if ``log_interval`` has passed."""
         self.value += value
         if self._ready_to_log():
             self._pop()
@@ -237,7 +237,7 @@ class Counter(Meter):
 
 
 class Timer(Meter):
-    """Timer that logs the seconds that its block takes, and its success or failure."""
+    """Timer that logs the duration of its block in seconds, and the tag ``status``."""
 
     def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:
         super().__init__(metric, tags)
@@ -268,7 +268,7 @@ def record_counter(
     log_interval: float = DEFAULT_LOG_INTERVAL,
     **tags: Any,
 ) -> Counter:
-    """Return a counter of a stream's records."""
+    """Return a counter for the metric ``record_count`` of a stream."""
     tags[Tag.STREAM] = stream
     if endpoint:
         tags[Tag.ENDPOINT] = endpoint
@@ -276,7 +276,7 @@ def record_counter(
 
 
 def batch_counter(stream: str, **tags: Any) -> Counter:
-    """Return a counter of a stream's batches."""
+    """Return a counter for the metric ``batch_count`` of a stream."""
     tags[Tag.STREAM] = stream
     return Counter(Metric.BATCH_COUNT, tags)
 
@@ -287,13 +287,13 @@ def http_request_counter(
     log_interval: float = DEFAULT_LOG_INTERVAL,
     **tags: Any,
 ) -> Counter:
-    """Return a counter of a stream's requests to one endpoint."""
+    """Return a counter for the metric ``http_request_count`` of a stream's endpoint."""
     tags.update({Tag.STREAM: stream, Tag.ENDPOINT: endpoint})
     return Counter(Metric.HTTP_REQUEST_COUNT, tags, log_interval=log_interval)
 
 
 def sync_timer(stream: str, **tags: Any) -> Timer:
-    """Return a timer of a stream's sync."""
+    """Return a timer for the metric ``sync_duration`` of a stream."""
     tags[Tag.STREAM] = stream
     return Timer(Metric.SYNC_DURATION, tags)
 
@@ -306,7 +306,7 @@ def http_request_duration(
     context: Context | None = None,
     **tags: Any,
 ) -> Point[float]:
-    """Return a data point with the duration of one request; status 400 and above means failed."""
+    """Return a data point with the duration of a request, failed if ``status`` is 400 or more."""
     succeeded = status < HTTPStatus.BAD_REQUEST
     tags = {
         Tag.STREAM: stream,

@@ -1,11 +1,11 @@
-"""Paginators: from the response of one page to the token of the next.
+"""Paginators, which determine the token of the next page from the response of a page.
 
-- A paginator serves one stream and context. The stream reads ``current_value``, fetches the page
-  and passes the response to ``advance``, until ``finished``. A page without records ends the
-  pagination without a call of ``advance``, unless ``continue_if_empty`` returns True.
-- Names, constructors and hooks are singer_sdk's.
-- A falsy token (None, an empty string, 0) is no token. A repeated token is an error.
-- Tokens may grant access to data, so errors show them only if they are plain numbers.
+- A paginator is used for one stream and context. The stream reads ``current_value``, fetches the
+  page and passes the response to ``advance``, until ``finished`` is True. A page without records
+  also ends the pagination, unless ``continue_if_empty`` returns True.
+- A falsy token (None, an empty string, 0) ends the pagination. A repeated token is an error.
+- Errors show a token only if it is a plain number, because other tokens may grant access to data.
+- Names, constructors and hooks are those of singer_sdk.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ _LONGEST_NUMBER = 10
 
 
 def first(iterable: Iterable[T]) -> T:
-    """Return the first element; raise StopIteration if the iterable is empty."""
+    """Return the first item of an iterable; raise StopIteration if it is empty."""
     return next(iter(iterable))
 
 
 class BaseAPIPaginator(ABC, Generic[TPageToken]):
-    """Base class of paginators. It holds the token of the current page and counts the pages.
+    """Base class of paginators, which store the token of the current page and count the pages.
 
-    ``start_value`` is the token of the first page.
+    ``start_value`` is the token of the first page. Subclasses define `get_next`.
     """
 
     def __init__(self, start_value: TPageToken) -> None:
@@ -70,7 +70,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
 
     @property
     def current_value(self) -> TPageToken:
-        """Token of the page that is requested next."""
+        """Token of the page to request next."""
         return self._value
 
     @property
@@ -80,7 +80,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
 
     @property
     def count(self) -> int:
-        """Number of pages processed."""
+        """Number of pages for which `advance` was called."""
         return self._page_count
 
     def __str__(self) -> str:
@@ -90,15 +90,14 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
         return str(self)
 
     def continue_if_empty(self, response: Response) -> bool:  # noqa: ARG002  a hook
-        """Return True if the pagination continues after a page without records."""
+        """Return True to continue after a page without records; a hook that returns False."""
         return False
 
     def advance(self, response: Response) -> None:
-        """Move to the page after this response, or finish.
+        """Set `current_value` to the token of the next page, or set `finished`.
 
         Raises:
-            RuntimeError: the next token equals the current one, which would fetch the same page
-            again.
+            RuntimeError: The next token equals the current one, which would be an endless loop.
         """
         self._page_count += 1
         new_value = self.get_next(response) if self.has_more(response) else None
@@ -115,7 +114,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
             self._value = new_value
 
     def has_more(self, response: Response) -> bool:  # noqa: ARG002  a hook
-        """Return True if another page follows. If False, `get_next` is not called."""
+        """Return True if another page may follow; if False, `get_next` is not called."""
         return True
 
     @abstractmethod
@@ -125,9 +124,9 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
 
 
 def _described(token: object) -> str:
-    """Return a description of a token for error messages.
+    """Return a description of a token for error messages, such as ``str of 20 characters``.
 
-    The value is shown only if it is a number; other tokens may contain secrets.
+    The value is shown only if it is a number, because other tokens may contain secrets.
     """
     kind = type(token).__name__
     if isinstance(token, ParseResult):
@@ -149,11 +148,11 @@ class SinglePagePaginator(BaseAPIPaginator[None]):
         super().__init__(None, *args, **kwargs)
 
     def has_more(self, response: Response) -> bool:  # noqa: ARG002
-        """Return False, since there is only one page."""
+        """Return False, because there is only one page."""
         return False
 
     def get_next(self, response: Response) -> None:  # noqa: ARG002
-        """Return None, since there is only one page."""
+        """Return None, because there is only one page."""
         return
 
 
@@ -193,14 +192,14 @@ class HeaderLinkPaginator(BaseHATEOASPaginator):
 
 
 class JSONPathPaginator(BaseAPIPaginator[str | None]):
-    """Paginator for APIs with the next token in the response body. A JSONPath locates it."""
+    """Paginator for APIs that return the next token in the body, at ``jsonpath``."""
 
     def __init__(self, jsonpath: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(None, *args, **kwargs)
         self._jsonpath = jsonpath
 
     def get_next(self, response: Response) -> str | None:
-        """Return the first match of the JSONPath in the body. Return None without a match."""
+        """Return the first match of the JSONPath in the response body, or None."""
         from tap_core.http.response import parse_first_document
 
         found: str | None = parse_first_document(response, self._jsonpath)
@@ -219,14 +218,14 @@ class SimpleHeaderPaginator(BaseAPIPaginator[str | None]):
         return response.headers.get(self._key)
 
 
-# Numbers, which do not show the last page
+# Page numbers and offsets
 
 
 class PageNumberPaginator(BaseAPIPaginator[int]):
     """Paginator that counts page numbers until `has_more` returns False or a page is empty."""
 
     def get_next(self, response: Response) -> int | None:  # noqa: ARG002
-        """Return the next page number."""
+        """Return the current page number plus 1."""
         return self._value + 1
 
 
@@ -243,7 +242,7 @@ class OffsetPaginator(BaseAPIPaginator[int], ABC):
         return self._page_size
 
     def get_next(self, response: Response) -> int | None:  # noqa: ARG002
-        """Return the offset of the next page."""
+        """Return the current offset plus the page size."""
         return self._value + self._page_size
 
 
@@ -252,7 +251,7 @@ class OffsetPaginator(BaseAPIPaginator[int], ABC):
     category=SingerSDKPendingDeprecationWarning,
 )
 class BasePageNumberPaginator(PageNumberPaginator):
-    """Old name of `PageNumberPaginator`."""
+    """Deprecated name of `PageNumberPaginator`, kept for compatibility with singer_sdk."""
 
 
 @deprecated(
@@ -260,7 +259,7 @@ class BasePageNumberPaginator(PageNumberPaginator):
     category=SingerSDKPendingDeprecationWarning,
 )
 class BaseOffsetPaginator(OffsetPaginator):
-    """Old name of `OffsetPaginator`."""
+    """Deprecated name of `OffsetPaginator`, kept for compatibility with singer_sdk."""
 
 
 # Streams that override get_next_page_token

@@ -1,9 +1,8 @@
-"""Common base of taps and targets: name, settings, version and command line.
+"""Base class of taps, targets and mappers: name, settings, version and command line.
 
 Public names are those of singer_sdk's ``PluginBase``, so that plugins migrate by changing an
-import. The configuration passed in and the class's ``config_jsonschema`` are never changed: the
-settings that the SDK adds are in copies. This module knows no protocol; subclasses choose the
-command for an argument list.
+import. The passed configuration and the class's ``config_jsonschema`` are never modified; the SDK
+adds settings to copies.
 """
 
 from __future__ import annotations
@@ -74,11 +73,12 @@ _MAPPED = (PluginCapabilities.STREAM_MAPS, PluginCapabilities.FLATTENING)
 
 
 ConfigUpdateCallback: TypeAlias = Callable[[Callable[[Mapping[str, Any]], dict[str, Any]]], None]
-"""Callback that receives a function, which returns its settings with the newest tokens."""
+"""Callback that receives a function: from given settings, the function returns new settings with
+the newest tokens."""
 
 
 class CliCommand(Protocol):
-    """Command of a plugin class, with the interface of a click command."""
+    """Interface of a command that runs a plugin, like that of a click command."""
 
     def main(
         self,
@@ -86,15 +86,15 @@ class CliCommand(Protocol):
         prog_name: str | None = None,
         **extra: Any,
     ) -> Any:
-        """Run the command with an argument list."""
+        """Run the command with ``args``, by default those of ``sys.argv``."""
 
 
 class EntryPoint:
-    """Entry point that runs one plugin class.
+    """Entry point that runs a plugin class from the command line.
 
-    Console scripts call it without arguments, and it uses the arguments in ``sys.argv``. It can
-    also be called with an argument list, or through :meth:`main`, as test runners for click do.
-    Other attributes (``params``, ``help``) are those of the Singer command.
+    Console scripts call it without arguments, so that it uses ``sys.argv``. It can also be called
+    with an argument list, or through :meth:`main`, as test runners for click do. Other attributes
+    (``params``, ``help``) are those of the Singer command.
     """
 
     def __init__(self, plugin: type[PluginBase]) -> None:
@@ -102,7 +102,7 @@ class EntryPoint:
         self.name: str = plugin.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the plugin, with the arguments of :meth:`main`."""
+        """Run the plugin; the arguments are those of :meth:`main`."""
         return self.main(*args, **kwargs)
 
     def main(
@@ -111,10 +111,13 @@ class EntryPoint:
         prog_name: str | None = None,
         **extra: Any,
     ) -> Any:
-        """Configure logging, choose the command by the arguments (such as Singer's), and run it."""
+        """Configure logging, choose the command (such as Singer's) by the arguments, and run it.
+
+        ``args`` are by default those of ``sys.argv``.
+        """
         argv = list(sys.argv[1:] if args is None else args)
         setup_console_logging(plugin_log_level(self.name))
-        with without_collections():  # it imports a protocol
+        with without_collections():  # imports the modules of a protocol
             command = self._plugin.get_command(argv)
         return command.main(args=argv, prog_name=prog_name, **extra)
 
@@ -125,14 +128,16 @@ class EntryPoint:
 
 
 class plugin_cli:  # noqa: N801  singer_sdk's name
-    """Descriptor of ``cli``. ``TapX.cli`` returns the entry point of the class ``TapX``."""
+    """Descriptor of the attribute ``cli``: ``TapX.cli`` is the entry point of class ``TapX``."""
 
     def __get__(self, instance: object, owner: type[PluginBase]) -> EntryPoint:
         return EntryPoint(owner)
 
 
 class PluginBase(abc.ABC):
-    """Common base class of taps and targets.
+    """Base class of taps, targets and mappers.
+
+    Subclasses define these attributes:
 
     - ``name`` (str, required): name of the executable, such as ``tap-x``. It is also the prefix of
       environment variables (``TAP_X_``) and the name of the logger.
@@ -193,7 +198,7 @@ class PluginBase(abc.ABC):
             validate_config: True to raise an error for invalid settings.
 
         Raises:
-            ConfigValidationError: The settings are invalid; the error lists all faults.
+            ConfigValidationError: The settings are invalid; ``errors`` lists all faults.
             TypeError: The configuration is neither a mapping nor a path.
         """
         given = _load_config(config)
@@ -208,7 +213,7 @@ class PluginBase(abc.ABC):
 
         self.metrics_logger: logging.Logger = metrics.get_metrics_logger()
         self.metrics_logger.setLevel(plugin_log_level(self.name))
-        # Without validation nothing is checked, unless a plugin overrides the check.
+        # If validate_config is False, only a plugin's override of _validate_config is called.
         own_check = type(self)._validate_config is not PluginBase._validate_config  # noqa: SLF001
         if validate_config or own_check:
             self._validate_config(raise_errors=validate_config)
@@ -220,19 +225,19 @@ class PluginBase(abc.ABC):
     # Settings
 
     def _fill_defaults(self) -> None:
-        """Set the default values of settings that are missing."""
+        """Set missing settings to their defaults in ``config_jsonschema``."""
         fill_defaults(self._config, self._full_schema())
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Settings of the plugin, read-only."""
+        """Settings of the plugin, as a read-only mapping."""
         return MappingProxyType(self._config)
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of the plugin's capabilities to a schema, in place.
+        """Add the built-in settings of the plugin's capabilities to a config schema, in place.
 
-        The SDK passes a copy. Override it to add settings that several plugins share.
+        The SDK passes a copy of ``config_jsonschema``. Override this method to add more settings.
         """
         for capability, settings in (
             (PluginCapabilities.STREAM_MAPS, STREAM_MAPS_CONFIG),
@@ -243,13 +248,16 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def _built_capabilities(cls) -> list[CapabilitiesEnum]:
-        """Return the plugin's capabilities that the SDK supports, as shown to users."""
+        """Return the plugin's capabilities, without those that the SDK does not support."""
         missing = {unbuilt.capability for unbuilt in cls._not_built()}
         return [capability for capability in cls.capabilities if capability not in missing]
 
     @classmethod
     def _not_built(cls) -> list[UnsupportedCapability]:
-        """Return the unsupported capabilities. Stream maps are included if there is no mapper."""
+        """Return the capabilities that this class of plugins does not support.
+
+        They include stream maps and flattening if the class does not override `setup_mapper`.
+        """
         maps = cls.setup_mapper is not PluginBase.setup_mapper
         return [
             unbuilt
@@ -264,7 +272,7 @@ class PluginBase(abc.ABC):
         return schema
 
     def _validate_config(self, *, raise_errors: bool = True) -> list[str]:
-        """Validate the settings; return a message for each error.
+        """Validate the settings, log warnings, and return a message for each error.
 
         Raises:
             ConfigValidationError: There are errors and ``raise_errors`` is True.
@@ -285,12 +293,15 @@ class PluginBase(abc.ABC):
         return errors
 
     def _faults_beyond_schema(self) -> list[str]:
-        """Return a message for each error in the settings that a JSON Schema cannot detect."""
+        """Return a message for each error that the JSON Schema cannot detect: unsupported settings.
+
+        Settings that can be ignored are logged as warnings instead.
+        """
         in_use = find_unsupported_settings(self._config, self._not_built())
         for unbuilt in in_use:
             if not unbuilt.fatal:
                 self.logger.warning("%s: %s", unbuilt.setting, unbuilt.sentence)
-        return [f"{each.setting}: {each.sentence}" for each in in_use if each.fatal]
+        return [f"{unbuilt.setting}: {unbuilt.sentence}" for unbuilt in in_use if unbuilt.fatal]
 
     def _warn_of_environment(self) -> None:
         for fault in self._env_faults.values():
@@ -313,12 +324,12 @@ class PluginBase(abc.ABC):
     # Identity and version
 
     if TYPE_CHECKING:
-        logger: logging.Logger  # Protocols accept this for a property, but no classproperty
+        logger: logging.Logger  # a Protocol with a property `logger` rejects a classproperty
     else:
 
         @classproperty
         def logger(cls) -> logging.Logger:  # noqa: N805
-            """Logger of the plugin, with the plugin's name."""
+            """Logger of the plugin, such as the logger ``tap-x``."""
             return logging.getLogger(cls.name)
 
     @property
@@ -328,11 +339,11 @@ class PluginBase(abc.ABC):
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """State of the plugin, if it has one."""
+        """State of the plugin; taps override this property."""
         raise NotImplementedError
 
     def setup_mapper(self) -> None:
-        """Create the mapper from the settings for stream maps and flattening.
+        """Create the plugin's `mapper` from the settings for stream maps and flattening.
 
         Raises:
             StreamMapConfigError: A stream map is invalid.
@@ -347,7 +358,7 @@ class PluginBase(abc.ABC):
         """Stream maps of the plugin.
 
         Raises:
-            MapperNotInitialized: `setup_mapper` was not called.
+            MapperNotInitialized: `setup_mapper` has not been called.
         """
         if self._mapper is None:
             raise MapperNotInitialized
@@ -359,12 +370,12 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_plugin_version(cls) -> str:
-        """Return the version of the plugin's distribution."""
+        """Return the version of the plugin's distribution, or ``[could not be detected]``."""
         return _version(cls.package_name or cls.name)
 
     @classmethod
     def get_sdk_version(cls) -> str:
-        """Return the version of this SDK."""
+        """Return the version of this SDK, or ``[could not be detected]``."""
         return _version(SDK_PACKAGE_NAME)
 
     @classmethod
@@ -389,7 +400,7 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def _url_by(cls, find: Callable[[Any], str | None]) -> str | None:
-        """Return the URL that ``find`` finds in the package's metadata, or None without one."""
+        """Return ``find(metadata)`` for the metadata of the package; None if not installed."""
         from importlib import metadata
 
         try:
@@ -399,24 +410,24 @@ class PluginBase(abc.ABC):
 
     @classproperty
     def plugin_version(cls) -> str:  # noqa: N805
-        """Version of the plugin's distribution."""
+        """Version of the plugin's distribution, such as ``1.2.0``."""
         version: str = cls.get_plugin_version()
         return version
 
     @classproperty
     def sdk_version(cls) -> str:  # noqa: N805
-        """Version of this SDK."""
+        """Version of this SDK, such as ``3.4.0``."""
         version: str = cls.get_sdk_version()
         return version
 
     @classmethod
     def print_version(cls, print_fn: Callable[[Any], None] = print) -> None:
-        """Print the versions of the plugin and the SDK on one line."""
+        """Print the versions of the plugin and the SDK: ``tap-x v1.2.0, tap-core v3.4.0``."""
         print_fn(f"{cls.name} v{cls.plugin_version}, tap-core v{cls.sdk_version}")
 
     @classmethod
     def print_about(cls, output_format: str | None = None) -> None:
-        """Print information about the plugin as ``text`` (default), ``json`` or ``markdown``."""
+        """Print the plugin's description as ``text`` (default), ``json`` or ``markdown``."""
         formatter = about.AboutFormatter.get_formatter(output_format or "text")
         print(formatter.format_about(cls._get_about_info()))  # noqa: T201  its purpose
 
@@ -437,12 +448,15 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:  # noqa: ARG003  for overrides
-        """Return the command for an argument list. By default it is the Singer command."""
+        """Return the command for an argument list; by default the Singer command.
+
+        Subclasses override this method to support the commands of other protocols.
+        """
         return cls.get_singer_command()
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the Singer command. Taps and targets override this method."""
+        """Return the command with Singer's options. Taps and targets override this method."""
         raise NotImplementedError
 
     def _setup_signal_handlers(self) -> None:
@@ -452,10 +466,10 @@ class PluginBase(abc.ABC):
             signal.signal(signal.SIGTERM, self._handle_signal)
 
     def _handle_signal(self, signum: int, frame: FrameType | None) -> None:
-        """Stop after a signal, unless the signal belongs to a stop request already received.
+        """Stop after a signal; ignore a SIGTERM that follows a single SIGINT.
 
-        Ctrl-C reaches all processes of a terminal. An orchestrator among them then sends SIGTERM to
-        its plugins. These two signals are one request to stop.
+        Ctrl-C sends SIGINT to all processes of a terminal, and an orchestrator among them then
+        sends SIGTERM to its plugins. These two signals are one request to stop.
         """
         is_echo = self._signals_heeded == (signal.SIGINT,) and signum == signal.SIGTERM
         self._signals_heeded += (signum,)
@@ -476,7 +490,7 @@ class PluginBase(abc.ABC):
 def _load_config(
     config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None,
 ) -> dict[str, Any]:
-    """Return a copy of the settings. If they are passed as paths (deprecated), read the files."""
+    """Return a copy of the settings, or read them from files if paths are passed (deprecated)."""
     if not config:
         return {}
     if isinstance(config, Mapping):
@@ -491,9 +505,9 @@ def _load_config(
     raise TypeError(f"The configuration must be a mapping, not '{type(config).__name__}'.")
 
 
-def _warn_of_paths(what: str) -> None:
+def _warn_of_paths(argument: str) -> None:
     warnings.warn(
-        f"Passing {what} is deprecated; pass the configuration as a dictionary.",
+        f"Passing {argument} is deprecated; pass the configuration as a dictionary.",
         SingerSDKDeprecationWarning,
         stacklevel=4,
     )

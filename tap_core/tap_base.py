@@ -1,8 +1,8 @@
-"""`Tap`: base class of all taps, with settings, streams, state and the protocol entry points.
+"""`Tap`, base class of all taps: settings, streams, catalog, state and sync.
 
-Public members and signatures are those of the Meltano Singer SDK 0.54. The state dict is created
-once and filled in place, because streams and authors keep references to it. After an error the
-tap writes nothing that a target could take for a complete sync.
+Public members and signatures are those of singer_sdk 0.54. The state dict is created once and
+updated in place, because streams and authors' code keep references to it. After an error the final
+state is marked as unfinished, so that a target does not take the sync for complete.
 """
 
 from __future__ import annotations
@@ -95,30 +95,29 @@ class Tap(PluginBase):
     document: StateDocument
 
     message_writer_class: type[Any] = SimpleSingerWriter
-    """Class whose objects have ``write_message(message)``, for other output formats."""
+    """Class of the message writer; its objects have a method ``write_message(message)``."""
 
     dynamic_catalog: bool = False
     """True if discovery queries the source and therefore needs a valid configuration."""
 
     has_shared_state: bool = False
-    """True if streams share state in a separate top-level key of the state, besides ``bookmarks``.
-    Such states are written and loaded as a whole."""
+    """True if the state has top-level keys in addition to ``bookmarks``, which streams share. Such
+    states are written and loaded as a whole."""
 
     continue_on_stream_error: bool = False
-    """True if the other streams are synced after one has failed, under protocols that report the
+    """True to sync the remaining streams after a stream has failed, with protocols that report the
     end of each stream (Airbyte's STREAM_STATUS). The run still fails at its end."""
 
     goes_on_after_errors = RenamedMember("continue_on_stream_error")
     shared_state = RenamedMember("has_shared_state")
 
     max_parallel_streams: int = 1
-    """Maximum number of top-level streams to sync in parallel, of those that allow threads. The
+    """Maximum number of top-level streams to sync in parallel, if the streams allow threads. The
     user's setting of the same name can lower it."""
 
     connection_tests: ClassVar[Mapping[str, str]] = {"connection": "Reaching the source"}
-    """Connection tests under protocols that run tests by name (Fivetran): a mapping from the name
-    of each test, in order, to its label for users. The test ``x`` is the method ``check_x``,
-    which raises an error on failure."""
+    """Connection tests for protocols that run tests by name (Fivetran): a mapping from test name to
+    label for users. The method ``check_x`` runs the test ``x`` and raises an error on failure."""
 
     selection_not_supported: ClassVar[bool] = False
     """True to report to Fivetran that users cannot select tables and columns."""
@@ -155,7 +154,7 @@ class Tap(PluginBase):
         setup_mapper: bool = True,
         message_writer: Any | None = None,
     ) -> None:
-        """Load settings, catalog and state; without a catalog, discover the streams.
+        """Load settings, catalog and state. Without a catalog, discover the streams.
 
         Args:
             config: Settings, or (deprecated) paths of settings files.
@@ -164,11 +163,11 @@ class Tap(PluginBase):
             parse_env_config: True to read settings from environment variables too.
             validate_config: True to raise an error for invalid settings.
             setup_mapper: True to create the stream maps.
-            message_writer: Object with ``write_message(message)``. Without it, messages go to an
-                object of ``message_writer_class``, which writes to standard output.
+            message_writer: Object with ``write_message(message)``; by default an object of
+                ``message_writer_class``, which writes to standard output.
 
         Raises:
-            ConfigValidationError: The settings are invalid; the error lists all faults.
+            ConfigValidationError: The settings are invalid; ``errors`` lists all faults.
             StreamMapConfigError: A stream map is invalid.
             MapExpressionError: An expression of a stream map is invalid.
         """
@@ -186,7 +185,10 @@ class Tap(PluginBase):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of the tap's capabilities and enabled options to a schema, in place."""
+        """Add the built-in settings of the tap's capabilities to a config schema, in place.
+
+        They include settings for parallel reading and partition limits, if a stream has these.
+        """
         super().append_builtin_config(config_jsonschema)
         if PluginCapabilities.BATCH in cls._built_capabilities():
             merge_missing_config_jsonschema(BATCH_CONFIG, config_jsonschema)
@@ -204,18 +206,18 @@ class Tap(PluginBase):
 
     @property
     def run(self) -> SyncRun:
-        """Current sync, as the `SyncRun` of the calling thread; created on first use."""
-        made: SyncRun | None = self.__dict__.get("run")
-        if made is None:
-            made = self.__dict__["run"] = self._begin_run()
-        return made.get_thread_run()
+        """`SyncRun` of the current sync for the calling thread; created on first use."""
+        run: SyncRun | None = self.__dict__.get("run")
+        if run is None:
+            run = self.__dict__["run"] = self._begin_run()
+        return run.get_thread_run()
 
     def _begin_run(self) -> SyncRun:
         return SyncRun(self.protocol_writer, self.document, CheckpointPolicy())
 
     @property
     def message_writer(self) -> Any:
-        """Writer for messages from the tap's code. Each access sends the buffered rows first."""
+        """Writer for messages of the tap's code. Each access first writes the buffered rows."""
         if "run" in self.__dict__:
             self.run.settle()
         return self._message_writer
@@ -227,9 +229,9 @@ class Tap(PluginBase):
         self.__dict__.pop("run", None)
 
     def set_protocol_writer(self, writer: ProtocolWriter) -> None:
-        """Use ``writer``, the writer of a protocol other than Singer, for all output.
+        """Use the writer of another protocol than Singer for all output.
 
-        Singer messages that the tap's code writes are converted and written there too.
+        Singer messages of the tap's code are converted to that protocol.
         """
         if not is_default_writer(self._message_writer):
             self.logger.warning(
@@ -246,37 +248,39 @@ class Tap(PluginBase):
         self.__dict__.pop("run", None)
 
     def write_message(self, message: Message) -> None:
-        """Write a Singer message. Rows that are still buffered are written before it."""
+        """Write a Singer message, after the rows that are still buffered."""
         self.run.emit(to_event(message, self.protocol_writer.encode))
 
     @cached_property
     def state_writer(self) -> StateWriter:
-        """Writer for states that the tap's code passes to it."""
+        """Writer with which the tap's code writes a state: ``state_writer.write_state(state)``."""
         return StateWriter(self)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return the estimated number of rows and bytes of all streams together; None if unknown.
+        """Return the estimated numbers of rows and bytes of all streams together, or None.
 
-        Called before the first stream if the output protocol has estimates (as Airbyte has). If it
-        returns a total, `Stream.estimate_sync` is not called.
+        Override this method to report progress with protocols that have estimates, such as Airbyte.
+        It is called before the first stream. If it returns a total, `Stream.estimate_sync` is not
+        called.
         """
         return None
 
     def update_estimate(self, rows: int | None = None, nbytes: int | None = None) -> None:
-        """Replace the estimated total of rows and bytes of this sync.
+        """Replace the estimated total numbers of rows and bytes of this sync.
 
-        This has no effect if single streams were estimated, because platforms do not support both.
+        This has no effect if streams have their own estimates, because platforms do not support
+        both.
         """
         emit_total_estimate(self.run, self.name, rows, nbytes)
 
     def update_config(self, changes: Mapping[str, Any]) -> None:
         """Change settings of this tap, for example after an API has replaced a credential.
 
-        Under Airbyte a CONTROL message is written. A Fivetran connector keeps the changes while it
-        runs. Under Singer they last for this run only, and a warning is logged.
+        With Airbyte, a CONTROL message is written. A Fivetran connector keeps the changes while it
+        runs. With Singer, they apply to this run only, and a warning is logged.
 
         Args:
-            changes: New values by setting.
+            changes: New values by setting name.
 
         Raises:
             ConfigurationError: `config_jsonschema` does not declare a setting or rejects a value.
@@ -285,7 +289,7 @@ class Tap(PluginBase):
         changed = checked_changes(self._config, changes, schema)
         register_secrets(self, collect_secrets(changed, schema))
         streams: Mapping[str, Stream] = self.__dict__.get("_streams") or {}
-        for config in (self._config, *(one._config for one in streams.values())):
+        for config in (self._config, *(stream._config for stream in streams.values())):
             config.update(changed)
         if changed and self.config_listener is None:
             names = ", ".join(map(repr, changed))
@@ -295,10 +299,10 @@ class Tap(PluginBase):
             self.config_listener(lambda given: {**given, **changed})
 
     def _leave_state(self, unfinished: str | None) -> None:
-        """Write the last state after an error or a signal, marked as unfinished.
+        """Write the last state after an error or a signal, with the key ``currently_syncing``.
 
-        The mark, ``currently_syncing``, shows a target that the end of the input is not the end
-        of the data. A failure to write the state is logged and does not hide the original error.
+        The key shows a target that the sync is unfinished; ``unfinished`` is the name of a stream.
+        If the state cannot be written, an error is logged, so that the original error is raised.
         """
         if self.run.is_broken or self.run.is_hurried:
             return
@@ -308,13 +312,13 @@ class Tap(PluginBase):
         try:
             self.run.checkpoint(owed=True)
         except Exception as error:  # noqa: BLE001  the original error is raised
-            told = type(error).__name__
-            self.logger.error("The last state could not be written: %s: %s", told, error)  # noqa: TRY400
+            kind = type(error).__name__
+            self.logger.error("The last state could not be written: %s: %s", kind, error)  # noqa: TRY400
         finally:
             del state["currently_syncing"]
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Stop the sync after a signal. The state is written before the process ends."""
+        """Stop the sync after a signal, and write the state before the process ends."""
         leave = super()._handle_termination
         if "run" in self.__dict__:
             self.run.stop(lambda: leave(signum, frame))
@@ -335,13 +339,13 @@ class Tap(PluginBase):
         return self._streams
 
     def discover_streams(self) -> Sequence[Stream]:
-        """Return all streams of the tap, as a sequence of `Stream` objects.
+        """Return all streams of the tap, including child streams.
 
-        Every tap must override this method. Include the child streams: they are linked to their
-        parents by ``parent_stream_type``.
+        Every tap must override this method. Child streams are linked to their parents by
+        ``parent_stream_type``.
 
         Raises:
-            MissingMethodError: The tap does not override the method.
+            MissingMethodError: The tap does not override this method.
 
         Example:
             def discover_streams(self):
@@ -354,7 +358,7 @@ class Tap(PluginBase):
 
     @final
     def load_streams(self) -> list[Stream]:
-        """Discover the streams, link children to parents, and sort the streams by name.
+        """Discover the streams, link children to parents, and return the streams sorted by name.
 
         Raises:
             DiscoveryError: The parent of a child stream was not discovered.
@@ -379,7 +383,7 @@ class Tap(PluginBase):
 
     @property
     def input_catalog(self) -> Catalog | None:
-        """Catalog passed to the tap; None without one."""
+        """Catalog that was passed to the tap, or None."""
         return self._input_catalog
 
     @property
@@ -391,7 +395,7 @@ class Tap(PluginBase):
 
     @property
     def _singer_catalog(self) -> Catalog:
-        """Catalog of the discovered streams."""
+        """Catalog of the discovered streams, without the input catalog."""
         return Catalog(
             (stream.tap_stream_id, stream._singer_catalog_entry) for stream in self.streams.values()
         )
@@ -414,18 +418,21 @@ class Tap(PluginBase):
         return text
 
     def check_streams(self) -> None:
-        """Raise an error if a stream cannot be read. Called before discovery prints the catalog."""
+        """Check the streams before discovery prints the catalog; a hook that does nothing.
+
+        Overrides raise an error if a stream cannot be read.
+        """
 
     # Stream maps
 
     def setup_mapper(self) -> None:
-        """Create the stream maps for the streams of the catalog, or for all streams without one.
+        """Create the stream maps for the streams in `catalog`.
 
-        If no setting needs stream maps, they are created on first access instead.
+        If no setting needs stream maps, they are created on first access of `mapper` instead.
         """
         config = self._config
-        asked = config.get("stream_maps") or config.get("flattening_enabled")
-        if asked or is_overridden(self, "catalog"):
+        requested = config.get("stream_maps") or config.get("flattening_enabled")
+        if requested or is_overridden(self, "catalog"):
             self._make_mapper()
             return
         self._mapper_is_due = True
@@ -442,7 +449,7 @@ class Tap(PluginBase):
         """Stream maps of the tap.
 
         Raises:
-            MapperNotInitialized: `setup_mapper` was not called.
+            MapperNotInitialized: `setup_mapper` has not been called.
         """
         if self._mapper is None and self._mapper_is_due:
             self._make_mapper()
@@ -454,33 +461,39 @@ class Tap(PluginBase):
 
     @property
     def has_mapper(self) -> bool:
-        """True if there are stream maps that may change records or schemas."""
+        """True if stream maps, which may change records or schemas, have been created."""
         return self._mapper is not None
 
     @property
     def has_own_catalog(self) -> bool:
-        """True if the tap's code provides the catalog with the schemas to send."""
+        """True if the tap's class overrides `catalog` and stream maps have been created.
+
+        The schemas in that catalog are then sent.
+        """
         return self.has_mapper and is_overridden(self, "catalog")
 
     # State
 
     @property
     def state(self) -> TapState:
-        """State of the whole tap. The caller may change it until the sync ends."""
+        """State of the whole tap, after writing buffered rows. The caller may change the dict."""
         if "run" in self.__dict__:
             self.run.settle()
         self.document.share()
         return cast(TapState, self.document.tap_state)
 
     def use_catalog(self, catalog: Catalog) -> None:
-        """Apply a catalog that was built from this tap's discovered streams."""
+        """Replace the input catalog by one that was built from this tap's discovered streams."""
         self._input_catalog = catalog
         self._catalog = None
         for stream in self.streams.values():
             stream.apply_catalog(catalog)
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load a state. Override this method to convert states of earlier versions of the tap."""
+        """Load the state of an earlier sync.
+
+        Override this method to convert states of earlier versions of the tap.
+        """
         if self.has_shared_state:
             own = {"bookmarks", "currently_syncing"}
             self.document.tap_state.update({k: v for k, v in state.items() if k not in own})
@@ -493,7 +506,7 @@ class Tap(PluginBase):
 
     @final
     def write_schemas(self) -> None:
-        """Write the SCHEMA message of every stream."""
+        """Select every stream and write its SCHEMA message."""
         for stream in self.streams.values():
             stream.selected = True
             stream._write_schema_message()
@@ -524,13 +537,19 @@ class Tap(PluginBase):
             stream.log_sync_costs()
 
     def sync_part(self, part: WorkUnit) -> Mapping[str, Any]:
-        """Sync a work unit from another process; return the new states by stream name."""
+        """Sync a work unit, such as some partitions; return the new states by stream name.
+
+        Another process has created the work unit, to distribute a sync over several processes.
+        """
         if "run" not in self.__dict__:
             self._set_compatible_replication_methods()
         return sync_work_unit(self.streams[part.stream], part)
 
     def _set_compatible_replication_methods(self) -> None:
-        """Set parents to FULL_TABLE if a selected child has ``ignore_parent_replication_key``."""
+        """Use FULL_TABLE for parents of a selected child with ``ignore_parent_replication_key``.
+
+        Such a child needs all records of its parents.
+        """
         for stream in self.streams.values():
             for below in stream.descendent_streams:
                 if below.selected and below.ignore_parent_replication_key:
@@ -546,14 +565,17 @@ class Tap(PluginBase):
 
     @final
     def run_connection_test(self) -> bool:
-        """Sync one record of each stream. Return True on success; errors are raised."""
+        """Sync one record of each stream and return True; raise an error if a stream fails."""
         return self.run_sync_dry_run(dry_run_record_limit=1, streams=self.streams.values())
 
     @final
     def run_sync_dry_run(
         self, dry_run_record_limit: int | None = 1, streams: Iterable[Stream] | None = None
     ) -> bool:
-        """Sync at most ``dry_run_record_limit`` records of each of the ``streams``, or of all."""
+        """Sync at most ``dry_run_record_limit`` records per stream and return True.
+
+        ``streams`` are the streams to sync, by default all streams of the tap.
+        """
         tested = list(self.streams.values() if streams is None else streams)
         for stream in tested:
             stream.ABORT_AT_RECORD_COUNT = dry_run_record_limit
@@ -568,8 +590,8 @@ class Tap(PluginBase):
     def check_connection(self) -> None:
         """Check that the tap can read data with its settings; raise an error if it cannot.
 
-        The default reads one record of the first stream without a parent. Override it if the API or
-        database has a cheaper or more specific check.
+        By default, one record of a stream without a parent is read. Override this method if the API
+        or database has a cheaper or more specific check.
 
         Example:
             def check_connection(self):
@@ -578,12 +600,12 @@ class Tap(PluginBase):
         from tap_core.sync.connection_test import read_one_record
 
         roots = [stream for stream in self.streams.values() if not stream.parent_stream_type]
-        for stream in sorted(roots, key=lambda one: not one.selected_by_default)[:1]:
+        for stream in sorted(roots, key=lambda root: not root.selected_by_default)[:1]:
             read_one_record(stream)
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Return the Fivetran server for the option ``--port``, else the tap's commands."""
+        """Return the command of the Fivetran server for the option ``--port``, else Singer's."""
         if has_port_option(args):
             from tap_core.protocols.fivetran.cli import connector_command
 
@@ -592,14 +614,14 @@ class Tap(PluginBase):
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the command line of this tap: Singer's options, and its commands."""
+        """Return the command with Singer's options and the tap's subcommands, such as Airbyte's."""
         from tap_core.protocols.singer.cli import tap_command  # imports typer only here
 
         return tap_command(cls, import_commands, PORT_HINT.format(name=cls.name, role="connector"))
 
 
 def import_commands() -> Any:
-    """Import and return the commands of a tap besides the Singer options."""
+    """Import and return the subcommands of a tap: ``test-stream`` and those of Airbyte."""
     from tap_core.protocols.airbyte import source_commands
     from tap_core.protocols.singer import preview_command
 
@@ -612,15 +634,14 @@ Tap._HOOKS = {name: get_member(Tap, name) for name in ("catalog", "write_message
 
 
 class StateWriter:
-    """Writer of states from the tap's code. Equal consecutive states are written once."""
+    """Writer of states for the tap's code. Equal consecutive states are written once."""
 
     def __init__(self, tap: Tap) -> None:
-        """Create a writer of states for ``tap``."""
         self._tap = tap
         self._last = b""
 
     def write_state(self, state: TapState) -> None:
-        """Write a state, unless it equals the one written last."""
+        """Write a state, unless it equals the state that was written last."""
         run, document = self._tap.run, self._tap.document
         if state is document.tap_state:
             document.refresh()
@@ -631,7 +652,7 @@ class StateWriter:
 
 
 def _load_catalog(catalog: PurePath | str | dict[str, Any] | Catalog | None) -> Catalog | None:
-    """Return a catalog from an object, a dict or (deprecated) a path."""
+    """Return a catalog from a `Catalog`, a dict or (deprecated) the path of a JSON file."""
     if catalog is None or isinstance(catalog, Catalog):
         return catalog
     if isinstance(catalog, Mapping):
@@ -645,7 +666,7 @@ def _load_catalog(catalog: PurePath | str | dict[str, Any] | Catalog | None) -> 
 
 
 def _load_state(state: PurePath | str | dict[str, Any] | None) -> dict[str, Any]:
-    """Return a state from a dict or (deprecated) a path."""
+    """Return a state from a dict or (deprecated) the path of a JSON file; {} if there is none."""
     if not state:
         return {}
     if isinstance(state, dict):
@@ -659,5 +680,5 @@ def _load_state(state: PurePath | str | dict[str, Any] | None) -> dict[str, Any]
 
 
 def __getattr__(name: str) -> Any:
-    """Return a class or function that was moved to another module, with a deprecation warning."""
+    """Import ``SQLTap`` from `tap_core.sql` on access, with a deprecation warning."""
     return deprecated_import(name, old=__name__, known=("SQLTap",), new="tap_core.sql")

@@ -1,13 +1,13 @@
-"""`Target`: settings and sinks of a Singer target, and the processing of messages into them.
+"""`Target`, base class of Singer targets: settings, sinks and processing of messages.
 
 - Public members and signatures are singer_sdk's (version 0.54).
-- A state is emitted as soon as all earlier records of all sinks are drained, and never before.
-- A signal is handled between messages: the running drain is finished, no other is started, and the
-  latest covered state is emitted. A second signal ends the process at once.
-- When a schema changes, the old sink is drained after `Sink.setup` of its successor and before the
-  successor gets a row, so a target that truncates its file in `Sink.setup` keeps all rows.
-- If one drain fails, drains that have started are completed.
-- Without stream maps and flattening no mapper is created, and routing costs nothing.
+- To drain a sink means to write its buffered records. A state is emitted as soon as the records of
+  all sinks before it are drained, and never earlier.
+- After a signal, the running drain is completed, no other is started, and the latest state whose
+  records are drained is emitted. A second signal ends the process at once.
+- If a schema changes, the old sink is drained after `Sink.setup` of the new sink and before the new
+  sink gets a record. Thus a target that truncates its file in `Sink.setup` keeps all records.
+- If a drain fails, other drains that have started are completed.
 """
 
 # ruff: noqa: SLF001  the hooks of a sink have an underscore, and the target calls them
@@ -88,13 +88,13 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     """Base class of targets. Define ``name``, ``config_jsonschema`` and ``default_sink_class``."""
 
     message_reader_class: type[Any] = SimpleSingerReader
-    """A class whose objects have ``process_lines(file_input, callbacks)``, for other wires."""
+    """Class of the message reader; a custom class has ``process_lines(file_input, callbacks)``."""
 
     default_sink_class: type[Sink]
-    """The sink class of streams, unless `get_sink_class` returns another."""
+    """Sink class of all streams, unless `get_sink_class` is overridden."""
 
     _MAX_RECORD_AGE_IN_MINUTES: float = 5.0
-    """The maximum time a record waits to be drained, even while no input arrives."""
+    """Maximum time that a record stays buffered, even while no input arrives."""
 
     capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
         PluginCapabilities.ABOUT,
@@ -119,7 +119,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         """Load and validate the settings.
 
         Raises:
-            ConfigValidationError: the settings are invalid; the error lists all faults.
+            ConfigValidationError: The settings are invalid; ``errors`` lists all faults.
         """
         self._signals = TerminationSignals()
         super().__init__(
@@ -142,8 +142,8 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of all targets and of this one's capabilities to a schema in place."""
-        known = cls._built_capabilities()
+        """Add the built-in settings of the target's capabilities to a config schema, in place."""
+        capabilities = cls._built_capabilities()
         for settings, capability in (
             (ADD_RECORD_METADATA_CONFIG, None),
             (TARGET_LOAD_METHOD_CONFIG, None),
@@ -153,13 +153,13 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             (BATCH_READING_CONFIG, PluginCapabilities.BATCH),
             (TARGET_VALIDATE_RECORDS_CONFIG, TargetCapabilities.VALIDATE_RECORDS),
         ):
-            if capability is None or capability in known:
+            if capability is None or capability in capabilities:
                 merge_missing_config_jsonschema(settings, config_jsonschema)
         super().append_builtin_config(config_jsonschema)
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the Singer command of this target."""
+        """Return the command that runs this target with Singer's command-line options."""
         from tap_core.protocols.singer.cli import target_command
 
         return target_command(cls, cls.listen)
@@ -167,13 +167,13 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Input
 
     def listen(self, file_input: Any | None = None) -> int:
-        """Process all messages of the input; return the exit code 0.
+        """Process all messages of the input and return the exit code 0.
 
-        ``file_input`` is a file of bytes or text; the default is standard input. If the input is
-        invalid, the messages before the fault are still loaded and their state is written.
+        ``file_input`` is a binary or text file; the default is standard input.
 
         Raises:
-            InvalidInputLine: a line is not a message.
+            InvalidInputLine: A line is not a message. The messages before it have been loaded, and
+                their state has been written.
         """
         self._has_ended = False
         with self._signals.deferred():
@@ -229,7 +229,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             self._process_batch_message(batch_message(event))
 
     def _run_custom_reader(self, reader: Any, file_input: Any | None) -> Counter[str]:
-        """Process the messages of a custom ``message_reader``; return their number by type."""
+        """Process the messages that a custom ``message_reader`` reads; return counts by type."""
         callbacks = {
             "SCHEMA": self._process_schema_message,
             "RECORD": self._process_record_message,
@@ -256,7 +256,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Stream maps and schemas
 
     def setup_mapper(self) -> None:
-        """Create the stream maps; if no setting needs them, they are created on first access."""
+        """Create the stream maps, or if no setting needs them, delay it until `mapper` is read."""
         if self.config.get("stream_maps") or self.config.get("flattening_enabled"):
             super().setup_mapper()
         else:
@@ -264,10 +264,10 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @property
     def mapper(self) -> PluginMapper:
-        """The stream maps of the target.
+        """Stream maps of the target.
 
         Raises:
-            MapperNotInitialized: `setup_mapper` was not called.
+            MapperNotInitialized: `setup_mapper` has not been called.
         """
         if self._mapper is None and self._mapper_is_due:
             super().setup_mapper()
@@ -293,7 +293,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             ) from None
 
     def _process_schema_message(self, message_dict: dict[str, Any]) -> None:
-        """Create the sinks of a stream, or replace them if the schema or the keys have changed."""
+        """Create the sinks for a SCHEMA message, or replace them if schema or keys have changed."""
         self._assert_line_requires(message_dict, requires={"stream", "schema"})
         self._assert_line_requires(message_dict["schema"], requires={"properties"})
         name, schema = message_dict["stream"], message_dict["schema"]
@@ -305,7 +305,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._register(name, schema, keys)
 
     def _register(self, name: str, schema: JsonSchema, keys: Sequence[str] | None) -> None:
-        """Create the sinks of a stream, and link the stream to them through its stream maps."""
+        """Create the sinks of a stream, one per stream map, and route its records to them."""
         self._raw_schemas[name] = (copy.deepcopy(schema), keys)
         if self._mapper is None and self._mapper_is_due:
             self._routes[name] = (StreamRoute(name),)
@@ -314,11 +314,11 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self.mapper.register_raw_stream_schema(name, schema, keys)
         maps = self.mapper.stream_maps[name]
         self._routes[name] = make_routes(maps)
-        for each in maps:
+        for stream_map in maps:
             self.get_sink(
-                each.stream_alias,
-                schema=each.transformed_schema,
-                key_properties=each.transformed_key_properties,
+                stream_map.stream_alias,
+                schema=stream_map.transformed_schema,
+                key_properties=stream_map.transformed_key_properties,
             )
 
     def _get_routes(self, stream_name: str) -> tuple[StreamRoute, ...]:
@@ -347,13 +347,13 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             try:
                 record = decode_record(body)
             except InvalidRecord as error:
-                _refuse(error, [self._sinks_active[each.alias] for each in routes])
+                _refuse(error, [self._sinks_active[route.alias] for route in routes])
                 continue
             self._deliver(routes, record, extracted, rows.version, len(body))
             self._handle_max_record_age()
 
     def _process_rows_directly(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
-        """Add rows to one sink in a fast way: checks are made once, not for each row."""
+        """Add rows to one sink. This is fast, because checks are made once, not per row."""
         pipeline = self._get_pipeline(sink)
         take, weighs, version = pipeline.take, pipeline.weighs, rows.version
         holders, clock = self._watermark.holders, time.monotonic
@@ -391,7 +391,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             self._process_record_message(message)
 
     def _process_record_message(self, message_dict: dict[str, Any]) -> None:
-        """Add one record to its sinks."""
+        """Add the record of a RECORD message to the sinks of its stream."""
         self._assert_line_requires(message_dict, requires={"stream", "record"})
         routes = self._get_routes(message_dict["stream"])
         record = dict(message_dict["record"])
@@ -432,7 +432,11 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Batch files and versions
 
     def _process_unchecked_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Check the number of files in a BATCH message of a custom reader, then process it."""
+        """Check the number of files in a BATCH message of a custom reader, and process the message.
+
+        Raises:
+            BatchFileError: The message names more files than ``batch_max_files``.
+        """
         self._assert_line_requires(message_dict, requires={"stream", "manifest"})
         try:
             FileLimits.from_config(self.config).check_manifest(len(message_dict["manifest"]))
@@ -441,7 +445,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._process_batch_message(message_dict)
 
     def _process_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Write the waiting records of a stream, then load its batch files into the sinks."""
+        """Drain the sinks of a BATCH message's stream, then load the batch files into them."""
         self._assert_line_requires(message_dict, requires={"stream", "encoding", "manifest"})
         encoding = BaseBatchFileEncoding.from_dict(message_dict["encoding"])
         routes = self._get_routes(message_dict["stream"])
@@ -467,7 +471,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         message: dict[str, Any],
         routes: tuple[StreamRoute, ...],
     ) -> None:
-        """Add the records of batch files to sinks, as if they came in RECORD messages."""
+        """Add the records in batch files to sinks, as if they came in RECORD messages."""
         name, version = message["stream"], message.get("version")
         own = self._overrides("_process_record_message")
 
@@ -488,9 +492,9 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         routes: tuple[StreamRoute, ...],
         take: Callable[[Record, int], None],
     ) -> None:
-        """Pass each record of a file to ``take``, then write the waiting records of the sinks.
+        """Pass each record of a batch file to ``take``, then drain the sinks.
 
-        ``take`` also gets the record's size in bytes, or 0 if no sink has a limit in bytes.
+        The second argument of ``take`` is the record's size in bytes, or 0 if no sink limits bytes.
         """
         sinks = [self.get_sink(route.alias) for route in routes]
         weighs = any(map(self._weighs, routes))
@@ -505,7 +509,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             self.drain_one(sink)
 
     def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
-        """Write the waiting records of a stream, then activate a table version in its sinks."""
+        """Drain the sinks of an ACTIVATE_VERSION message's stream, then activate the version."""
         for route in self._get_routes(message_dict["stream"]):
             sink = self.get_sink(route.alias)
             if not sink.process_activate_version_messages:
@@ -528,7 +532,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @property
     def max_parallelism(self) -> int:
-        """Maximum number of sinks that are written at the same time."""
+        """Maximum number of sinks that are drained in parallel; 8 by default."""
         return _MAX_PARALLELISM if self._max_parallelism is None else self._max_parallelism
 
     @max_parallelism.setter
@@ -543,14 +547,14 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         schema: JsonSchema | None = None,
         key_properties: Sequence[str] | None = None,
     ) -> Sink:
-        """Return the sink of a stream.
+        """Return the sink of a stream, and create or replace the sink if necessary.
 
-        If a schema is passed, the sink is created if it does not exist or if the schema or the keys
-        have changed. A replaced sink is drained after the new sink is set up, and cleaned up at the
-        end of the run.
+        If ``schema`` is passed, a new sink is created if the stream has none, or if the schema or
+        the keys differ. A replaced sink is drained after the new sink is set up, and cleaned up at
+        the end of the run.
 
         Raises:
-            KeyError: the sink does not exist and no schema was passed.
+            KeyError: The stream has no sink, and ``schema`` is None.
         """
         if schema is None:
             return self._sinks_active[stream_name]
@@ -570,14 +574,14 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return successor
 
     def _retire(self, sink: Sink) -> None:
-        """Write the waiting records of a replaced sink. It is cleaned up at the end of the run."""
+        """Drain a sink that has been replaced. It is cleaned up at the end of the run."""
         self.drain_one(sink)
         self._release()
         self._pipelines.pop(sink, None)
         self._sinks_to_clear.append(sink)
 
     def get_sink_class(self, stream_name: str) -> type[Sink]:
-        """Return the sink class of a stream.
+        """Return the sink class of a stream, by default `default_sink_class`.
 
         Raises:
             ValueError: `default_sink_class` is not set.
@@ -591,7 +595,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return found
 
     def sink_exists(self, stream_name: str) -> bool:
-        """Return True if a stream has a sink."""
+        """Return True if the stream with this name has a sink."""
         return stream_name in self._sinks_active
 
     @final
@@ -601,7 +605,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         schema: JsonSchema,
         key_properties: Sequence[str] | None = None,
     ) -> Sink:
-        """Create the sink of a stream and set it up."""
+        """Create a sink for a stream, call its ``setup()``, and return it."""
         sink = self._sinks_active[stream_name] = self._made(stream_name, schema, key_properties)
         return sink
 
@@ -635,15 +639,15 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Drains
 
     def process_endofpipe(self) -> None:
-        """Write the waiting records of all sinks. Called at the end of the input."""
+        """Drain and clean up all sinks, at the end of the input."""
         self.drain_all(is_endofpipe=True)
 
     @final
     def drain_all(self, *, is_endofpipe: bool = False) -> None:
-        """Drain all sinks, that is, write their records. With ``is_endofpipe`` also clean them up.
+        """Drain all sinks, that is, write their buffered records; then emit the state.
 
-        If a drain fails, drains that have started are completed, and the state of the records
-        written so far is emitted before the error is raised.
+        If ``is_endofpipe`` is True, clean up the sinks too. If a drain fails, complete the drains
+        that have started, and emit the state of the written records before raising the error.
         """
         try:
             self._drain_all(self._sinks_to_clear, 1)
@@ -656,7 +660,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @final
     def drain_one(self, sink: Sink) -> None:
-        """Write the waiting records of a sink, unless it is empty or the target is stopping."""
+        """Write the buffered records of a sink, unless it is empty or the target is stopping."""
         if sink.current_size == 0 or self._is_stopping:
             return
         context = sink.start_drain()
@@ -693,7 +697,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._last_full_drain_at = time.monotonic()
 
     def _handle_max_record_age(self) -> None:
-        """Write the waiting records of all sinks if the maximum waiting time has passed."""
+        """Drain all sinks if records have been buffered for longer than the maximum age."""
         if not any(sink.current_size for sink in self._watermark.holders):
             self._reset_max_record_age()
         elif self._max_record_age_in_minutes > self._MAX_RECORD_AGE_IN_MINUTES:
@@ -712,7 +716,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             self._keep_state(event.state)
 
     def _process_state_message(self, message_dict: dict[str, Any]) -> None:
-        """Keep a state until all records that came before it are written."""
+        """Store the state of a STATE message, to emit it when all records before it are written."""
         self._assert_line_requires(message_dict, requires={"value"})
         self._keep_state(dump_json(message_dict["value"], default=str).encode())
 
@@ -729,7 +733,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return None if self._newest_state is None else decode_state(self._newest_state)
 
     def _release(self) -> None:
-        """Write the newest state before which all records are written, if there is such a state."""
+        """Emit the newest state before which all records are written, if it is not emitted yet."""
         if not self._watermark.is_waiting:
             return
         for sink in list(self._watermark.holders):
@@ -745,23 +749,23 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             write_state_line(state)
 
     def _write_state_message(self, state: Any) -> None:
-        """Write a state to standard output as one line."""
+        """Write a state to standard output as one line of JSON."""
         write_state_line(dump_json(state, default=str).encode())
 
     # Signals
 
     @property
     def _is_stopping(self) -> bool:
-        """True if a termination signal was received."""
+        """True if a termination signal has been received."""
         return bool(self._signals.received)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Stop after a signal; a message that is being processed is completed first."""
+        """Stop after a signal, as soon as the current message is processed."""
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
 
     def _wind_up(self) -> None:
-        """Clean up after a signal. Waiting records are not written any more."""
+        """After a signal, emit the state and clean up the sinks. Do not write buffered records."""
         self.logger.info("Stopping on a signal: no further drain is started.")
         self._release()
         if not self._has_ended:
@@ -769,13 +773,17 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
 
 def _refuse(error: InvalidRecord, sinks: Sequence[Sink]) -> None:
-    """Log an invalid record. Raise the error, unless all of its sinks may skip invalid records."""
+    """Log an invalid record; raise an error unless all of its sinks may skip invalid records.
+
+    Raises:
+        InvalidRecord: A sink does not skip invalid records.
+    """
     for sink in sinks:
         sink._refuse(InvalidRecord(f"{sink.stream_name}: {error.error_message}", {}))
 
 
 def _reads_files(sink: Sink) -> bool:
-    """Return True if the sink's class overrides the processing of batch files."""
+    """Return True if a sink's class overrides `Sink.process_batch_files`."""
     hook = "process_batch_files"
     return hook in vars(sink) or getattr(type(sink), hook) is not getattr(Sink, hook)
 
@@ -785,5 +793,5 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """Return a class or function that was moved to another module, with a deprecation warning."""
+    """Import ``SQLTarget`` from `tap_core.sql` on access, with a deprecation warning."""
     return deprecated_import(name, old=__name__, known=("SQLTarget",), new="tap_core.sql")

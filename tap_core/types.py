@@ -1,7 +1,4 @@
-"""Type aliases shared by all modules: records, contexts, paths and the state document.
-
-This module imports no other module of the package.
-"""
+"""Type aliases for records, contexts, JSON Schemas, paths and states."""
 
 from __future__ import annotations
 
@@ -20,12 +17,12 @@ __all__ = [
 ]
 
 Record: TypeAlias = dict[str, Any]
-"""One row as the author yields it: a dict from property name to Python value."""
+"""Record that a tap's code yields: a dict from property name to Python value."""
 
 Records: TypeAlias = Iterable[Record]
 
 Context: TypeAlias = Mapping[str, Any]
-"""Values that identify one partition of a stream; read-only while it is in use."""
+"""Values that identify one partition of a stream; read-only during a sync."""
 
 JsonSchema: TypeAlias = dict[str, Any]
 """JSON Schema document."""
@@ -33,10 +30,10 @@ JsonSchema: TypeAlias = dict[str, Any]
 StrPath: TypeAlias = str | os.PathLike[str]
 
 RecordBodyEncoder: TypeAlias = Callable[[Record], bytes]
-"""Function of a protocol writer from a conformed record to the bytes of its body."""
+"""Function that encodes a conformed record as the body of a protocol's message."""
 
 
 class TapState(TypedDict, total=False):
-    """State document: bookmarks by ``tap_stream_id``, in the format of the Meltano Singer SDK."""
+    """State of a tap: bookmarks by ``tap_stream_id``, in the format of singer_sdk."""
 
     bookmarks: dict[str, dict[str, Any]]

@@ -1,4 +1,4 @@
-"""Entry point of `python -m target_spark`, for when the script is not on the path."""
+"""Entry point of `python -m target_spark`, which runs the same command as `target-spark`."""
 
 from target_spark.target import TargetSpark
 

@@ -1,11 +1,11 @@
-"""Errors of the target; each message states the cause, the effect on data, and the remedy.
+"""Exceptions of the target. Each message states the cause, the effect on data, and the remedy.
 
-The entry points print such a message without a traceback.
+The command line prints these messages without a traceback.
 
   TargetSparkError
   ├── SparkUnavailableError    no Java, no jars, or the JVM did not start
   ├── SparkDiedError           the JVM ended during the run
-  ├── EngineLostError          the engine ended; the run continues with its own Spark
+  ├── EngineLostError          the shared Spark process ended; the run starts its own Spark
   ├── JobLockError             another run of the same job is alive
   ├── UnsupportedError         the table format or the target does not support a request
   ├── SchemaChangeError        a schema needs a change of its table that the settings forbid
@@ -14,17 +14,17 @@ The entry points print such a message without a traceback.
   ├── CommitLostError          a write ended without its commit in the table
   ├── ConflictError            another writer changed a table at the same time
   ├── StorageError             the storage or the catalog failed in all attempts
-  ├── DiskFullError            no space for waiting rows or for a table
+  ├── DiskFullError            no space for uncommitted rows or for a table
   ├── FilesError               a file that a BATCH message names cannot be read
-  ├── BatchFileLoadError       a Fivetran batch file cannot be read or does not fit
+  ├── BatchFileLoadError       a Fivetran batch file cannot be read or has invalid values
   ├── RowCountError            rows written and quarantined differ from the rows received
   ├── QuarantineError          more rows were quarantined than the user allows
-  ├── IncompleteError          an overwrite was not swapped in: its stream may be incomplete
-  ├── RateLimitServerError     requests cannot be counted for the whole job
+  ├── IncompleteError          an overwrite was not committed: its stream may be incomplete
+  ├── RateLimitServerError     the server for rate limits cannot be started or reached
   ├── FrameError               a tap's stream cannot be read as a DataFrame
   ├── ReadingError             a tap that runs in the same process failed
   ├── AfterLoadError           an action after a load failed; the load itself is not affected
-  └── StateOutputError         the reader of the states is gone
+  └── StateOutputError         state messages cannot be written to standard output
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ __all__ = [
 
 
 class TargetSparkError(Exception):
-    """Base class of the target's errors. The message explains the reason and the remedy."""
+    """Base class of the exceptions of target-spark. The message states the cause and the remedy."""
 
 
 class SparkUnavailableError(TargetSparkError):
@@ -70,33 +70,33 @@ class SparkUnavailableError(TargetSparkError):
 
 
 class SparkDiedError(TargetSparkError):
-    """Spark ended before the run was finished.
-
-    Either its JVM ended, or a cluster ended its application.
-    """
+    """Spark ended before the run: the JVM exited, or a cluster ended the application."""
 
 
 class EngineLostError(TargetSparkError):
-    """The engine that a run used has ended. The work is repeated with the run's own Spark."""
+    """The background Spark process that a run shared has ended.
+
+    The failed commit is repeated with a Spark process that the run starts itself.
+    """
 
 
 class JobLockError(TargetSparkError):
-    """The job cannot be locked.
+    """The lock that prevents two runs of one job at the same time cannot be acquired.
 
-    Either another run of the job is active, or another user controls the lock file.
+    Another run of the job is active, or another user could change the lock file.
     """
 
 
 class UnsupportedError(TargetSparkError):
-    """The table format or the target does not support a requested operation."""
+    """The table format, such as Iceberg, or the target does not support a requested operation."""
 
 
 class SchemaChangeError(TargetSparkError):
-    """A schema needs a change of its table that the setting ``on_schema_change`` forbids.
+    """A stream's schema needs a table change that the setting ``on_schema_change`` forbids.
 
     Attributes:
-        refused: For each refused change, the path of the column, the type in the schema as DDL, and
-            the type in the table, or None if the table has no such column.
+        refused: One tuple per refused change: the path of the column, its type in the schema as
+            DDL, and its type in the table. The last item is None if the table has no such column.
     """
 
     def __init__(self, message: str, refused: Iterable[tuple[str, str, str | None]] = ()) -> None:
@@ -105,11 +105,11 @@ class SchemaChangeError(TargetSparkError):
 
 
 class TableError(TargetSparkError):
-    """The target cannot write to a table, or must not, or the location has no valid table."""
+    """A table cannot or must not be written, or its location does not contain a valid table."""
 
 
 class TableOwnerError(TargetSparkError):
-    """The table belongs to another job, because that job loaded it last."""
+    """A table was last loaded by another job, so this job must not write to it."""
 
 
 class CommitLostError(TargetSparkError):
@@ -124,11 +124,11 @@ class ConflictError(TargetSparkError):
 
 
 class StorageError(TargetSparkError):
-    """A commit failed in all attempts, because of the storage, the catalog or another writer."""
+    """All attempts of a commit failed, because of the storage, the catalog or another writer."""
 
 
 class DiskFullError(TargetSparkError):
-    """A disk has no free space for uncommitted rows or for a table."""
+    """A disk has no free space for temporary files of uncommitted rows or for a table."""
 
 
 class FilesError(TargetSparkError):
@@ -136,45 +136,45 @@ class FilesError(TargetSparkError):
 
 
 class ReadingError(TargetSparkError):
-    """The tap that runs in this process failed. Rows before the failure are still committed."""
+    """The tap that runs in this process failed. Rows read before the failure are committed."""
 
 
 class BatchFileLoadError(TargetSparkError):
-    """A Fivetran batch file is missing, cannot be opened, or has invalid values."""
+    """A batch file from Fivetran is missing, cannot be opened, or contains invalid values."""
 
 
 class RowCountError(TargetSparkError):
-    """The number of rows written and quarantined is not equal to the number of rows received."""
+    """The rows received differ in number from the rows written plus the rows quarantined."""
 
 
 class QuarantineError(TargetSparkError):
-    """More rows are invalid than the setting ``max_quarantined`` allows."""
+    """More rows were quarantined as invalid than the setting ``max_quarantined`` allows."""
 
 
 class IncompleteError(TargetSparkError):
-    """An overwrite was not completed, because the input did not confirm that it has all rows.
+    """An overwrite was not committed, because the input may not have contained all rows.
 
     The old rows stay in the table.
     """
 
 
 class AfterLoadError(TargetSparkError):
-    """An action of the setting ``after_load`` failed. The rows and states of the load stay."""
+    """An action of the setting ``after_load`` failed. The load itself is not affected."""
 
 
 class StateOutputError(TargetSparkError):
-    """States cannot be written, because standard output is closed.
+    """State messages cannot be written, because standard output is closed.
 
-    Either this process or the reader of the output has closed it.
+    Either this process or the process that reads the output has closed the pipe.
     """
 
 
 class RateLimitServerError(TargetSparkError):
-    """The server that counts a job's HTTP requests cannot be started or reached."""
+    """The server that limits the HTTP request rate of a job cannot be started or reached."""
 
 
 class FrameError(TargetSparkError):
     """A tap's stream could not be read as a Spark DataFrame.
 
-    The tap failed, or a value does not fit its column.
+    The tap failed, or a value cannot be converted to the type of its column.
     """

@@ -1,7 +1,6 @@
-"""Phases of a run, such as the start of Spark: those in progress, and the seconds that each took.
+"""Timing of the phases of a run, such as "starting Spark" and "reading".
 
-Several phases are in progress at the same time: rows are read while Spark starts and while earlier
-batches are committed. Any thread may begin and end a phase.
+Phases may overlap: rows are read while Spark starts and while earlier batches are committed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ FETCH: Final = "fetching jars"
 
 
 class Phases:
-    """Phases of one run. The class may be used by several threads at the same time."""
+    """Stopwatch for the phases of one run, such as "starting Spark". It is thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,7 +30,7 @@ class Phases:
 
     @contextmanager
     def run(self, name: str) -> Iterator[None]:
-        """Context manager: the block is the phase ``name``, such as "starting Spark"."""
+        """Context manager: time the block as the phase ``name``, such as "starting Spark"."""
         key, started = object(), time.monotonic()
         with self._lock:
             self._running[key] = name, started
@@ -43,14 +42,14 @@ class Phases:
                 self._seconds[name] += time.monotonic() - started
 
     def seconds(self, name: str) -> float:
-        """Return the seconds that the finished phases of this name took together."""
+        """Return the total seconds of all finished phases with this name; 0.0 if there are none."""
         with self._lock:
             return self._seconds.get(name, 0.0)
 
     def describe(self) -> str:
-        """Return the phases in progress and their seconds, the latest first, or "" without any.
+        """Return the phases in progress with their seconds, the most recently started first.
 
-        An example is "starting Spark (12 s), reading (14 s)".
+        An example is "starting Spark (12 s), reading (14 s)". The text is "" if there are none.
         """
         now = time.monotonic()
         with self._lock:

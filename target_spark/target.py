@@ -1,10 +1,12 @@
-"""The target `target-spark`: settings, signals, and the load of its standard input.
+"""The class of `target-spark`: settings, signal handling, and the load of standard input.
 
-A run ends in one of three ways and reports which. Complete: exit code 0. Stopped by a signal:
-commits in progress finish and their states are emitted, exit code 0; after SIGINT all rows received
-so far are committed. Failed: exit code 1; after an input error the rows before it are committed,
-after any other failure nothing new is. A second signal ends the process at once. Spark's libraries
-are imported only when rows arrive.
+A run has one of three outcomes:
+
+- complete: exit code 0;
+- stopped by a signal: exit code 0. Commits in progress finish, and their states are emitted. After
+SIGINT the rows received so far are committed too. A second signal ends the process at once;
+- failed: exit code 1. After an error in the input, the rows before the error are committed. After
+any other failure, no further commit is made.
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ _TYPED: Final = (
 
 
 class TargetSpark(PluginBase):
-    """Target that loads Singer streams into tables through Apache Spark."""
+    """Target that loads Singer streams into Delta Lake, Iceberg or Parquet tables through Spark."""
 
     name = "target-spark"
     package_name = "tap-core-sdk"
@@ -150,7 +152,7 @@ class TargetSpark(PluginBase):
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the command line: the options that load Singer messages, and the commands."""
+        """Return the click command that loads Singer messages, with subcommands like `doctor`."""
         from tap_core.protocols.singer.cli import target_command
 
         hint = PORT_HINT.format(name=cls.name, role="destination")
@@ -158,7 +160,10 @@ class TargetSpark(PluginBase):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Return the Fivetran server if an option is ``--port``, else the target's command line."""
+        """Return the click command that handles the command line arguments ``args``.
+
+        With the option ``--port`` it is the Fivetran gRPC server, else the Singer command line.
+        """
         if has_port_option(args):
             from target_spark.fivetran.cli import destination_command
 
@@ -166,7 +171,7 @@ class TargetSpark(PluginBase):
         return cls.get_singer_command()
 
     def setup_mapper(self) -> None:
-        """Create the stream mapper if stream maps or flattening are configured."""
+        """Create the stream mapper if the settings contain stream maps or enable flattening."""
         if self.config.get("stream_maps") or self.config.get("flattening_enabled"):
             super().setup_mapper()
 
@@ -174,7 +179,10 @@ class TargetSpark(PluginBase):
         return [*super()._faults_beyond_schema(), *settings.find_faults(self.config)]
 
     def listen(self, source: BinaryIO) -> int:
-        """Load the Singer messages in ``source`` until its end. Return the exit code."""
+        """Load the Singer messages in ``source`` until its end.
+
+        Return the exit code: 0 on success or after a signal, 1 after an error.
+        """
         if source.isatty():
             self.logger.info("%s", _TYPED)
         options = settings.load_options(self.config)
@@ -187,10 +195,10 @@ class TargetSpark(PluginBase):
         return 1 if self.load(source, binding) else 0
 
     def load(self, source: BinaryIO, binding: ProtocolBinding) -> list[BaseException]:
-        """Read messages of an input protocol, such as Singer or Airbyte, and load their rows.
+        """Read messages of an input protocol, such as Singer or Airbyte, and load their records.
 
         Args:
-            source: The input, which is read until its end.
+            source: The binary input, which is read until its end.
             binding: The reader, state format and options for the input protocol.
 
         Returns:
@@ -206,11 +214,12 @@ class TargetSpark(PluginBase):
         *,
         retries_tasks: bool = False,
     ) -> list[BaseException]:
-        """Run a load whose events come from the function ``feed``.
+        """Run a load whose records, schemas and states come from the function ``feed``.
 
         Args:
             binding: The reader, state format and options for the input protocol, such as Singer.
-            feed: A function that gets the objects of the run, and passes events to the loader.
+            feed: A function that is called with the run's objects, such as the loader and Spark. It
+                passes each record batch, schema and state to the loader as an event.
             retries_tasks: True to let a local Spark retry failed tasks. This is useful if the tasks
                 read an API, which may fail temporarily.
 
@@ -274,16 +283,16 @@ class TargetSpark(PluginBase):
         *,
         retries_tasks: bool,
     ) -> Iterator[LoadSession]:
-        """Context manager: create and yield the objects of a run, such as Spark and the loader.
+        """Context manager: create, yield and close the objects of a run, such as the loader.
 
-        At the end they are closed in reverse order. After the last commit, and before Spark ends,
-        the run is appended to the table of runs, and the actions of ``after_load`` run.
+        After the last commit and before Spark ends, the run is appended to the table of runs, and
+        the actions of the setting ``after_load`` run.
 
         Args:
             binding: The reader, state format and options for the input protocol.
             state_writer: The writer of state messages.
             report: The report of the run.
-            faults: The errors of the run. An error that the block raises is added.
+            faults: The errors of the run. An error raised by the block is appended.
             run_actions: A function that runs the actions of ``after_load``.
             retries_tasks: True to let a local Spark retry failed tasks.
         """
@@ -294,9 +303,8 @@ class TargetSpark(PluginBase):
         options = binding.options
         self._record_start(report, run, options)
         with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(
-                contextlib.closing(open_spool_folder(self.config.get("staging"), "rows that wait"))
-            )
+            spool = open_spool_folder(self.config.get("staging"), "uncommitted rows")
+            folder = stack.enter_context(contextlib.closing(spool))
             spark_settings = settings.spark_settings(self.config, str(folder.path.absolute()))
             engine = SparkProvider(
                 spark_settings.with_task_retries() if retries_tasks else spark_settings,
@@ -331,13 +339,13 @@ class TargetSpark(PluginBase):
     def _load(
         self, opened: LoadSession, feed: Callable[[LoadSession], None], report: Report
     ) -> list[BaseException]:
-        """Pass the input to the loader and finish the load. Return the errors that occurred.
+        """Read the input and commit its rows. Return the errors that occurred.
 
         Args:
             opened: The objects of the run, such as the loader.
-            feed: A function that gets these objects, and passes the events of the input to the
-                loader.
-            report: The report of the run.
+            feed: A function that is called with ``opened``, and passes the events of the input,
+                such as records and states, to the loader.
+            report: The report of the run, which also times the reading.
         """
         faults: list[BaseException] = []
         loader = opened.loader
@@ -382,9 +390,11 @@ class TargetSpark(PluginBase):
     ) -> Callable[[Iterable[Event]], Iterator[Event]]:
         """Return a function that applies the configured stream maps and flattening to events.
 
+        Without stream maps and flattening, the function yields the events unchanged.
+
         Args:
-            renamed: A function called for each stream that a stream map renames, with its old and
-                its new name.
+            renamed: A function that is called with the old and the new name of each stream that a
+                stream map renames.
         """
         if self._mapper is None:
             return iter
@@ -394,25 +404,25 @@ class TargetSpark(PluginBase):
 
     @property
     def has_stream_maps(self) -> bool:
-        """True if stream maps or flattening are configured."""
+        """True if the settings contain stream maps or enable flattening."""
         return self._mapper is not None
 
     # Signals
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Set the function that the first termination signal calls to interrupt the main thread.
+        """Set the function that the handler of the first SIGINT or SIGTERM calls.
 
         Args:
-            leave: The function; None to call no function.
+            leave: A function that interrupts the main thread; None to remove the function.
         """
         self._leave = leave
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Handle a termination signal.
+        """Handle SIGINT or SIGTERM.
 
         The first signal stops the run after the commits in progress. If it is SIGINT and the input
-        is read from a file or a pipe, the rows received so far are committed too. The second signal
-        ends the process at once.
+        is a file or a pipe, the rows received so far are committed too, unless the setting
+        ``on_interrupt`` is "stop". The second signal ends the process at once.
         """
         if self._wake_up is None:
             super()._handle_termination(signum, frame)
@@ -438,7 +448,10 @@ class TargetSpark(PluginBase):
     # The report
 
     def _record_start(self, report: Report, run: RunInfo, options: LoadOptions) -> None:
-        """Add the run to its report and, except for a dry run, send its start to OpenLineage."""
+        """Add the run's job, id and start to the report.
+
+        Unless it is a dry run, send the start to OpenLineage if configured.
+        """
         report.add_facts(job=run.job, run=run.id, started=run.started, format=options.format)
         if options.dry_run:
             report.add_facts(dry_run=True)
@@ -454,9 +467,9 @@ class TargetSpark(PluginBase):
         report: Report,
         faults: Sequence[BaseException],
     ) -> None:
-        """Append the run to the table of runs, if it had rows, and write the HTML report.
+        """Append the run to the table of runs, and write the HTML report if configured.
 
-        A failure is only a warning.
+        Nothing is written if Spark was not started. A failure is logged as a warning.
         """
         if options.dry_run or not options.run_history or not engine.started:
             return
@@ -477,7 +490,7 @@ class TargetSpark(PluginBase):
             self._write_page(engine, options, report)
 
     def _write_page(self, engine: SparkProvider, options: LoadOptions, report: Report) -> None:
-        """Write the HTML report. A failure is only a warning."""
+        """Write the HTML report to the path ``report_html``. A failure is logged as a warning."""
         try:
             load_libraries()
             from target_spark.cli.html_report import write_html_report
@@ -491,7 +504,10 @@ class TargetSpark(PluginBase):
             self._warn(report, failure, error)
 
     def _warn(self, report: Report, failure: str, error: Exception) -> None:
-        """Log a failure that does not affect the run, and add it to the report."""
+        """Log a warning about a failure that does not affect the load, and add it to the report.
+
+        ``failure`` is a phrase to which the message of ``error`` is appended.
+        """
         reason = make_redactor(self.config)(first_error_line(error)).rstrip(".")
         text = f"{failure}: {reason}."
         self.logger.warning("%s", text)
@@ -504,7 +520,10 @@ class TargetSpark(PluginBase):
         action_faults: list[AfterLoadError],
         opened: _Opened | None = None,
     ) -> None:
-        """Run the actions of ``after_load`` once. Append their errors to ``action_faults``."""
+        """Run the actions of the setting ``after_load``; append their errors to ``action_faults``.
+
+        A second call does nothing.
+        """
         actions, self._actions = self._actions, ()
         if not actions:
             return
@@ -531,7 +550,7 @@ class TargetSpark(PluginBase):
         faults: Sequence[BaseException],
         action_faults: Sequence[AfterLoadError],
     ) -> None:
-        """Log the errors of a run, print its summary, write its report, and call the webhook."""
+        """Log the errors of a run, print its summary, save its report, and call the webhook."""
         hide = make_redactor(self.config)
         for fault in (*faults, *action_faults):
             self._log(fault, hide)
@@ -559,7 +578,7 @@ class TargetSpark(PluginBase):
     def _log(self, fault: BaseException, hide: Callable[[str], str]) -> None:
         """Log an error without secrets.
 
-        A traceback is added, unless the message of this kind of error is sufficient.
+        A traceback is added only for unexpected errors, whose message alone is not sufficient.
 
         Args:
             fault: The error.
@@ -581,7 +600,7 @@ class TargetSpark(PluginBase):
 
 
 def _import_commands() -> Any:
-    """Import and return the commands besides the Singer options."""
+    """Import and return the subcommands of target-spark, such as `doctor`."""
     from target_spark.cli.commands import commands
 
     return commands
@@ -589,7 +608,7 @@ def _import_commands() -> Any:
 
 @contextlib.contextmanager
 def _collected(faults: list[BaseException]) -> Iterator[None]:
-    """Context manager: append an error of the block to ``faults``, and raise it again."""
+    """Context manager: append an exception of the block to ``faults``, and raise it again."""
     try:
         yield
     except Exception as error:
@@ -618,7 +637,7 @@ def _commits(
     folder: SpoolFolder,
     stopping: threading.Event,
 ) -> BatchWriter:
-    """Import Spark's libraries, and return the object that commits batches of rows with Spark."""
+    """Import PySpark, and return the writer that commits batches of rows with Spark."""
     load_libraries()
     from target_spark.loader.batch_writer import BatchWriter
 

@@ -1,6 +1,6 @@
-"""Authentication of requests: API keys, bearer tokens, passwords and OAuth 2.0.
+"""Authenticators for HTTP requests: API keys, bearer tokens, passwords and OAuth 2.0.
 
-Classes for OAuth are imported on first use, since most taps do not need them.
+The OAuth classes are imported on first access, because most taps do not need them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a class for OAuth when it is first accessed."""
+    """Return an OAuth class, such as `OAuthAuthenticator`; its module is imported on first access.
+
+    Raises:
+        AttributeError: Any other name.
+    """
     if name in {"OAuthAuthenticator", "OAuthJWTAuthenticator"}:
         from tap_core.authenticators import oauth
 

@@ -1,9 +1,8 @@
-"""Base class of authenticators, which put headers and query parameters on requests.
+"""Base class of authenticators, which add headers and query parameters to HTTP requests.
 
-- Names and signatures, including the deprecated ones, are singer_sdk's.
-- Authentication is idempotent, since a session and a stream may both apply it.
-- Other parts of a request's URL are not changed or re-encoded.
-- A ``repr`` shows names only, never values.
+Authentication is idempotent, because a session and a stream may both apply it to the same request.
+The rest of a request's URL is not re-encoded. Names and signatures, including the deprecated ones,
+are those of singer_sdk.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _logger = logging.getLogger("tap_core.authenticators")
 
 
 class SingletonMeta(type):
-    """Metaclass of classes with a single instance.
+    """Metaclass of singletons: the first call of the class creates its only instance.
 
-    The first call creates the instance; every other call, also from another thread, returns it.
+    Every later call, also from another thread, returns the same instance.
     """
 
     def __init__(cls, name: str, bases: tuple[type, ...], dic: dict[str, Any]) -> None:
@@ -38,7 +37,7 @@ class SingletonMeta(type):
         super().__init__(name, bases, dic)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return the single instance; only the first call uses the arguments."""
+        """Return the only instance; the first call creates it with the arguments."""
         with cls.__making:
             if cls.__single_instance is None:
                 cls.__single_instance = super().__call__(*args, **kwargs)
@@ -46,15 +45,15 @@ class SingletonMeta(type):
 
 
 class APIAuthenticatorBase(AuthBase):
-    """Base class of authenticators, which are called with a request and add credentials to it.
+    """Base class of authenticators, callables that add credentials to a request.
 
     An authenticator adds the headers in ``auth_headers`` and the query parameters in
     ``auth_params``. Unknown constructor arguments are ignored. Passing a stream, as ``stream=`` or
-    as the first argument, is deprecated; its settings become the authenticator's settings.
+    as the first argument, is deprecated; the authenticator then copies the config of the stream.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create the authenticator; if a stream is passed, take its name and settings."""
+        """Create an authenticator; if a stream is passed, use its name and config."""
         self._tap: Any = None
         self._tap_name: str = "tap"
         self._stream_name: str | None = None
@@ -62,7 +61,7 @@ class APIAuthenticatorBase(AuthBase):
         self.auth_headers: dict[str, Any] = {}
         self.auth_params: dict[str, Any] = {}
         self.logger: logging.Logger = _logger
-        stream = _stream_among(args, kwargs) if args or kwargs else None
+        stream = _find_stream(args, kwargs) if args or kwargs else None
         if stream is not None:
             deprecated("The `stream` parameter", "the values that the authenticator needs")
             self._tap_name = stream.tap_name
@@ -70,10 +69,10 @@ class APIAuthenticatorBase(AuthBase):
             self.attach(stream)
 
     def attach(self, stream: Any) -> None:
-        """Record the stream that uses this authenticator, and its tap.
+        """Store the name and the tap of the stream that uses this authenticator.
 
-        The stream calls this method before it uses the authenticator. All authenticators of a tap
-        share their refresh tokens, and new tokens are written to the tap's configuration file.
+        Streams call this method before they use an authenticator. Through the tap, its
+        authenticators share refresh tokens and write new ones to the tap's config file.
         """
         self._stream_name = getattr(stream, "name", None)
         if self._tap is None:
@@ -91,15 +90,17 @@ class APIAuthenticatorBase(AuthBase):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Read-only settings of the stream, with the latest refresh token (deprecated)."""
+        """Read-only config of the stream, with the latest refresh token (deprecated)."""
         deprecated("The `config` property", "the constructor's arguments")
         return MappingProxyType(self._config)
 
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add the headers and query parameters to a request; subclasses may override it.
+        """Add the headers and query parameters of this authenticator to a request.
+
+        Subclasses may override this method.
 
         Args:
-            request: The request to change.
+            request: The request, which is changed in place.
 
         Returns:
             The same request.
@@ -111,7 +112,7 @@ class APIAuthenticatorBase(AuthBase):
         return request
 
     def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add the credentials to a request and return the request."""
+        """Add the credentials to a request in place, and return the request."""
         return self.authenticate_request(r)
 
     def __repr__(self) -> str:
@@ -122,7 +123,7 @@ class APIAuthenticatorBase(AuthBase):
 
 
 def adds_no_credentials(authenticator: Any) -> bool:
-    """Return True if an authenticator does not change requests."""
+    """Return True if an authenticator certainly leaves requests unchanged."""
     kind = type(authenticator)
     return (
         isinstance(authenticator, APIAuthenticatorBase)
@@ -132,24 +133,24 @@ def adds_no_credentials(authenticator: Any) -> bool:
     )
 
 
-def deprecated(what: str, instead: str, *, calls: int = 1) -> None:
-    """Emit a deprecation warning.
+def deprecated(member: str, instead: str, *, calls: int = 1) -> None:
+    """Emit a SingerSDKDeprecationWarning.
 
     Args:
-        what: Name of the deprecated member.
+        member: Name of the deprecated member, such as "The `config` property".
         instead: Name of its replacement.
         calls: Number of stack frames between this function and the code to which the warning
             points.
     """
     warnings.warn(
-        f"{what} will be removed: use {instead}.",
+        f"{member} will be removed: use {instead}.",
         SingerSDKDeprecationWarning,
         stacklevel=calls + 2,
     )
 
 
-def _stream_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return the stream passed as ``stream=`` or as the first argument, or None."""
+def _find_stream(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Return the stream among constructor arguments: the first one or ``stream=``, else None."""
     first = args[0] if args else None
     if hasattr(first, "config") and hasattr(first, "tap_name"):
         return first
@@ -157,7 +158,7 @@ def _stream_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _with_parameters(url: str, parameters: Mapping[str, Any]) -> str:
-    """Return a URL with query parameters set; its other parameters are not re-encoded."""
+    """Set query parameters of a URL; its other parameters are kept, without re-encoding."""
     if not parameters:
         return url
     parts = urlsplit(url)

@@ -1,7 +1,6 @@
-"""JSON Web Tokens, signed with a private key.
+"""JSON Web Tokens (JWT), signed with a private key.
 
-The signing packages (PyJWT, cryptography) are imported on first use. Their error messages may
-contain a rejected key and are not repeated.
+The packages PyJWT and cryptography are imported on first use.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ def sign_jwt(
     algorithm: str,
     headers: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return a signed JSON Web Token (JWT).
+    """Return a signed JSON Web Token (JWT) in its compact text form.
 
     Args:
-        claims: Claims of the token.
+        claims: Claims of the token, such as ``iss`` and ``exp``.
         key: Private key from `load_private_key`.
         algorithm: Signature algorithm, such as ``RS256``.
         headers: Further headers of the token.
@@ -57,7 +56,7 @@ def sign_jwt(
 
 
 def _not_installed() -> RuntimeError:
-    """Return the error for a missing package, PyJWT or cryptography."""
+    """Return the RuntimeError for a missing PyJWT or cryptography, with the install command."""
     return RuntimeError(
         "Signing a token with a private key needs the packages PyJWT and cryptography: "
         "pip install 'pyjwt[crypto]'."

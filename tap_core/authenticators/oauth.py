@@ -1,8 +1,8 @@
-"""OAuth 2.0 authenticators: an access token is requested, kept and refreshed before it expires.
+"""OAuth 2.0 authenticators, which request an access token and refresh it before it expires.
 
-- The overridable members are singer_sdk's and are evaluated again for each token.
-- If several threads need a token at once, one requests it and the others use the result. This also
-  holds for overridden `update_access_token` and `is_token_valid`.
+If several threads need a token at once, one thread requests it and the others use the result, even
+if a subclass overrides `update_access_token` or `is_token_valid`. Properties that subclasses
+override, such as `oauth_request_body`, are read again for each token request.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _ASSERTION_LIFETIME = timedelta(hours=1)
 
 
 def refresh_margin_seconds(lifetime: float) -> float:
-    """Return the number of seconds before the expiry of a token at which it is refreshed.
+    """Return how many seconds before its expiry a token is refreshed.
 
-    It is 60 seconds, or 10 % of the token's lifetime if that is less.
+    The margin is 60 seconds, or 10 % of the token's ``lifetime`` in seconds if that is less.
     """
     return min(_LONGEST_MARGIN, lifetime * _SHARE_OF_LIFETIME)
 
@@ -66,10 +66,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     """
 
     patience: RetryPolicy = RetryPolicy()
-    """Timeout and number of tries for the token endpoint."""
+    """Timeouts and maximum number of attempts for token requests."""
 
     token_names: TokenFieldNames = TokenFieldNames()
-    """Names of the tokens and their lifetime in the endpoint's responses."""
+    """Names of the response fields with the tokens and the lifetime."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             oauth_scopes: Scopes to request; None for the server's default.
             default_expiration: Token lifetime in seconds if a response has no ``expires_in``.
             oauth_headers: Headers of the token request.
-            client_id: OAuth client ID; by default the stream's setting of that name.
-            client_secret: OAuth client secret; by default the stream's setting of that name.
+            client_id: OAuth client ID; by default the stream's config setting of this name.
+            client_secret: OAuth client secret; by default the stream's config setting of this name.
             kwargs: Arguments of `APIAuthenticatorBase`.
         """
         super().__init__(*args, **kwargs)
@@ -114,10 +114,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         install_redaction()
 
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add a valid access token to a request; request a new token if needed.
+        """Add a valid access token to a request; get a new token if needed.
 
         Args:
-            request: The request to change.
+            request: The request, which is changed in place.
 
         Returns:
             The same request.
@@ -152,12 +152,12 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     @property
     def oauth_request_payload(self) -> dict[str, Any]:
-        """Form data of the token request: `oauth_request_body`, or a signed assertion."""
+        """Form data of the token request; by default `oauth_request_body`."""
         return self.oauth_request_body
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """Form data of the token request, which depend on the grant type; subclasses define them.
+        """Form data of the token request, which subclasses must define.
 
         >>> class Login(OAuthAuthenticator):
         ...     @property
@@ -174,18 +174,22 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     @property
     def client_id(self) -> str | None:
-        """OAuth client ID, or None."""
+        """OAuth client ID from the constructor or the config, or None."""
         return self._client_id
 
     @property
     def client_secret(self) -> str | None:
-        """OAuth client secret, or None."""
+        """OAuth client secret from the constructor or the config, or None."""
         return self._client_secret
 
     # Token state
 
     def is_token_valid(self) -> bool:
-        """Return True if there is an access token that does not expire soon."""
+        """Return True if there is an access token that need not be refreshed yet.
+
+        A token is refreshed some time before it expires; see `refresh_margin_seconds`. A token with
+        no ``expires_in`` stays valid.
+        """
         if self.last_refreshed is None:
             return False
         if not self.expires_in:
@@ -194,7 +198,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         return age < self.expires_in - refresh_margin_seconds(self.expires_in)
 
     def update_access_token(self) -> None:
-        """Request a new token, unless another thread has just done so.
+        """Request a new access token, unless another thread has just requested one.
 
         Raises:
             AccessTokenError: No token could be obtained.
@@ -206,7 +210,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
                 self._updates += 1
 
     def _update(self) -> None:
-        """Request a new token with the latest refresh token, and store the result."""
+        """Request a new access token and store it, with any refresh token in the response.
+
+        If the form data has a refresh token, send the latest refresh token of the tap instead.
+        """
         self.logger.info("Requesting new access token")
         tokens = get_refresh_tokens(self._tap, self._own_refresh_tokens)
         self._config = tokens.renewed(self._config)
@@ -223,7 +230,11 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         self._keep(token)
 
     def _request_token(self, payload: Any) -> TokenResponse:
-        """Send a token request with the form data ``payload``; return the tokens received."""
+        """Send a token request with the form data ``payload``, and return the received tokens.
+
+        Raises:
+            AccessTokenError: The response has no access token.
+        """
         secrets = {"secret": [self.client_secret, self.access_token, self.refresh_token]}
         self._hidden = (
             collect_payload_secrets(payload)
@@ -237,16 +248,20 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             self._hidden |= collect_sent_secrets(response.request)
             if not response.ok:
                 self.handle_error(content=response.text, status_code=response.status_code)
-        return parse_token_response(outcome, request.place, self._hidden, self.token_names)
+        return parse_token_response(outcome, request.safe_url, self._hidden, self.token_names)
 
     def _token_request(self, payload: Any) -> TokenRequest:
-        """Return a token request with the form data ``payload``."""
+        """Build a token request with the form data ``payload``, without sending it."""
         return TokenRequest(self.auth_endpoint, self._oauth_headers, payload, self._hidden)
 
     def _keep_refresh_token(
         self, tokens: RefreshTokens, used: str | None, token: str | None
     ) -> None:
-        """Store the refresh token ``token``, which the server sent in exchange for ``used``."""
+        """Store the refresh token ``token``, which the server sent in response to ``used``.
+
+        If the two differ, also write the new one to the tap's config file. Do nothing if ``token``
+        is None.
+        """
         if token is None:
             return
         self.refresh_token = token
@@ -256,10 +271,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             tokens.save_token(self._tap, token, self.logger)
 
     def _keep(self, token: TokenResponse) -> None:
-        """Store a new access token and its lifetime.
-
-        ``last_refreshed`` is set last, so that another thread never treats the old token as valid.
-        """
+        """Store a new access token, its lifetime and the time of its request."""
         self.access_token = token.access_token
         expires_in = self._lifetime(token)
         self.expires_in = (
@@ -270,20 +282,22 @@ class OAuthAuthenticator(APIAuthenticatorBase):
                 "The response has no expires_in and there is no default_expiration: the token is "
                 "treated as never expiring"
             )
+        # Set last, so that another thread never treats the old token as valid.
         self.last_refreshed = token.sent_at
 
     def _lifetime(self, token: TokenResponse) -> int | None:
-        """Return the lifetime of a token in seconds, or None if the response does not state it."""
+        """Return the lifetime of a token in seconds, or None if the response has no valid one."""
         return _seconds(token.expires_in)
 
     def handle_error(self, *, content: str, status_code: int | None) -> None:
         """Log an error response of the token endpoint.
 
-        Override it to inspect the response; `AccessTokenError` is raised afterwards in any case.
+        Subclasses may override this method to inspect the response. `AccessTokenError` is raised
+        afterwards in any case.
 
         Args:
             content: Body of the response, which may contain secrets.
-            status_code: HTTP status.
+            status_code: HTTP status code.
         """
         details = [detail for detail in parse_oauth_error(content, self._hidden) if detail]
         self.logger.error(
@@ -294,9 +308,9 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
 
 def _seconds(value: Any) -> int | None:
-    """Convert a lifetime, given as a number or as text, to seconds.
+    """Convert a lifetime in seconds, a number or text, to an integer; return None if invalid.
 
-    Return None if it is invalid.
+    A lifetime between 0 and 1 becomes 1, because 0 would mean that the token never expires.
     """
     try:
         seconds = float(value)
@@ -306,7 +320,7 @@ def _seconds(value: Any) -> int | None:
 
 
 class OAuthJWTAuthenticator(OAuthAuthenticator):
-    """Authenticator that requests tokens with an assertion signed by a private key (RFC 7523).
+    """Authenticator that requests access tokens with a signed JSON Web Token (RFC 7523).
 
     The packages PyJWT and cryptography must be installed.
     """
@@ -335,7 +349,7 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
 
     @property
     def private_key(self) -> str | None:
-        """Private key as PEM text, or None."""
+        """Private key (PEM text) that signs the token requests, or None."""
         return self._private_key
 
     @property
@@ -345,7 +359,7 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """Claims of the signed assertion, a JSON Web Token that is valid for one hour."""
+        """Claims of the JSON Web Token in a token request; it is valid for one hour."""
         now = utc_now()
         return {
             "iss": self.client_id,
@@ -357,7 +371,7 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
 
     @property
     def oauth_request_payload(self) -> dict[str, Any]:
-        """Form data of the token request, with the signed assertion.
+        """Form data of the token request, with a signed JSON Web Token as ``assertion``.
 
         Raises:
             RuntimeError: PyJWT or cryptography is not installed.

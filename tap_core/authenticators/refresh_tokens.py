@@ -1,9 +1,8 @@
-"""Refresh tokens that a server replaced during a run.
+"""Refresh tokens that a server replaces during a run (token rotation).
 
 A server may replace a refresh token at each use and refuse the old one afterwards (RFC 6749,
-section 6; RFC 9700, section 4.14.2). All authenticators of a tap share the replacements, so that
-each sends the latest token. A new token is written back to the configuration that held the old
-one. No message contains a token.
+section 6; RFC 9700, section 4.14.2). All authenticators of a tap share the new tokens, so that
+each sends the latest one. A new token is also written to the config file that has the old one.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ __all__ = ["RefreshTokens", "apply_latest_token", "get_refresh_token", "get_refr
 class RefreshTokens:
     """Refresh tokens that a tap has used, each with the token that replaced it.
 
-    A single-use token must not be sent twice. Therefore a thread holds ``lock`` from reading the
-    latest token until it has read the response with the next one.
+    A single-use token must not be sent twice. So a thread must acquire ``lock`` before it reads the
+    latest token, and release it after the response with the next token.
     """
 
     def __init__(self) -> None:
@@ -34,22 +33,22 @@ class RefreshTokens:
         self._warned = False
 
     def newest(self, token: str) -> str:
-        """Return the latest replacement of a token, or the token itself if it was not replaced."""
+        """Return the latest replacement of a token; if it was never replaced, the token itself."""
         while token in self._next:
             token = self._next[token]
         return token
 
     def replaced(self, used: str, token: str) -> None:
-        """Record that ``token`` replaced the token ``used``."""
+        """Store that the server replaced the token ``used`` by ``token``."""
         self._next.pop(token, None)  # a token that the server issues again is valid again
         self._next[used] = token
 
     def renewed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of settings in which the latest token replaces each used refresh token."""
+        """Return a copy of the config, with each used refresh token replaced by the latest."""
         return {name: self._renewed(name, value) for name, value in settings.items()}
 
     def _renewed(self, name: str, value: Any) -> Any:
-        """Return a setting's value in which the latest token replaces each used refresh token."""
+        """Return the value of a setting, with each used refresh token replaced by the latest."""
         if isinstance(value, Mapping):
             return self.renewed(value)
         if isinstance(value, str) and is_refresh_token_name(name):
@@ -57,10 +56,10 @@ class RefreshTokens:
         return value
 
     def save_token(self, tap: Any, token: str, logger: logging.Logger) -> None:
-        """Write a new token to the tap's configuration file; if that fails, log a warning once.
+        """Write a new refresh token to the tap's config file; if that fails, log a warning once.
 
-        If the tap has a ``config_listener``, it is called too, so that the process that started the
-        tap can store the token.
+        Also call the tap's ``config_listener`` if there is one, so that the process that started
+        the tap can store the token. No warning is logged then.
         """
         listener = getattr(tap, "config_listener", None)
         if callable(listener):
@@ -88,32 +87,32 @@ _known: WeakKeyDictionary[object, RefreshTokens] = WeakKeyDictionary()
 _known_lock = threading.Lock()
 
 
-def get_refresh_tokens(tap: Any, otherwise: RefreshTokens) -> RefreshTokens:
-    """Return the refresh tokens that a tap's authenticators share.
+def get_refresh_tokens(tap: Any, default: RefreshTokens) -> RefreshTokens:
+    """Return the `RefreshTokens` object that all authenticators of a tap share.
 
-    Return ``otherwise`` if ``tap`` is None.
+    If the tap has none yet, it becomes ``default``. Return ``default`` if ``tap`` is None.
     """
     if tap is None:
-        return otherwise
+        return default
     with _known_lock:
         try:
-            return _known.setdefault(tap, otherwise)
+            return _known.setdefault(tap, default)
         except TypeError:  # the tap is not hashable or cannot be weakly referenced
-            return otherwise
+            return default
 
 
 def get_refresh_token(payload: Any, name: str = "refresh_token") -> str | None:
-    """Return the refresh token in the form data of a token request, or None if it has none.
+    """Return the refresh token in the form data (``payload``) of a token request, or None.
 
-    ``name`` is the name of the form field.
+    ``name`` is the name of its form field.
     """
     token = payload.get(name) if isinstance(payload, Mapping) else None
     return token if isinstance(token, str) and token else None
 
 
 def apply_latest_token(payload: Any, token: str, name: str = "refresh_token") -> dict[str, Any]:
-    """Return a copy of a token request's form data in which ``token`` is the refresh token.
+    """Return a copy of the form data (``payload``) of a token request with another refresh token.
 
-    ``name`` is the name of the form field.
+    ``name`` is the name of its form field.
     """
     return {**payload, name: token}

@@ -1,7 +1,6 @@
-"""Authenticators with constant credentials: API keys, tokens and passwords.
+"""Authenticators with constant credentials: API keys, bearer tokens and passwords.
 
-Headers and parameters are set in the constructor. Signatures are singer_sdk's, including the
-deprecated ``create_for_stream``.
+Signatures are those of singer_sdk, including the deprecated method ``create_for_stream``.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ __all__ = [
 
 
 class SimpleAuthenticator(APIAuthenticatorBase):
-    """Authenticator that sends constant headers."""
+    """Authenticator that adds constant headers to each request."""
 
     def __init__(
         self, *args: Any, auth_headers: dict[str, Any] | None = None, **kwargs: Any
@@ -32,7 +31,7 @@ class SimpleAuthenticator(APIAuthenticatorBase):
 
         Args:
             args: Arguments of `APIAuthenticatorBase`.
-            auth_headers: Headers to send. By default requests are not changed.
+            auth_headers: Headers to add. By default requests are not changed.
             kwargs: Arguments of `APIAuthenticatorBase`.
         """
         super().__init__(*args, **kwargs)
@@ -40,7 +39,7 @@ class SimpleAuthenticator(APIAuthenticatorBase):
 
 
 class APIKeyAuthenticator(APIAuthenticatorBase):
-    """Authenticator that sends an API key as a header or as a query parameter."""
+    """Authenticator that adds an API key to each request, as a header or a query parameter."""
 
     def __init__(
         self,
@@ -80,7 +79,7 @@ class APIKeyAuthenticator(APIAuthenticatorBase):
 
 
 class BearerTokenAuthenticator(APIAuthenticatorBase):
-    """Authenticator that sends ``Authorization: Bearer …`` (RFC 6750, section 2.1)."""
+    """Authenticator that sends a token: ``Authorization: Bearer …`` (RFC 6750, section 2.1)."""
 
     def __init__(self, *args: Any, token: str, **kwargs: Any) -> None:
         """Create an authenticator.

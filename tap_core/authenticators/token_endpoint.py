@@ -1,10 +1,8 @@
 """Requests to an OAuth 2.0 token endpoint, with retries.
 
-- Every request has a timeout. Temporary failures (no connection, 429, 5xx) are retried; any other
-  refusal is final.
-- A message names the endpoint, the status and OAuth's error fields (RFC 6749, section 5.2). It
-  never shows the request, its query or any other part of the response, and its chained errors do
-  not either.
+- Temporary failures (no connection, status 429 or 5xx) are retried; any other error is final.
+- An error message has the endpoint, the status and OAuth's error fields (RFC 6749, section 5.2). It
+  never shows the request or any other part of the response, which may contain secrets.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ __all__ = [
 _LONGEST_DESCRIPTION = 300
 
 _PUBLIC = frozenset({"audience", "client_id", "grant_type", "redirect_uri", "resource", "scope"})
-"""Request parameters that are not secret; the values of all others are hidden in messages."""
+"""Form fields that are not secret; messages hide the values of all other fields."""
 
 _FAILURES = (
     requests.exceptions.RequestException,
@@ -67,12 +65,12 @@ _FAILURES = (
 
 
 class AccessTokenError(FatalAPIError, RuntimeError):
-    """Error raised when no access token could be obtained.
+    """Error raised when the token endpoint returns no access token.
 
     Attributes:
-        status: HTTP status, or None without a response.
-        error: Field ``error`` of OAuth's response, or None.
-        description: Field ``error_description`` of OAuth's response, or None.
+        status: HTTP status code, or None without a response.
+        error: Field ``error`` of the response, such as ``invalid_grant``, or None.
+        description: Field ``error_description`` of the response, or None.
     """
 
     def __init__(
@@ -83,7 +81,7 @@ class AccessTokenError(FatalAPIError, RuntimeError):
         error: str | None = None,
         description: str | None = None,
     ) -> None:
-        """Store the message, the status and OAuth's error fields."""
+        """Create an error with the fields of an OAuth error response."""
         super().__init__(message)
         self.status = status
         self.error = error
@@ -99,9 +97,9 @@ class RetryPolicy:
     """Timeouts and number of attempts for requests to a token endpoint.
 
     Attributes:
-        timeout: Seconds to wait for a connection and for data.
-        tries: Maximum number of requests.
-        sleep: Function that waits a number of seconds.
+        timeout: Maximum seconds to wait for a connection, and for data.
+        tries: Maximum number of attempts.
+        sleep: Function that waits for a number of seconds.
         max_response_seconds: Maximum number of seconds spent on receiving responses, over all
             attempts.
     """
@@ -114,7 +112,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True)
 class TokenResponse:
-    """Tokens in the response of a token endpoint.
+    """Tokens from the response of a token endpoint.
 
     ``expires_in`` is the token's lifetime, exactly as the server sent it. ``sent_at`` is the time
     of the request.
@@ -128,9 +126,9 @@ class TokenResponse:
 
 @dataclass(frozen=True)
 class TokenFieldNames:
-    """Names of the fields in a token response.
+    """Names of the fields in the JSON response of a token endpoint.
 
-    deep: True to search nested objects too, False to search only the top level.
+    ``deep`` is True if the fields may be in nested objects, False if only at the top level.
     """
 
     access_token: str = "access_token"  # noqa: S105  (names, no secrets)
@@ -139,9 +137,9 @@ class TokenFieldNames:
     deep: bool = False
 
     def get_value(self, document: Any, name: str, levels: int = 5) -> Any:
-        """Return the value of a field, or None if it is missing.
+        """Return the value of the field ``name`` in a JSON document, or None if it is missing.
 
-        If ``deep`` is True, nested values are searched down to ``levels`` levels.
+        If ``deep`` is True, nested objects and lists are searched, at most ``levels`` levels deep.
         """
         if isinstance(document, dict) and name in document:
             return document[name]
@@ -154,14 +152,14 @@ class TokenFieldNames:
 
 @dataclass(frozen=True)
 class RequestOutcome:
-    """Result of sending a request once: a response or an error."""
+    """Result of one attempt to send a request: a response or an error."""
 
     sent_at: datetime
     response: requests.Response | None = None
     error: Exception | None = None
 
     @property
-    def may_pass(self) -> bool:
+    def is_retryable(self) -> bool:
         """True if the failure is temporary, so that the request should be sent again."""
         if self.response is None:
             return isinstance(self.error, RETRYABLE_ERRORS) and not is_permanent_failure(self.error)
@@ -170,12 +168,12 @@ class RequestOutcome:
 
     @property
     def status(self) -> int | None:
-        """HTTP status, or None without a response."""
+        """HTTP status code, or None without a response."""
         return None if self.response is None else self.response.status_code
 
     @property
     def description(self) -> str:
-        """Text for messages: the HTTP status or, without a response, the reason."""
+        """Text for messages, such as ``status 503`` or ``no answer, ConnectTimeout``."""
         if self.response is not None:
             return f"status {self.response.status_code}"
         if isinstance(self.error, FatalAPIError):
@@ -184,9 +182,10 @@ class RequestOutcome:
 
 
 def _reason(error: BaseException | None) -> str:
-    """Return the operating system's description of a connection error; empty if it has none.
+    """Return the operating system's text for an error, such as `` (Connection refused)``.
 
-    The HTTP client's own error texts are not used, because they contain whole URLs.
+    Return an empty text if there is none. The texts of the HTTP client are not used, because they
+    contain whole URLs.
     """
     while error is not None:
         if isinstance(error, OSError) and error.strerror:
@@ -197,7 +196,7 @@ def _reason(error: BaseException | None) -> str:
 
 @dataclass(frozen=True)
 class TokenRequest:
-    """Request to a token endpoint: URL, headers and form data."""
+    """Request to a token endpoint: URL, headers, form data, and secrets that messages hide."""
 
     url: str
     headers: Mapping[str, Any] = field(repr=False)
@@ -205,8 +204,8 @@ class TokenRequest:
     secrets: Secrets = field(repr=False)
 
     @property
-    def place(self) -> str:
-        """URL for use in messages, without user info, query, fragment and secrets."""
+    def safe_url(self) -> str:
+        """URL of the endpoint for messages, without user info, query, fragment and secrets."""
         return self.secrets.hide(redact_url(self.url).partition("?")[0])
 
     def send(
@@ -215,7 +214,7 @@ class TokenRequest:
         retry_policy: RetryPolicy,
         stream: str | None = None,
     ) -> RequestOutcome:
-        """Send the request, retry temporary failures, and return the result of the last attempt.
+        """Send the request and retry temporary failures; return the result of the last attempt.
 
         Args:
             session: HTTP session.
@@ -226,7 +225,7 @@ class TokenRequest:
         timeout = limit_timeout(retry_policy.timeout)
         deadline = token_deadline(retry_policy.max_response_seconds)
         outcome = self._try(session, timeout, deadline)
-        while outcome.may_pass and tries < limit:
+        while outcome.is_retryable and tries < limit:
             wait = retry_after(RetriableAPIError("", outcome.response))
             wait = random_jitter(min(2.0 ** (tries - 1), _LONGEST_WAIT)) if wait is None else wait
             wait = limit_wait(wait)
@@ -234,7 +233,7 @@ class TokenRequest:
                 "%sNo access token from %s: %s; retrying in %.1f seconds, after try %d of %d",
                 *(
                     f"Stream '{stream}': " if stream else "",
-                    self.place,
+                    self.safe_url,
                     outcome.description,
                     wait,
                     tries,
@@ -247,7 +246,7 @@ class TokenRequest:
         return outcome
 
     def _try(self, session: requests.Session, timeout: float, deadline: Deadline) -> RequestOutcome:
-        """Send the request once."""
+        """Send the request once; return the response or, for a network error, the error."""
         sent_at = utc_now()
         try:
             response = ask_token_endpoint(
@@ -264,14 +263,14 @@ class TokenRequest:
 
 
 def collect_payload_secrets(payload: Any) -> Secrets:
-    """Return the values of a request's payload that messages must not show."""
+    """Return the values in the form data of a token request that messages must not show."""
     return collect_secrets(
         {"secret": [value for name, value in _pairs(payload) if name not in _PUBLIC]}
     )
 
 
 def _pairs(payload: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the (name, value) pairs of a payload, which is a mapping or URL-encoded form data."""
+    """Yield the (name, value) pairs of form data, which is a mapping or URL-encoded text."""
     if isinstance(payload, Mapping):
         yield from payload.items()
     elif isinstance(payload, (str, bytes)):
@@ -280,9 +279,9 @@ def _pairs(payload: Any) -> Iterator[tuple[str, Any]]:
 
 
 def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | None, str | None]:
-    """Return the fields ``error`` and ``error_description`` of a response body, without secrets.
+    """Return the fields ``error`` and ``error_description`` of a JSON response body.
 
-    Each is None if the field is missing.
+    A missing field is None. Secrets in the fields are replaced by ``***``.
     """
     try:
         document = json.loads(content)
@@ -295,7 +294,7 @@ def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | Non
 
 
 def _format_description(value: Any, secrets: Secrets) -> str | None:
-    """Return a text on one line, shortened and without secrets; None for any other value."""
+    """Return a text on one line of at most 300 characters, without secrets; None if not a text."""
     if not isinstance(value, str) or not value.strip():
         return None
     text = " ".join(secrets.hide(value).split())
@@ -305,16 +304,16 @@ def _format_description(value: Any, secrets: Secrets) -> str | None:
 def parse_token_response(
     outcome: RequestOutcome, endpoint: str, secrets: Secrets, names: TokenFieldNames | None = None
 ) -> TokenResponse:
-    """Return the tokens in the response to a token request.
+    """Parse the response to a token request.
 
     Args:
         outcome: Result of the request.
-        endpoint: Name of the endpoint in messages.
+        endpoint: URL of the endpoint for error messages.
         secrets: Values that messages must not show.
-        names: Names of the fields in the response; by default OAuth's.
+        names: Names of the fields in the response; by default those of OAuth.
 
     Raises:
-        AccessTokenError: There is no response, or the response has no token.
+        AccessTokenError: There is no response, or it has no access token.
     """
     response = outcome.response
     if response is None:
@@ -341,7 +340,7 @@ def parse_token_response(
 
 
 def _document(response: requests.Response) -> dict[str, Any] | None:
-    """Return the JSON object in a response's body, or None if the body is not a JSON object."""
+    """Parse the body of a response as a JSON object; return None if it is not one."""
     try:
         document = response.json()
     except (ValueError, RecursionError):
@@ -352,7 +351,7 @@ def _document(response: requests.Response) -> dict[str, Any] | None:
 def _refusal(
     outcome: RequestOutcome, endpoint: str, reason: str, secrets: Secrets
 ) -> AccessTokenError:
-    """Return the error for a token request whose response contains no token."""
+    """Return the AccessTokenError for a failed token request, with OAuth's error fields."""
     content = b"" if outcome.response is None else outcome.response.content
     error, description = parse_oauth_error(content, secrets)
     details = ": ".join(detail for detail in (error, description) if detail)

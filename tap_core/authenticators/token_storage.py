@@ -1,9 +1,8 @@
-"""Replacement of a used refresh token in the configuration file.
+"""Replacement of a used refresh token in the tap's config file.
 
 - Only the token changes; the rest of the text, the permissions and the owner are kept.
 - The write is atomic: a temporary file is written, flushed to disk and renamed.
-- A file is written only if it holds a refresh token that this run has used, so that files with
-  other settings are not changed.
+- A file is written only if it contains a refresh token that this run has used.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ Scanning with it matches each string as a whole.
 
 
 def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | None:
-    """Replace the used refresh token in a configuration file by a new one.
+    """Replace the used refresh token in a config file by a new one.
 
     Args:
-        path: Path of the configuration file.
+        path: Path of the config file.
         used: Refresh tokens that this run has used.
         token: The new refresh token.
 
     Returns:
-        None on success, else the reason why the token was not stored permanently.
+        None on success, else a text with the reason why the token is not stored permanently.
     """
     try:
         file = path.resolve(strict=True)  # a link stays a link
@@ -62,7 +61,7 @@ def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | 
 
 
 def _refused(file: Path) -> str | None:
-    """Return the reason why a file must not be written, or None if it may be written."""
+    """Return why a file must not be written, such as ``is read-only``, or None if it may be."""
     if not stat.S_ISREG(file.stat().st_mode):
         return "is not a regular file"
     if not file.stat().st_mode & _ANYBODY_WRITES or not os.access(file, os.W_OK):
@@ -71,9 +70,9 @@ def _refused(file: Path) -> str | None:
 
 
 def _short_lived(file: Path) -> str | None:
-    """Return the reason if a new token in this file would be lost, otherwise None.
+    """Return a text with the reason if changes to a config file get lost, or None.
 
-    Meltano generates the file for each run, so changes to it are lost.
+    They get lost in a file below ``.meltano/run``, because Meltano creates it for each run.
     """
     if ".meltano" in file.parts and "run" in file.parts:
         return f"the configuration file {file} is a copy that Meltano makes for each run"
@@ -81,14 +80,14 @@ def _short_lived(file: Path) -> str | None:
 
 
 def is_refresh_token_name(name: str) -> bool:
-    """Return True if a setting has the name of a refresh token, such as ``oauth_refreshToken``."""
+    """Return True if a setting's name contains "refresh token": ``oauth_refreshToken`` does."""
     return "refreshtoken" in name.lower().replace("_", "").replace("-", "")
 
 
 def replace_token(text: str, used: Collection[str], token: str) -> str:
-    """Return a JSON text in which ``token`` replaces the used refresh tokens.
+    """Replace the used refresh tokens in a JSON text by ``token``.
 
-    Everything else in the text stays unchanged.
+    Only values of settings with the name of a refresh token change.
 
     Raises:
         ValueError: The text is not JSON.
@@ -104,7 +103,7 @@ def replace_token(text: str, used: Collection[str], token: str) -> str:
 
 
 def _decode_text(text: str) -> str:
-    """Decode a JSON string literal."""
+    """Decode a JSON string literal, which includes its quotes."""
     return str(json.loads(text))
 
 
@@ -129,7 +128,7 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Flush a directory to disk, so that a rename in it survives a crash; not on all systems."""
+    """Flush a directory to disk, so that a rename in it survives a crash; ignore errors."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

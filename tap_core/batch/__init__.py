@@ -1,4 +1,4 @@
-"""Batch files of BATCH messages: encodings, storage, writing and reading."""
+"""Batch files, which Singer's BATCH messages list: encoding, storage, writing and reading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ __all__ = ["BaseBatcher", "Batcher", "JSONLinesBatcher", "lazy_chunked_generator
 
 
 def __getattr__(name: str) -> Any:
-    """Return a batcher class; its module is imported when first accessed."""
+    """Return the class `Batcher` or `JSONLinesBatcher`; their module is imported on first access.
+
+    Raises:
+        AttributeError: Any other name.
+    """
     if name in {"Batcher", "JSONLinesBatcher"}:
         from tap_core.batch import batchers
 

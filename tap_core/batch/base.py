@@ -1,8 +1,8 @@
 """Base class of batchers, which write records to batch files.
 
-Names and signatures are those of singer_sdk (version 0.54). A batcher yields the manifest
-of a batch when its files are closed and complete. It must not read records beyond those in
-the yielded files, because the state is emitted at that point.
+A batcher yields the manifest of a batch (the URLs of its files) when the files are complete. It
+must not have read further records by then, because the tap emits the state at that point. Names and
+signatures are those of singer_sdk (version 0.54).
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _Item = TypeVar("_Item")
 
 
 def lazy_chunked_generator(iterable: Iterable[_Item], chunk_size: int) -> Iterator[Iterator[_Item]]:
-    """Yield the items in chunks of ``chunk_size``; each chunk is read when it is requested."""
+    """Yield iterators over at most ``chunk_size`` consecutive items each.
+
+    The items of a chunk are read when the chunk is requested, so only one chunk is in memory.
+    """
     items = iter(iterable)
     while chunk := list(itertools.islice(items, chunk_size)):
         yield iter(chunk)
@@ -37,4 +40,4 @@ class BaseBatcher(abc.ABC):
 
     @abc.abstractmethod
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
-        """Yield the manifest of each batch: a list of the URLs of its files."""
+        """Write the records to batch files, and yield the file URLs of each completed batch."""

@@ -1,10 +1,8 @@
-"""Batchers for JSON Lines, Parquet and formats of other packages.
+"""Batchers, which write records to batch files in JSON Lines, Parquet or another format.
 
-They are for authors who write batches themselves: one file per manifest, and each file is
-closed before its manifest is yielded. ``jsonl`` and ``parquet`` always use this module;
-other formats are loaded from the entry points of installed packages, in the groups of
-`BATCH_ENCODERS`. Streams that use the SDK's default batching do not use this module: their
-encoded rows are written to files directly.
+They are for authors who override the batching of a stream, and for formats of other packages, which
+are loaded from the entry points in the groups `BATCH_ENCODERS`. The default batching writes
+``jsonl`` and ``parquet`` files without these classes.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from tap_core.types import Record
 __all__ = ["BATCH_ENCODERS", "Batcher", "JSONLinesBatcher", "ParquetBatcher"]
 
 BATCH_ENCODERS: Final = ("tap_core.batch_encoders", "singer_sdk.batch_encoders")
-"""Entry point groups that map a format's name to its `BaseBatcher`."""
+"""Entry point groups: an entry has the name of a format and loads its `BaseBatcher` class."""
 
 
 class _FileBatcher(BaseBatcher):
@@ -42,13 +40,13 @@ class _FileBatcher(BaseBatcher):
 
 
 class JSONLinesBatcher(_FileBatcher):
-    """Batcher that writes JSON Lines files."""
+    """Batcher that writes JSON Lines files, one file per batch."""
 
     format = "jsonl"
 
 
 class ParquetBatcher(_FileBatcher):
-    """Batcher that writes Parquet files; column types are inferred from each file's values."""
+    """Batcher that writes Parquet files; the column types are inferred from a file's records."""
 
     format = "parquet"
 
@@ -60,10 +58,10 @@ _BUILT_IN: Final[dict[str, type[BaseBatcher]]] = {
 
 
 class Batcher(BaseBatcher):
-    """Batcher that writes the file format of the setting ``batch_config``."""
+    """Batcher that writes batch files in the format that ``batch_config`` names."""
 
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
-        """Yield the manifest of each batch: a list of the URLs of its files.
+        """Write the records to batch files, and yield the file URLs of each completed batch.
 
         Raises:
             ValueError: The format is not supported.
@@ -74,19 +72,19 @@ class Batcher(BaseBatcher):
 
     @classmethod
     def get_batcher(cls, name: str) -> type[BaseBatcher]:
-        """Return the batcher class of a format.
+        """Return the batcher class for the format ``name``, such as ``jsonl``.
 
         Raises:
             ValueError: The format is not supported.
         """
-        return _BUILT_IN.get(name) or _installed(name)
+        return _BUILT_IN.get(name) or _load_installed(name)
 
 
-def _installed(name: str) -> type[BaseBatcher]:
-    """Return the batcher class that an installed package provides for a format.
+def _load_installed(name: str) -> type[BaseBatcher]:
+    """Return the batcher class that an installed package registers for the format ``name``.
 
     Raises:
-        ValueError: No package provides the format.
+        ValueError: No installed package supports the format.
     """
     from importlib.metadata import entry_points
 

@@ -1,7 +1,6 @@
-"""Encoding and storage of batch files: the setting ``batch_config`` as objects.
+"""Classes for the config setting ``batch_config``: encoding and size of batch files.
 
-Names, fields and dict forms are those of singer_sdk (version 0.54). The error for an
-incomplete setting is one sentence that names the missing part.
+Names, fields and the keys of the dicts are those of singer_sdk (version 0.54).
 Source: "Batch Messages" in the documentation of the Meltano Singer SDK.
 """
 
@@ -32,7 +31,7 @@ DEFAULT_BATCH_SIZE = 10000
 
 
 class BatchFileFormat(str, Enum):
-    """Built-in formats of batch files."""
+    """Built-in formats of batch files: ``jsonl`` and ``parquet``; packages may add others."""
 
     JSONL = "jsonl"
     PARQUET = "parquet"
@@ -40,17 +39,20 @@ class BatchFileFormat(str, Enum):
 
 @dataclass
 class BaseBatchFileEncoding:
-    """Encoding of batch files: ``format``, such as JSON Lines, and ``compression`` or None."""
+    """Encoding of batch files.
+
+    ``format`` is a name such as ``jsonl``; ``compression`` is a name such as ``gzip``, or None.
+    """
 
     format: str
     compression: str | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the encoding described by a dict from a BATCH message or from the settings.
+        """Return the encoding in a dict such as ``{"format": "jsonl", "compression": "gzip"}``.
 
         Raises:
-            ConfigurationError: The format is missing, or a key or value is invalid.
+            ConfigurationError: ``format`` is missing, a key is unknown, or a value is not a string.
         """
         _check("the encoding of a batch", data, cls, required=("format",))
         for name, value in data.items():
@@ -91,9 +93,9 @@ def _deprecated(name: str, kind: str) -> None:
 
 @dataclass
 class BatchConfig:
-    """Value of the setting ``batch_config``.
+    """Value of the config setting ``batch_config``.
 
-    The encoding and the storage may be passed as dicts.
+    ``encoding`` and ``storage`` may be passed as dicts, which are converted.
 
     Attributes:
         encoding: Format and compression of the files.
@@ -109,7 +111,7 @@ class BatchConfig:
         """Convert dicts to objects, and check the batch size.
 
         Raises:
-            ConfigurationError: A part is incomplete, or the batch size is less than 1.
+            ConfigurationError: A dict is invalid, or the batch size is less than 1.
         """
         if isinstance(self.encoding, Mapping):
             self.encoding = BaseBatchFileEncoding.from_dict(self.encoding)
@@ -118,11 +120,11 @@ class BatchConfig:
         if not self.batch_size:
             self.batch_size = DEFAULT_BATCH_SIZE
         if self.batch_size < 1:
-            raise ConfigurationError("batch_config: 'batch_size' is at least 1.")
+            raise ConfigurationError("batch_config: 'batch_size' must be at least 1.")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BatchConfig:
-        """Return the configuration in ``data``, the value of the setting ``batch_config``.
+        """Return the batch configuration from ``data``, the value of the setting as a dict.
 
         Raises:
             ConfigurationError: A key is missing or unknown.
@@ -131,12 +133,16 @@ class BatchConfig:
         return cls(**data)
 
     def asdict(self) -> dict[str, Any]:
-        """Return the configuration as a dict, in the form of the setting."""
+        """Return the configuration as a dict with the keys of the setting ``batch_config``."""
         return asdict(self)
 
 
 def _check(subject: str, data: Mapping[str, Any], kind: Any, required: tuple[str, ...]) -> None:
-    """Raise ConfigurationError for missing or unknown keys; ``subject`` is the data's name."""
+    """Raise ConfigurationError if ``data`` lacks a required key or has an unknown one.
+
+    The known keys are the fields of the dataclass ``kind``. ``subject`` is the name of the data in
+    the error message.
+    """
     missing = [name for name in required if not data.get(name)]
     if missing:
         raise ConfigurationError(f"{subject} lacks {' and '.join(map(repr, missing))}.")

@@ -1,4 +1,4 @@
-"""Limits on BATCH messages and their files, from the settings of a target."""
+"""Limits on the batch files that a target reads, and on the manifests of BATCH messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _decode: Final = msgspec.json.Decoder(list[str]).decode
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """A target's limits for batch files.
+    """Limits that a target applies to batch files.
 
     Attributes:
         line: Maximum length of a line or a Parquet cell, in bytes.
@@ -41,17 +41,17 @@ class FileLimits:
 
     @classmethod
     def from_config(cls, config: Any) -> FileLimits:
-        """Return the limits in a target's settings."""
+        """Return the limits from a target's config settings, with defaults for missing settings."""
         line_bytes = config.get(LINE_SETTING) or _LINE.most
         files = config.get(FILES_SETTING) or _FILES
         return cls(Bound(int(line_bytes), _LINE.setting), get_allowed_schemes(config), int(files))
 
     def read_manifest(self, text: msgspec.Raw) -> list[str]:
-        """Return the file URLs in the manifest of a BATCH message.
+        """Parse the manifest of a BATCH message, a JSON array of file URLs.
 
         Raises:
             InputTooLargeError: The manifest has too many files or too many bytes.
-            msgspec.MsgspecError: The manifest is not a list of strings.
+            msgspec.MsgspecError: The manifest is not a JSON array of strings.
         """
         size = memoryview(text).nbytes
         if size > max(MIB, self.files * _ADDRESS_BYTES):
@@ -64,10 +64,10 @@ class FileLimits:
         return paths
 
     def check_manifest(self, count: int) -> None:
-        """Check the number of files of a BATCH message.
+        """Check the number of files that a BATCH message lists.
 
         Raises:
-            InputTooLargeError: The message names too many files.
+            InputTooLargeError: ``count`` is above the limit.
         """
         if count > self.files:
             raise InputTooLargeError(

@@ -1,10 +1,10 @@
-"""Lossless conversion between rows and Parquet.
+"""Lossless conversion between records and Parquet files.
 
-A column has the type of its schema, the same in every file: text (date-times too, unchanged
-from RECORD messages), 64-bit integers, doubles, booleans, and structs and lists of these. If
-a file has values that this type cannot hold exactly, numbers are written as decimals and
-other values as JSON text in a marked column. A column without a single declared type is also JSON
-text. Parquet has no absent values: readers treat a null that the schema does not allow as absent.
+A column has the Arrow type of its JSON Schema: string (also for date-times, which keep their text),
+int64, double, boolean, or a struct or list of these. If that type cannot represent every value of a
+file exactly, numbers are written as decimals, and other values as JSON text in a column marked by
+its metadata. A column without a single declared type is also JSON text. A missing property becomes
+null; readers treat a null that the schema does not allow as missing.
 Source: the Apache Parquet format, "Logical Types"; column metadata is Arrow's.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["JSON_COLUMN_MARKER", "ParquetEncoder", "check_copies", "read_parquet"]
 
 JSON_COLUMN_MARKER: Final = {b"tap_core": b"json"}
-"""Arrow metadata that marks a column of JSON text."""
+"""Arrow field metadata of a column whose values are JSON text."""
 
 _ROWS_AT_ONCE: Final = 1_000
 _INDEXES_AT_ONCE: Final = 1 << 16
@@ -43,8 +43,8 @@ _BUFFER: Final = 1 << 20
 """Read-ahead per column in bytes; without it pyarrow reads the whole column of a row group."""
 
 
-def _number(text: str) -> float | Decimal:
-    """Convert the text of a number with a fraction to float if that is exact, else to Decimal."""
+def _parse_fraction(text: str) -> float | Decimal:
+    """Parse a JSON number with a fraction: a float if it has the exact value, else a Decimal."""
     double = float(text)
     if repr(double) == text:
         return double
@@ -52,7 +52,7 @@ def _number(text: str) -> float | Decimal:
     return double if Decimal(repr(double)) == exact else exact
 
 
-_decode: Final = msgspec.json.Decoder(dict[str, Any], float_hook=_number).decode
+_decode: Final = msgspec.json.Decoder(dict[str, Any], float_hook=_parse_fraction).decode
 _decode_any: Final = msgspec.json.Decoder(float_hook=Decimal).decode
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -61,7 +61,7 @@ _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class ParquetEncoder:
-    """Encoder that collects the rows of one Parquet file and writes them at the end."""
+    """Encoder of one Parquet file; it collects all rows in memory and writes them at the end."""
 
     def __init__(self, file: IO[bytes], schema: JsonSchema, compression: str | None) -> None:
         """Create an encoder.
@@ -69,7 +69,7 @@ class ParquetEncoder:
         Args:
             file: Open file to write to.
             schema: JSON Schema of the rows.
-            compression: Compression of the file; by default Snappy, as in pyarrow.
+            compression: Compression codec, such as ``gzip``; None means Snappy, as in pyarrow.
         """
         self._file = file
         self._schema = schema
@@ -77,21 +77,22 @@ class ParquetEncoder:
         self._bodies: list[bytes] = []
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Add rows, each encoded as JSON."""
+        """Add rows, each a JSON object as bytes."""
         self._bodies.extend(bodies)
 
     def finish(self) -> None:
-        """Write the rows to the file."""
+        """Convert the collected rows to columns and write them to the file."""
         from pyarrow import parquet
 
-        table = _table([_decode(body) for body in self._bodies], self._schema)
+        table = _to_arrow_table([_decode(body) for body in self._bodies], self._schema)
         parquet.write_table(table, self._file, compression=self._compression)
 
 
-def _table(rows: list[Record], schema: JsonSchema) -> pa.Table:
-    """Return rows as an Arrow table.
+def _to_arrow_table(rows: list[Record], schema: JsonSchema) -> pa.Table:
+    """Convert rows to an Arrow table with one column per property.
 
-    Properties that the schema does not declare are the last columns.
+    The columns of undeclared properties come last, sorted by name, as JSON text. If the schema
+    has no ``properties``, the column types are inferred from the values.
     """
     import pyarrow as pa
 
@@ -101,8 +102,8 @@ def _table(rows: list[Record], schema: JsonSchema) -> pa.Table:
     fields, arrays = [], []
     for name in [*types, *undeclared]:
         values = [row.get(name) for row in rows]
-        kind = types.get(name) if declared is not None else _guess(values)
-        array = None if kind is None else _exactly(values, kind)
+        kind = types.get(name) if declared is not None else _infer_arrow_type(values)
+        array = None if kind is None else _to_exact_array(values, kind)
         mark = None if array is not None else JSON_COLUMN_MARKER
         array = pa.array(map(_as_json, values), pa.string()) if array is None else array
         fields.append(pa.field(name, array.type, metadata=mark))
@@ -114,10 +115,10 @@ def _as_json(value: Any) -> str | None:
     return None if value is None else _encode(value).decode()
 
 
-def _guess(values: list[Any]) -> pa.DataType | None:
-    """Return the Arrow type that all values of an undeclared property have in common.
+def _infer_arrow_type(values: list[Any]) -> pa.DataType | None:
+    """Return an Arrow type for all values of a property, or None if they have none in common.
 
-    Return None if there is no such type.
+    Integers and other numbers together are doubles. Objects and lists have no such type.
     """
     names = {"str": "string", "int": "integer", "bool": "boolean", "float": "number"}
     type_names = {type(value).__name__ for value in values if value is not None}
@@ -126,10 +127,13 @@ def _guess(values: list[Any]) -> pa.DataType | None:
 
 
 def _to_arrow_type(schema: Any) -> pa.DataType | None:
-    """Return the Arrow type for a schema, or None if the schema has no single type."""
+    """Return the Arrow type for a JSON Schema, such as int64 for ``integer``.
+
+    Return None if the schema declares no type, or several types besides null.
+    """
     import pyarrow as pa
 
-    kinds = _kinds(schema)
+    kinds = _get_json_types(schema)
     if kinds == {"object"}:
         return _to_arrow_struct(schema)
     if kinds == {"array"}:
@@ -147,7 +151,10 @@ def _to_arrow_type(schema: Any) -> pa.DataType | None:
 
 
 def _to_arrow_struct(schema: JsonSchema) -> pa.DataType | None:
-    """Return the Arrow type for an object schema, or None if a property's type is not known."""
+    """Return the Arrow struct type for the JSON Schema of an object.
+
+    Return None if a property has no single type, or undeclared properties are allowed.
+    """
     import pyarrow as pa
 
     if schema.get("additionalProperties") or schema.get("patternProperties"):
@@ -161,39 +168,40 @@ def _to_arrow_struct(schema: JsonSchema) -> pa.DataType | None:
     return pa.struct(list(cast("dict[str, pa.DataType]", types).items()))
 
 
-def _kinds(schema: Any) -> set[str]:
-    """Return the JSON types that a schema declares, except null."""
+def _get_json_types(schema: Any) -> set[str]:
+    """Return the JSON types in ``type``, ``anyOf`` or ``oneOf`` of a schema, except null."""
     if not isinstance(schema, dict):
         return set()
     named = schema.get("type")
     if named is not None:
         return ({named} if isinstance(named, str) else set(named)) - {"null"}
     options = [
-        _kinds_or_null(option) for option in schema.get("anyOf") or schema.get("oneOf") or ()
+        _get_option_types(option) for option in schema.get("anyOf") or schema.get("oneOf") or ()
     ]
     return set() if None in options else set().union(*cast("list[set[str]]", options))
 
 
-def _kinds_or_null(schema: Any) -> set[str] | None:
-    """Return the types of one ``anyOf`` option.
+def _get_option_types(schema: Any) -> set[str] | None:
+    """Return the JSON types, except null, of one schema in ``anyOf`` or ``oneOf``.
 
-    The set is empty for the option null. Return None if the option declares no type.
+    The set is empty if the only type is null. Return None if the schema declares no type.
     """
     is_null = isinstance(schema, dict) and schema.get("type") == "null"
-    return _kinds(schema) or (set() if is_null else None)
+    return _get_json_types(schema) or (set() if is_null else None)
 
 
-def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """Return an Arrow array that holds exactly these values, or None if that is not possible.
+def _to_exact_array(values: list[Any], kind: pa.DataType) -> pa.Array | None:
+    """Convert values to an Arrow array of the type ``kind`` without loss.
 
-    It has the type ``kind`` or, for numbers that ``kind`` would change, a decimal type.
+    Numbers that this type would change become an array of decimals. Return None if no lossless
+    array is possible.
     """
     import pyarrow as pa
 
     types = set(map(type, values)) - {NoneType}
     if pa.types.is_nested(kind):
         array = _array(values, kind)
-        return array if array is not None and _all_hold(array.to_pylist(), values) else None
+        return array if array is not None and _are_equal(array.to_pylist(), values) else None
     if types <= _python_types(kind):
         array = _array(values, kind)
         if array is not None:
@@ -204,7 +212,7 @@ def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
 
 
 def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array | None:
-    """Return an Arrow array of values, or None if a value cannot be converted to the type."""
+    """Convert values to an Arrow array; return None if a value does not fit the type ``kind``."""
     import pyarrow as pa
 
     try:
@@ -223,22 +231,22 @@ def _python_types(kind: pa.DataType) -> set[type]:
     return {int} if kind == pa.int64() else {int, float}
 
 
-def _all_hold(read: list[Any], written: list[Any]) -> bool:
-    """Return True if the values read from an array equal the original values (``written``)."""
-    return len(read) == len(written) and all(map(_holds, read, written))
+def _are_equal(read: list[Any], written: list[Any]) -> bool:
+    """Return True if the values read back from an array equal the values written to it."""
+    return len(read) == len(written) and all(map(_is_equal, read, written))
 
 
-def _holds(read: Any, written: Any) -> bool:
-    """Return True if a value read from an array equals the original value (``written``).
+def _is_equal(read: Any, written: Any) -> bool:
+    """Return True if a value read back from an array equals the value written to it.
 
-    A property that is missing in the original may be read as null.
+    An object that was read may have further properties, because a missing property becomes null.
     """
     if isinstance(written, dict):
         return written.keys() <= read.keys() and all(
-            _holds(read[name], written[name]) for name in written
+            _is_equal(read[name], written[name]) for name in written
         )
     if isinstance(written, list):
-        return _all_hold(read, written)
+        return _are_equal(read, written)
     return bool(type(read) is type(written) and read == written)
 
 
@@ -246,10 +254,14 @@ def _holds(read: Any, written: Any) -> bool:
 
 
 def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record]:
-    """Yield the rows of a Parquet file, decoding at most a thousand at a time.
+    """Yield the rows of a Parquet file as dicts; at most a thousand rows are decoded at once.
 
-    Columns marked as JSON are parsed. Numbers are converted as in JSON: decimals of scale 0 become
-    integers, and doubles become the Decimal of their shortest text.
+    Columns marked as JSON text are parsed. Decimals without fraction digits become integers, and
+    doubles become Decimals of their shortest text (0.1 becomes ``Decimal("0.1")``).
+
+    Args:
+        file: The open file.
+        bound: Limit on the size of decoded data; None for no limit.
 
     Raises:
         InputTooLargeError: A column would take more memory when decoded than ``bound`` allows.
@@ -266,10 +278,10 @@ def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record
     readers = [
         (arrow_field.name, reader)
         for arrow_field in source.schema_arrow
-        if (reader := _reader(arrow_field))
+        if (reader := _get_converter(arrow_field))
     ]
     for batch in source.iter_batches(batch_size=get_batch_rows(metadata, _ROWS_AT_ONCE)):
-        columns = [_values(column) for column in batch.columns]
+        columns = [_to_python_values(column) for column in batch.columns]
         for values in zip(*columns, strict=True) if columns else [()] * batch.num_rows:
             row = dict(zip(batch.schema.names, values, strict=True))
             for name, read in readers:
@@ -278,10 +290,10 @@ def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record
             yield row
 
 
-def _values(column: pa.Array) -> list[Any]:
-    """Return the values of a column.
+def _to_python_values(column: pa.Array) -> list[Any]:
+    """Convert an Arrow column to a list of Python values, one per row.
 
-    If the column is stored as a dictionary, equal texts share one Python object.
+    Equal texts in a dictionary-encoded column become the same Python object, to save memory.
     """
     import pyarrow as pa
 
@@ -292,8 +304,11 @@ def _values(column: pa.Array) -> list[Any]:
     return [texts.get(index) for index in column.indices.to_pylist()]
 
 
-def _reader(field: pa.Field) -> Callable[[Any], Any] | None:
-    """Return the function that converts a column's values, or None if they are not converted."""
+def _get_converter(field: pa.Field) -> Callable[[Any], Any] | None:
+    """Return the function that converts each value read from a column.
+
+    Return None if the values are used as pyarrow returns them.
+    """
     import pyarrow as pa
 
     if JSON_COLUMN_MARKER.items() <= (field.metadata or {}).items():
@@ -301,17 +316,17 @@ def _reader(field: pa.Field) -> Callable[[Any], Any] | None:
     if pa.types.is_decimal(field.type) and field.type.scale == 0:
         return int
     may_have_doubles = pa.types.is_floating(field.type) or pa.types.is_nested(field.type)
-    return _without_doubles if may_have_doubles else None
+    return _replace_floats if may_have_doubles else None
 
 
-def _without_doubles(value: Any) -> Any:
-    """Return a value in which each float is replaced by the Decimal of its shortest text."""
+def _replace_floats(value: Any) -> Any:
+    """Replace each float in a value by a Decimal: 0.1 becomes ``Decimal("0.1")``."""
     if isinstance(value, float):
         return Decimal(repr(value))
     if isinstance(value, list):
-        return [_without_doubles(item) for item in value]
+        return [_replace_floats(item) for item in value]
     if isinstance(value, dict):
-        return {name: _without_doubles(item) for name, item in value.items()}
+        return {name: _replace_floats(item) for name, item in value.items()}
     return value
 
 
@@ -319,15 +334,17 @@ def _without_doubles(value: Any) -> Any:
 
 
 def check_copies(file: IO[bytes], bound: Bound) -> None:
-    """Check the size that the texts of a file have if each repeated text is copied.
+    """Check a Parquet file before a reader that copies repeated texts (such as Spark) reads it.
 
-    A dictionary-encoded column stores a repeated text once. `read_parquet` does not copy it, but
-    other readers copy it for every row; this check is for them. It reads the dictionaries, and for
-    columns with long texts also the indexes.
+    A dictionary-encoded column stores a repeated text once. `read_parquet` does not copy the text,
+    but other readers copy it for every row.
+
+    Args:
+        file: The open file.
+        bound: Limit on the size of decoded data.
 
     Raises:
-        InputTooLargeError: The limit is exceeded, or a column would take more memory when decoded
-            than ``bound`` allows.
+        InputTooLargeError: The copied texts of a column, or its decoded data, would exceed a limit.
     """
     from pyarrow import parquet
 
@@ -349,7 +366,10 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
 
 
 def _estimate_max_bytes(source: Any, path: str) -> int:
-    """Return an upper bound of a column's bytes: the row count times the longest text's length."""
+    """Return an upper bound for the total size of a column's texts, in bytes.
+
+    In each row group, this is the number of values times the length of the longest text.
+    """
     import pyarrow.compute as pc
 
     total = 0
@@ -363,15 +383,15 @@ def _estimate_max_bytes(source: Any, path: str) -> int:
 
 
 def _num_values(group: Any, path: str) -> int:
-    """Return the number of values that a column has in a row group, a section of the file."""
+    """Return the number of values of a column in the row group ``group`` (pyarrow metadata)."""
     columns = map(group.column, range(group.num_columns))
     return sum(column.num_values for column in columns if column.path_in_schema == path)
 
 
 def _dictionary(column: Any) -> Any:
-    """Return the dictionary of a column, or None if it has none.
+    """Return the distinct values of a dictionary-encoded Arrow column; None for other columns.
 
-    For a nested column, this is the dictionary of its innermost first field.
+    For a nested column, these are the values of the first field at the innermost level.
     """
     import pyarrow as pa
 
@@ -384,7 +404,10 @@ def _dictionary(column: Any) -> Any:
 
 
 def _sum_text_bytes(source: Any, path: str) -> int:
-    """Return the total size in bytes of a column's texts; the column must not be nested."""
+    """Return the total size in bytes of a column's texts, repeated ones counted each time.
+
+    The column must be dictionary-encoded and not nested.
+    """
     import pyarrow.compute as pc
 
     total = 0

@@ -1,7 +1,7 @@
-"""Limits on a Parquet file before it is decoded, against decompression bombs.
+"""Checks of a Parquet file's metadata that detect decompression bombs before decoding.
 
-A page may unpack to a thousand times its size, and a run of indexes may repeat a dictionary
-value any number of times. The checks compare the file's metadata with its size.
+A page may decompress to a thousand times its size, and dictionary encoding may repeat a value any
+number of times. The checks compare the decoded with the compressed sizes of columns.
 Source: the Apache Parquet format, "Column chunks" and "Dictionary encoding".
 """
 
@@ -35,14 +35,15 @@ _COPIES: Final = 64
 
 
 def check_parquet(metadata: Any, bound: Bound) -> None:
-    """Check that no column of a file becomes too large in comparison with its compressed size.
+    """Check that no column of a Parquet file would become far larger when it is decoded.
 
     Args:
         metadata: Metadata of the file (pyarrow).
-        bound: Maximum size of a cell, and the setting that raises it.
+        bound: Maximum size of a cell, and the name of the setting for this limit.
 
     Raises:
-        InputTooLargeError: A column would be too large when decoded.
+        InputTooLargeError: A column's decoded size exceeds the limit and is out of proportion to
+            its compressed size, or its dictionary exceeds the limit.
     """
     for group, column in iterate_column_chunks(metadata):
         size = max(column.total_compressed_size, 1)
@@ -59,9 +60,9 @@ def check_parquet(metadata: Any, bound: Bound) -> None:
 
 
 def iterate_column_chunks(metadata: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the metadata of each part of a file: a (row group, column) pair for each column.
+    """Yield a pair for each column chunk: the metadata of its row group and its own metadata.
 
-    A row group is a section of the file with some of its rows.
+    ``metadata`` is the metadata of a Parquet file, as pyarrow reads it from the footer.
     """
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
@@ -69,19 +70,18 @@ def iterate_column_chunks(metadata: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def get_batch_rows(metadata: Any, usual: int) -> int:
-    """Return the number of rows to decode at once.
+    """Return the number of rows to decode at once: usually ``usual``.
 
-    It is 1 if the file may repeat a long value, because each copy takes memory. Otherwise it is
-    ``usual``.
+    Return 1 for a file that may repeat a long value, because each copy would take memory.
     """
     columns = (column for _, column in iterate_column_chunks(metadata))
     return 1 if any(map(_repeats_long_values, columns)) else usual
 
 
 def text_columns(metadata: Any) -> list[str]:
-    """Return the paths of the text columns that are not nested.
+    """Return the paths of the string columns that are neither nested nor lists.
 
-    They are to be read as dictionaries, in which a repeated text takes memory only once.
+    pyarrow can read these columns dictionary-encoded, which stores a repeated text only once.
     """
     schema = metadata.schema
     columns = [schema.column(n) for n in range(metadata.num_columns)]
@@ -95,15 +95,19 @@ def text_columns(metadata: Any) -> list[str]:
 
 
 def get_max_copied_bytes(size: int, bound: Bound) -> int:
-    """Return the maximum size, in bytes, of a column's texts with all repeated texts copied.
+    """Return the maximum total size of a column's texts, in bytes, if repeated ones are copied.
 
-    It depends on the limit for a cell (``bound``) and on the size of the file.
+    This limit is 64 times the limit for a cell (``bound``) or, if that is more, 100 times the file
+    ``size`` in bytes.
     """
     return max(_COPIES * bound.most, _RATIO * size)
 
 
 def repeating_columns(metadata: Any, limit: int) -> list[str]:
-    """Return the text columns that might exceed ``limit`` bytes if each repeated text is copied."""
+    """Return the paths of text columns that might exceed ``limit`` bytes.
+
+    The size counts a repeated text as often as it occurs. It is estimated from the metadata.
+    """
     totals: dict[str, int] = defaultdict(int)
     for _, column in iterate_column_chunks(metadata):
         if column.has_dictionary_page and column.physical_type == _TEXTS:
@@ -113,7 +117,7 @@ def repeating_columns(metadata: Any, limit: int) -> list[str]:
 
 
 def _repeats_long_values(column: Any) -> bool:
-    """Return True if a column may copy a long value for many rows when decoded."""
+    """Return True if decoding a column chunk may copy a long text for many rows."""
     is_flat_text = column.physical_type == _TEXTS and "." not in column.path_in_schema
     return (
         column.has_dictionary_page
@@ -129,7 +133,7 @@ def _is_text(column: Any) -> bool:
 
 
 def _dictionary_size(column: Any) -> int:
-    """Return the compressed size of a column's dictionary in bytes, or 0 if it has none."""
+    """Return the compressed size of a column's dictionary in bytes; 0 without a dictionary."""
     if not column.has_dictionary_page or not column.dictionary_page_offset:
         return 0
     return max(0, int(column.data_page_offset - column.dictionary_page_offset))

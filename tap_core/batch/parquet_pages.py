@@ -1,6 +1,6 @@
-"""Limit on the page size of Parquet files, because readers unpack each page as a whole.
+"""Limit on the page size of Parquet files, because readers decompress each page as a whole.
 
-The footer contains the sizes of columns, but not of pages, which only page headers contain.
+The footer of a file has the sizes of its columns. The size of a page is only in the page's header.
 Source: the Apache Parquet format, "Data Pages" and "PageHeader"; Apache Thrift, "Compact protocol".
 """
 
@@ -48,14 +48,17 @@ _LONGEST_HEADER: Final = 1 << 22
 def check_pages(
     file: IO[bytes], metadata: Any, bound: Bound, *, trusts_footer: bool = False
 ) -> None:
-    """Check that no page of a file decompresses to more than a multiple of the bound.
+    """Check the decompressed size of each page of a Parquet file.
+
+    The limit is 32 times the limit for a cell (``bound``), but at most 512 MiB unless a cell may
+    have more than 64 MiB.
 
     Args:
         file: The open file.
         metadata: Metadata of the file (pyarrow).
-        bound: Maximum size of a cell, and the setting that raises it.
-        trusts_footer: True to believe the file's footer, and so skip columns that are small
-            according to it. False to check the pages of all columns.
+        bound: Maximum size of a cell, and the name of the setting for this limit.
+        trusts_footer: True to skip columns that are small according to the file's footer; False to
+            check the pages of all columns.
 
     Raises:
         InputTooLargeError: A page is too large, or the file has too many pages.
@@ -81,7 +84,7 @@ def check_pages(
 
 
 def _page_sizes(file: IO[bytes], column: Any) -> Iterator[int]:
-    """Yield the uncompressed size of each page of a column, in bytes."""
+    """Yield the decompressed size in bytes of each page of a column chunk, from page headers."""
     at = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset:
         at = min(at, column.dictionary_page_offset)
@@ -93,9 +96,19 @@ def _page_sizes(file: IO[bytes], column: Any) -> Iterator[int]:
 
 
 def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, dict[int, int]]:
-    """Return the length of the page header at a position, and the page sizes in the header.
+    """Read the page header at byte ``at`` of a file.
 
-    The sizes are in bytes, by the number of their field in the header.
+    Args:
+        file: The open file.
+        at: Position of the header.
+        end: Position after the last page of the column.
+        name: Path of the column, for the error message.
+
+    Returns:
+        The length of the header, and the page's sizes in bytes by the number of their field.
+
+    Raises:
+        ValueError: The header cannot be parsed.
     """
     length = _HEADER_BYTES
     while True:
@@ -104,7 +117,7 @@ def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, di
         try:
             header = _Header(data)
             header.skip_struct(1)
-        except IndexError:  # statistics of long texts
+        except IndexError:  # the header is longer than the data, for example with long statistics
             if len(data) < length or length > _LONGEST_HEADER:
                 break
             length *= 4
@@ -119,9 +132,10 @@ def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, di
 
 
 class _Header:
-    """Parser of a Parquet page header, a struct in Thrift's compact protocol.
+    """Parser of a Parquet page header, which is a struct in Thrift's compact protocol.
 
-    The page sizes in the header are stored in ``sizes``, by field number.
+    The parser skips all fields except the page's sizes, which it stores in ``sizes`` by field
+    number. ``at`` is the position of the next byte.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -130,7 +144,7 @@ class _Header:
         self.sizes: dict[int, int] = {}
 
     def skip_struct(self, depth: int) -> None:
-        """Skip a struct at nesting level ``depth``. At level 1, store the page sizes in it."""
+        """Skip a struct; at nesting level 1 (the header itself), store the page's sizes."""
         if depth > _DEPTH:
             raise ValueError("it is nested too deeply")
         field = 0
@@ -143,9 +157,12 @@ class _Header:
                 self._skip(kind, depth)
 
     def _skip(self, kind: int, depth: int, *, in_list: bool = False) -> None:
-        """Skip a value of the Thrift type ``kind``.
+        """Skip a value of the Thrift type code ``kind``.
 
-        ``in_list`` is True if it is an item of a list.
+        ``in_list`` is True for an item of a list, because booleans have another length there.
+
+        Raises:
+            IndexError: The value continues after the end of the data.
         """
         if kind == _STRUCT:
             self.skip_struct(depth + 1)
@@ -154,38 +171,41 @@ class _Header:
         elif kind in _NUMBERS:
             self._number()
         else:
-            length = self._number() if kind == _BYTES else _length(kind, in_list=in_list)
+            length = self._number() if kind == _BYTES else _get_fixed_length(kind, in_list=in_list)
             self.at += length
         if self.at > len(self._data):
             raise IndexError
 
     def _skip_list(self, depth: int) -> None:
-        """Skip a list."""
+        """Skip a list at nesting level ``depth``, with all its items."""
         head = self._byte()
         count, kind = head >> 4, head & 15
         for _ in range(self._number() if count == _LONG_LIST else count):
             self._skip(kind, depth, in_list=True)
 
     def _byte(self) -> int:
-        """Return the next byte."""
+        """Read the next byte and return its value."""
         self.at += 1
         return self._data[self.at - 1]
 
     def _number(self) -> int:
-        """Return the next unsigned integer."""
+        """Read and return an unsigned integer (varint)."""
         number, self.at = read_varint(self._data, self.at)
         return number
 
     def _signed(self) -> int:
-        """Return the next signed integer (zigzag encoding)."""
+        """Read and return a signed integer (zigzag varint)."""
         number = self._number()
         return (number >> 1) ^ -(number & 1)
 
 
-def _length(kind: int, *, in_list: bool) -> int:
-    """Return the size in bytes of a value with a fixed length.
+def _get_fixed_length(kind: int, *, in_list: bool) -> int:
+    """Return the length in bytes of a value whose Thrift type code ``kind`` has a fixed length.
 
-    A boolean takes one byte in a list (``in_list``) and none elsewhere.
+    A boolean takes one byte in a list (``in_list``) and no byte elsewhere.
+
+    Raises:
+        ValueError: No type with a fixed length has this code.
     """
     lengths = {_TRUE: int(in_list), _FALSE: int(in_list), _BYTE: 1, _DOUBLE: 8}
     if kind not in lengths:

@@ -1,8 +1,8 @@
-"""Reader of the rows of a batch file.
+"""Reader of the records in a batch file (JSON Lines or Parquet).
 
-Memory is bounded regardless of the file size, because lines have a maximum length and only
-regular files are opened. JSON fractions become `Decimal`. Every fault of a file, from its
-URL to its last byte, raises a `BatchFileError` that names the file and the stream.
+Memory is limited regardless of the file size, because lines and cells have a maximum length. JSON
+numbers with a fraction become `Decimal`. Any error in a file, from its URL to its last byte, raises
+a `BatchFileError` that names the file and the stream.
 """
 
 from __future__ import annotations
@@ -57,25 +57,25 @@ def read_rows(
         BatchFileError: The file cannot be read completely.
         NotImplementedError: The format or compression is not supported.
     """
-    _refuse_unknown(encoding)
-    reads = _lines if encoding.format == BatchFileFormat.JSONL else _parquet
+    _check_encoding(encoding)
+    read = _read_json_lines if encoding.format == BatchFileFormat.JSONL else _read_parquet
     limits = limits or FileLimits()
     with ExitStack() as stack:
         try:
             file = stack.enter_context(_open(address, storage, limits))
-            yield from reads(_unpacked(file, encoding, stack), limits.line)
+            yield from read(_decompress(file, encoding, stack), limits.line)
         except Exception as error:
-            raise _complaint(address, stream, error) from error
+            raise _to_batch_file_error(address, stream, error) from error
 
 
 def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> None:
-    """Check a local file for the size limits that `read_rows` enforces.
+    """Check a local batch file against the size limits that `read_rows` enforces.
 
-    Call this before a reader without limits reads the file. Rows are not decoded; a JSON Lines file
-    is read once.
+    Call this function before another reader, such as Spark, reads the file without limits. A JSON
+    Lines file is read once, but its lines are not parsed.
 
     Raises:
-        ValueError: A limit is exceeded or the compression is corrupt; the message explains it.
+        ValueError: A limit is exceeded, or the file is corrupt.
         OSError: The file cannot be opened, or the storage fails.
     """
     try:
@@ -86,15 +86,15 @@ def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> Non
 
                 check_copies(file, bound)
             else:
-                deque(bound.lines(_unpacked(file, encoding, stack)), maxlen=0)
+                deque(bound.lines(_decompress(file, encoding, stack)), maxlen=0)
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise ValueError(_reason(error)) from error
+        raise ValueError(_format_reason(error)) from error
 
 
-def _refuse_unknown(encoding: BaseBatchFileEncoding) -> None:
-    """Raise UnsupportedBatchEncodingError for an unknown format or compression."""
+def _check_encoding(encoding: BaseBatchFileEncoding) -> None:
+    """Raise UnsupportedBatchEncodingError if the format or the compression is not supported."""
     kinds = {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
     if encoding.format not in kinds:
         raise UnsupportedBatchEncodingError(f"Unsupported batch encoding format: {encoding.format}")
@@ -104,8 +104,11 @@ def _refuse_unknown(encoding: BaseBatchFileEncoding) -> None:
         )
 
 
-def _unpacked(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack) -> IO[bytes]:
-    """Return a stream with the decompressed content of a file; ``stack`` closes the stream."""
+def _decompress(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack) -> IO[bytes]:
+    """Return a binary stream with the decompressed content of a JSON Lines file.
+
+    ``stack`` closes the stream. Parquet and uncompressed files are returned unchanged.
+    """
     if encoding.format != BatchFileFormat.JSONL or encoding.compression != "gzip":
         return file
     packed = stack.enter_context(gzip.GzipFile(fileobj=file))
@@ -113,7 +116,13 @@ def _unpacked(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack
 
 
 def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO[bytes]:
-    """Open a file in its storage; a local path must be a regular file."""
+    """Open the batch file at a URL for reading.
+
+    With a ``storage``, the URL is first resolved to a file in its folder.
+
+    Raises:
+        ValueError: The URL is not allowed.
+    """
     if storage is not None:
         address = _resolve_address(storage, address)
     check_url(address, limits.schemes, [storage.root] if storage is not None else ())
@@ -124,10 +133,10 @@ def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO
 
 
 def _resolve_address(storage: StorageTarget, address: str) -> str:
-    """Return the URL of a file inside the storage's folder.
+    """Return the URL of a batch file in the folder of a storage.
 
-    If ``address`` is inside the folder, it is returned. Otherwise its file name is looked up in the
-    folder.
+    A URL in the folder is returned unchanged. For any other URL, return the URL of the file with
+    the same name in the folder.
 
     Raises:
         ValueError: The URL does not end in the name of a file.
@@ -139,26 +148,26 @@ def _resolve_address(storage: StorageTarget, address: str) -> str:
     name = StorageTarget.split_url(address)[1]
     if Path(unquote(name)).name != unquote(name) or unquote(name) == "..":
         raise ValueError("its address does not end in the name of a file")
-    return _below(storage, name)
+    return _join_url(storage, name)
 
 
-def _below(storage: StorageTarget, name: str) -> str:
-    """Return the URL of a file in the storage's folder; ``name`` is URL-encoded."""
+def _join_url(storage: StorageTarget, name: str) -> str:
+    """Return the URL of a file in the storage's folder; the file name is already URL-encoded."""
     root = storage.root if "://" in storage.root else storage.get_url("")
     return f"{root.rstrip('/')}/{name}"
 
 
-def _lines(file: IO[bytes], bound: Bound) -> Iterator[Record]:
+def _read_json_lines(file: IO[bytes], bound: Bound) -> Iterator[Record]:
     for number, line in enumerate(bound.lines(file), 1):
         if line.strip():
             yield _record(line, number)
 
 
 def _record(line: bytes, number: int) -> Record:
-    """Parse the record in a line of JSON; ``number`` is the line number, for messages.
+    """Parse a line of a JSON Lines file; ``number`` is the line number, for error messages.
 
     Raises:
-        ValueError: The line is not a JSON object.
+        ValueError: The line is not a JSON object, or the first line is a Singer message.
     """
     try:
         record = _decode(line)
@@ -172,9 +181,10 @@ def _record(line: bytes, number: int) -> Record:
 
 
 def _parse_leniently(line: bytes, number: int) -> Any:
-    """Parse JSON that only Python's parser accepts, such as NaN or lone surrogates.
+    """Parse a line of JSON that msgspec rejects and Python accepts, such as NaN.
 
-    ``number`` is the line number, for messages.
+    Raises:
+        ValueError: The line is not JSON; the message has the line ``number``.
     """
     try:
         return load_json(line)
@@ -184,22 +194,22 @@ def _parse_leniently(line: bytes, number: int) -> Any:
         raise ValueError(f"line {number} is not JSON, or is truncated") from None
 
 
-def _parquet(file: IO[bytes], bound: Bound) -> Iterator[Record]:
+def _read_parquet(file: IO[bytes], bound: Bound) -> Iterator[Record]:
     from tap_core.batch.parquet import read_parquet
 
     return read_parquet(file, bound)
 
 
-def _complaint(address: str, stream: str, error: Exception) -> BatchFileError:
-    """Return the error for a file that cannot be read; the message includes the reason."""
+def _to_batch_file_error(address: str, stream: str, error: Exception) -> BatchFileError:
+    """Return the BatchFileError for a file that cannot be read because of ``error``."""
     return BatchFileError(
         f"Stream '{stream}': batch file {redact_url(address, with_query=False)} cannot be read:"
-        f" {_reason(error)}"
+        f" {_format_reason(error)}"
     )
 
 
-def _reason(error: Exception) -> str:
-    """Return the reason why a file cannot be read, as text."""
+def _format_reason(error: Exception) -> str:
+    """Return a text that tells why a file cannot be read, such as ``it does not exist``."""
     reason = str(error)
     if isinstance(error, FileNotFoundError):
         reason = "it does not exist"

@@ -1,9 +1,8 @@
 """Storage of batch files: a local folder, or a file system that fsspec supports.
 
-Local paths, plain or as ``file:`` URLs, are opened by Python directly, so fsspec is imported
-only for remote storage. ``params`` are keyword arguments of fsspec's file system; they may
-contain secrets and appear in no message. Relative paths are relative to the working
-directory, also after ``file://``, as in singer_sdk; URLs in manifests are absolute.
+Local paths, plain or as ``file:`` URLs, are opened without fsspec. ``params`` may contain
+secrets, so messages never show them. Relative paths are relative to the working directory, also
+after ``file://``, as in singer_sdk. URLs in manifests are absolute.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _LOCAL = ("file", "local")
 
 @dataclass
 class StorageTarget:
-    """Folder for batch files.
+    """Folder for batch files, local or remote.
 
     Attributes:
-        root: Path or URL of the folder.
-        prefix: Prefix of the file names, or None.
-        params: Keyword arguments of fsspec's file system.
+        root: Path or URL of the folder, such as ``s3://bucket/folder``.
+        prefix: Prefix of the names of new files, or None.
+        params: Keyword arguments of fsspec's file system, such as credentials.
     """
 
     root: str
@@ -44,7 +43,7 @@ class StorageTarget:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StorageTarget:
-        """Return the storage in ``data``, the value of the setting ``batch_config.storage``.
+        """Return the storage for a dict, the value of the setting ``batch_config.storage``.
 
         Raises:
             ConfigurationError: ``root`` is missing, or a key is unknown.
@@ -61,22 +60,22 @@ class StorageTarget:
         return cls(data["root"], data.get("prefix"), dict(data.get("params") or {}))
 
     def asdict(self) -> dict[str, Any]:
-        """Return the storage as a dict, in the form of the setting."""
+        """Return the storage as a dict with the keys ``root``, ``prefix`` and ``params``."""
         return asdict(self)
 
     @staticmethod
     def split_url(url: str) -> tuple[str, str]:
-        """Return the folder and the file name of a URL."""
+        """Split a URL at the last slash: ``s3://a/b.json`` becomes ``("s3://a", "b.json")``."""
         head, _, tail = url.rpartition("/")
         return head, tail
 
     @classmethod
     def from_url(cls, url: str) -> StorageTarget:
-        """Return a storage for the URL of a folder; the query of the URL is dropped."""
+        """Return a storage whose root is the URL of a folder, without the query of the URL."""
         return cls(root=urlsplit(url)._replace(query="").geturl())
 
     def get_url(self, filename: str) -> str:
-        """Return the absolute URL of a file in this storage."""
+        """Return the absolute URL of a file in this folder; a local file gets a ``file:`` URL."""
         folder = to_local_path(self.root)
         if folder is not None:
             return (folder.resolve() / filename).as_uri()
@@ -84,26 +83,29 @@ class StorageTarget:
 
     @contextmanager
     def _fs(self) -> Iterator[AbstractFileSystem]:
-        """Context manager that creates the folder and yields the file system of this storage."""
+        """Create the folder, and return a context manager that yields its fsspec file system."""
         system, folder = self._system(self.root)
         system.makedirs(folder, exist_ok=True)
         yield system
 
     @contextmanager
     def open(self, filename: str, mode: str = "rb") -> Iterator[IO[Any]]:
-        """Context manager that opens a file of this storage; for writing, the folder is created."""
+        """Return a context manager that opens and closes a file; see `file` for the arguments."""
         with self.file(filename, mode) as file:
             yield file
 
     def file(self, filename: str, mode: str = "rb") -> IO[Any]:
-        """Open a file of this storage; the caller must close it."""
+        """Open a file in this folder; the caller must close it.
+
+        If ``mode`` is for writing, such as ``wb``, the folder is created first.
+        """
         folder = to_local_path(self.root)
         if folder is None:
             return self.at(f"{self.root.rstrip('/')}/{filename}", mode)
         return self.at(str(folder / filename), mode)
 
     def at(self, address: str, mode: str = "rb") -> IO[Any]:
-        """Open the file at any URL or path; the parameters of this storage are used to connect."""
+        """Open a file at any URL or path, with ``params`` of this storage; see `file`."""
         makes_folder = "r" not in mode
         path = to_local_path(address)
         if path is not None:
@@ -112,12 +114,14 @@ class StorageTarget:
             return path.open(mode)
         system, path_in_system = self._system(address)
         if makes_folder:
-            with suppress(OSError, NotImplementedError):  # opening fails if it is required
+            with suppress(
+                OSError, NotImplementedError
+            ):  # if the folder is needed, opening the file fails
                 system.makedirs(self.split_url(path_in_system)[0], exist_ok=True)
         return cast(IO[Any], system.open(path_in_system, mode))
 
     def remove(self, filename: str) -> None:
-        """Remove a file of this storage; errors are ignored."""
+        """Delete a file in this folder; errors are ignored."""
         folder = to_local_path(self.root)
         with suppress(Exception):
             if folder is not None:
@@ -127,7 +131,7 @@ class StorageTarget:
                 system.rm_file(path_in_system)
 
     def _system(self, address: str) -> tuple[AbstractFileSystem, str]:
-        """Return the file system for a URL, and the path in it."""
+        """Return the fsspec file system for a URL, and the path of the URL in this file system."""
         from fsspec.core import url_to_fs
 
         system, path_in_system = url_to_fs(address, **self.params)
@@ -135,7 +139,7 @@ class StorageTarget:
 
 
 def to_local_path(address: str) -> Path | None:
-    """Return the local path for a plain path or a ``file:`` URL; None for any other URL."""
+    """Convert a plain path or a ``file:`` URL to a path; return None for any other URL."""
     scheme, separator, path = address.partition("://")
     if not separator:
         return Path(address)

@@ -1,8 +1,8 @@
-"""URL schemes and hosts of batch files that a target may open.
+"""Check of the URLs of batch files that a target may open.
 
-The author of the input is not trusted: a message may choose a file, but no host or
-protocol. Allowed are local files, object stores (accessed with the target's account) and
-the locations that the target's settings name.
+A BATCH message is not trusted: it may name a file, but must not make the target connect to any
+host. Allowed are local files, URLs of object stores (read with the target's credentials), and hosts
+that the target's settings name.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _AZURE_HOST: Final = re.compile(
 
 
 def get_allowed_schemes(config: Any) -> frozenset[str]:
-    """Return the allowed URL schemes: the defaults, and those in the setting ``batch_schemes``."""
+    """Return the allowed URL schemes: object stores and those in the setting ``batch_schemes``."""
     configured: Iterable[Any] = config.get(SCHEMES_SETTING) or ()
     return SCHEMES | {str(scheme).lower().removesuffix("://") for scheme in configured}
 
 
 def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[str] = ()) -> None:
-    """Check that a target may open a URL that a BATCH message contains.
+    """Check that a target may open the URL of a file in a BATCH message.
 
     Args:
         address: The URL or path of the file.
-        schemes: Allowed URL schemes.
-        roots: URLs in the target's settings; any URL with the same host or bucket is allowed.
+        schemes: Allowed URL schemes, such as ``s3``.
+        roots: URLs from the target's settings; any URL with the same host or bucket is allowed.
 
     Raises:
         ValueError: The URL is not allowed.
@@ -70,7 +70,7 @@ def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[
 
 
 def _origin(address: str) -> tuple[str, str]:
-    """Return the scheme and host of a URL; ``s3a`` and ``s3n`` (used by Spark) count as ``s3``."""
+    """Return the scheme and the host of a URL; Hadoop's ``s3a`` and ``s3n`` become ``s3``."""
     parts = urlsplit(address)
     scheme = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}.get(parts.scheme, parts.scheme)
     return scheme, parts.netloc

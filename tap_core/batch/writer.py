@@ -1,8 +1,7 @@
-"""Writer of encoded rows to batch files.
+"""Writer of batch files (JSON Lines or Parquet) from records already encoded as JSON.
 
-A row is the JSON body of a RECORD message, so a JSON Lines file costs little more than the
-messages. The URL of a file is returned only after the file is closed and complete; an
-incomplete file is removed if possible.
+The URL of a file is returned only after the file is complete. If writing fails, the incomplete file
+is deleted if possible.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ _NO_NAME: Final = re.compile(r"[\\/\0]")
 
 
 def encode_row(record: Record) -> bytes:
-    """Encode a record as one line of JSON, without a line break.
+    """Encode a record as JSON bytes without line breaks.
 
-    Values of types that JSON does not support become text.
+    Values of other types than those of JSON become strings.
     """
     body: bytes = encode_record(record, _encode)
     return body
@@ -57,19 +56,19 @@ def encode_row(record: Record) -> bytes:
 
 @dataclass(frozen=True)
 class EncodedFormat:
-    """File name suffix and encoder for one file format with one compression."""
+    """File name suffix (``ending``) and encoder class (``rows``) for a format and compression."""
 
     ending: str
     rows: Callable[[IO[bytes], JsonSchema], _Lines | _PackedLines | ParquetEncoder]
 
 
 def is_builtin_encoding(encoding: BaseBatchFileEncoding) -> bool:
-    """Return True if the format is JSON Lines or Parquet."""
+    """Return True if the encoding's format is ``jsonl`` or ``parquet``, in any compression."""
     return encoding.format in {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
 
 
 def get_format(encoding: BaseBatchFileEncoding) -> EncodedFormat:
-    """Return the suffix and encoder of a built-in format.
+    """Return the file name suffix and the encoder for ``jsonl`` or ``parquet`` files.
 
     Raises:
         ConfigurationError: The format does not support the compression.
@@ -96,37 +95,40 @@ def _parquet(compression: str | None) -> EncodedFormat:
 
 
 class _Lines:
-    """Encoder for uncompressed JSON Lines."""
+    """Encoder that writes uncompressed JSON Lines to an open file."""
 
     def __init__(self, file: IO[bytes], _schema: JsonSchema) -> None:
         self._write = file.write
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Write records that are already encoded as JSON."""
+        """Write records that are already encoded as JSON, one per line."""
         self._write(b"\n".join(bodies) + b"\n")
 
     def finish(self) -> None:
-        """Do nothing: no rows are buffered."""
+        """Do nothing, because all records are already written to the file."""
 
 
 class _PackedLines:
-    """Encoder for JSON Lines with gzip compression."""
+    """Encoder that writes JSON Lines with gzip compression to an open file."""
 
     def __init__(self, file: IO[bytes], _schema: JsonSchema) -> None:
         self._write = file.write
         self._packer = zlib.compressobj(_LEVEL, wbits=_GZIP)
 
     def write(self, bodies: Sequence[bytes]) -> None:
-        """Compress and write records that are already encoded as JSON."""
+        """Compress and write records that are already encoded as JSON, one per line."""
         self._write(self._packer.compress(b"\n".join(bodies) + b"\n"))
 
     def finish(self) -> None:
-        """Write the remaining compressed data."""
+        """Write the rest of the compressed data and the gzip trailer."""
         self._write(self._packer.flush())
 
 
 class FileNamer:
-    """Generator of unique file names ``<prefix><tap>--<stream>-<id>-<n>`` for one sync."""
+    """Generator of unique file names for the batch files of one stream in one sync.
+
+    The names are ``<prefix><tap>--<stream>-<uuid>-<number><ending>``.
+    """
 
     def __init__(self, tap_name: str, stream_name: str, storage: StorageTarget) -> None:
         stream_part = _NO_NAME.sub("_", f"{tap_name}--{stream_name}")
@@ -134,18 +136,24 @@ class FileNamer:
         self._count = 0
 
     def next(self, ending: str) -> str:
-        """Return the next unused file name, with ``ending`` as suffix; numbers start at 1."""
+        """Return the next file name, with a suffix such as ``.json``; numbers start at 1."""
         self._count += 1
         return f"{self._stem}-{self._count}{ending}"
 
 
 class BatchFileWriter:
-    """Writer of one batch file; ``count`` is the number of rows written."""
+    """Writer of one batch file; ``count`` is the number of records written so far."""
 
     def __init__(
         self, config: BatchConfig, kind: EncodedFormat, names: FileNamer, schema: JsonSchema
     ) -> None:
-        """Open a new batch file.
+        """Create the batch file and open it.
+
+        Args:
+            config: Storage of the file.
+            kind: Suffix and encoder of the file.
+            names: Generator of the file name.
+            schema: JSON Schema of the records, for the column types of Parquet.
 
         Raises:
             BatchFileError: The file cannot be created.
@@ -160,7 +168,7 @@ class BatchFileWriter:
         """Write records that are already encoded as JSON.
 
         Raises:
-            BatchFileError: Writing failed; the file was removed.
+            BatchFileError: Writing failed; the file was deleted.
         """
         self._try(lambda: self._rows.write(bodies))
         self.count += len(bodies)
@@ -169,14 +177,14 @@ class BatchFileWriter:
         """Complete the file and return its URL.
 
         Raises:
-            BatchFileError: Closing failed; the file was removed.
+            BatchFileError: Closing failed; the file was deleted.
         """
         self._try(self._rows.finish)
         self._try(self._file.close)
         return self._storage.get_url(self._name)
 
     def _try(self, step: Callable[[], Any]) -> Any:
-        """Call ``step``, an operation on the file; if it fails, remove the file.
+        """Return the result of ``step``, an operation on the file; if it fails, delete the file.
 
         Raises:
             BatchFileError: The operation failed.
@@ -189,7 +197,7 @@ class BatchFileWriter:
             raise BatchFileError(f"Batch file {address} cannot be written: {error}") from error
 
     def _discard(self) -> None:
-        """Close and remove the file; errors are ignored."""
+        """Close and delete the file; errors are ignored."""
         if self.__dict__.get("_file") is not None:
             with suppress(Exception):
                 self._file.close()

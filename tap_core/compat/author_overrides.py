@@ -1,10 +1,10 @@
 # mypy: disable-error-code="unreachable"
-"""Types of properties that authors may override with a plain value or a `ClassVar`.
+"""Declarations for type checkers, so that authors may override properties with plain values.
 
-mypy allows a plain value in place of a property. pyright does so only if the nearest base class
-assigns a descriptor instead of declaring a property. A class therefore inherits such properties and
-assigns descriptors under ``if TYPE_CHECKING and not MYPY:``, which only pyright reads: only mypy
-treats a name ``MYPY`` as true. The classes here are empty at run time.
+mypy accepts a plain value in place of a property. pyright accepts it only if the nearest base class
+assigns a descriptor instead of declaring a property. Therefore such descriptors are assigned in
+code that only pyright reads (``if TYPE_CHECKING and not MYPY``), because only mypy treats a name
+``MYPY`` as true. At run time the classes here are empty.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ MYPY: Literal[False] = False
 class AuthorProperty(Generic[_T]):
     """Property that a tap's developer may override by a plain value in a subclass.
 
-    It exists only for type checkers, so that pyright does not report an error for such an override.
+    It exists only for type checkers, so that pyright does not report an error for this override.
     """
 
     def __get__(self, instance: Any, owner: Any = None, /) -> _T:
-        """Return the value of the property."""
+        """Declare the type of the value for type checkers; never called at run time."""
         raise NotImplementedError
 
     def __set__(self, instance: Any, value: _T, /) -> None:
-        """Set the value of the property."""
+        """Declare for type checkers that the value can be set; never called at run time."""
         raise NotImplementedError
 
 
 def is_any_overridden(instance: object, base: type, *names: str) -> bool:
-    """Return True if a member of ``base`` is overridden, in a subclass or on the object.
+    """Return True if any of the named members of ``base`` is overridden by a subclass or instance.
 
     Args:
         instance: Object of a tap's or target's class.
         base: Class of the SDK that defines the members.
-        names: Names of the members; one overridden member is sufficient.
+        names: Names of the members.
     """
     return any(
         name in vars(instance) or getattr(type(instance), name) is not getattr(base, name)
@@ -56,16 +56,16 @@ def is_any_overridden(instance: object, base: type, *names: str) -> bool:
 if MYPY or not TYPE_CHECKING:
 
     class SinkOverrides:
-        """Members of `BatchSink` and `RecordSink` that subclasses in a target may override."""
+        """Base class of sinks, empty at run time. For pyright it declares overridable members."""
 
     class TargetOverrides:
-        """Members of `Target` that subclasses may override."""
+        """Base of `Target`, empty at run time. For pyright it declares overridable members."""
 
 else:  # pragma: no cover - for pyright
     from collections.abc import Sequence
 
     class SinkOverrides:
-        """Members of `BatchSink` and `RecordSink` that subclasses in a target may override."""
+        """Members of `BatchSink` and `RecordSink` that subclasses may override, for pyright."""
 
         max_size = AuthorProperty[int]()
         batch_size_rows = AuthorProperty[int | None]()
@@ -75,6 +75,6 @@ else:  # pragma: no cover - for pyright
         process_activate_version_messages = AuthorProperty[bool]()
 
     class TargetOverrides:
-        """Members of `Target` that subclasses may override."""
+        """Members of `Target` that subclasses may override, for pyright."""
 
         max_parallelism = AuthorProperty[int]()

@@ -1,6 +1,6 @@
-"""Property of a class: ``Tap.logger`` and ``tap.logger`` give the same value.
+"""Decorator `classproperty`: a property that can be read on a class and on its instances.
 
-The descriptor is read-only and does not cache.
+For example, ``Tap.logger`` and ``tap.logger`` return the same value.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ _T = TypeVar("_T")
 
 
 class classproperty(Generic[_T]):  # noqa: N801  singer_sdk's name, used as a decorator
-    """Decorator for a read-only property of a class.
+    """Decorator for a read-only property that is computed from the class at each access.
 
-    The property is computed from the class. It can be read on the class and on instances.
+    It can be read on the class and on instances.
     """
 
     def __init__(self, fget: Callable[[Any], _T]) -> None:

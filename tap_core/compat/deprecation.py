@@ -1,7 +1,6 @@
-"""Deprecated import paths: names that moved are imported from their new module, with a warning.
+"""Support for deprecated import paths of singer_sdk, from which names have moved.
 
-The new module is imported only when a name is accessed by its old path. The old paths are those of
-singer_sdk.
+Importing a name from its old module emits a warning and imports the new module.
 """
 
 from __future__ import annotations
@@ -19,14 +18,16 @@ __all__ = ["deprecated_import"]
 def deprecated_import(
     name: str, *, old: str, known: Collection[str], new: str, now: str = "tap_core.sql"
 ) -> Any:
-    """Return a class or function that has moved to another module, with a deprecation warning.
+    """Import a class or function from its new module, and emit a deprecation warning.
+
+    It implements ``__getattr__`` of the old module.
 
     Args:
         name: Name of the class or function.
-        old: Module from which it was imported.
+        old: Old module, from which it was imported.
         known: Names that have moved from the old module.
         new: Module that defines it now.
-        now: Module from which it should be imported, for the warning.
+        now: Module that the warning recommends for the import.
 
     Raises:
         AttributeError: The name is not in ``known``.

@@ -1,9 +1,8 @@
-"""Import alias: `singer_sdk` means `tap_core` in this process, for plugins that import singer_sdk.
+"""Import alias `singer_sdk` for `tap_core`, to run plugins written for singer_sdk unchanged.
 
-Plugins are not changed. An import of ``singer_sdk.x`` returns the module ``tap_core.x`` itself,
-even if singer_sdk is installed, so that classes are identical under both names. Modules that
-tap_core lacks raise an `ImportError`; an installed singer_sdk is never used, since a mixture of
-both packages would not work.
+An import of ``singer_sdk.x`` returns the module ``tap_core.x`` itself, so that classes are
+identical under both names. An installed singer_sdk is never used, because a mixture of both
+packages would not work: importing a module that tap_core lacks raises `ImportError`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _OURS = "tap_core"
 
 
 class _Alias(MetaPathFinder, Loader):
-    """Import hook that finds and loads the modules below ``singer_sdk``."""
+    """Import hook that resolves ``singer_sdk`` and its submodules to modules of tap_core."""
 
     def find_spec(
         self,
@@ -31,7 +30,7 @@ class _Alias(MetaPathFinder, Loader):
         path: Sequence[str] | None = None,  # noqa: ARG002  (import's own signature)
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
-        """Return the import spec for a module below ``singer_sdk``, or None for any other module.
+        """Return the import spec for ``singer_sdk`` or a submodule, or None for other modules.
 
         Raises:
             ModuleNotFoundError: tap_core has no such module.
@@ -47,13 +46,16 @@ class _Alias(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, is_package=is_package)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module of tap_core, imported under its real name."""
+        """Import and return the module of tap_core that replaces a module of singer_sdk."""
         module = import_module(_get_real_name(spec.name))
         spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Restore the ``__spec__`` that the import replaced; the module is not executed again."""
+        """Restore the module's ``__spec__``, which the import system has replaced.
+
+        The module's code is not executed again.
+        """
         alias = module.__spec__
         if alias is not None and alias.loader is self:
             module.__spec__ = alias.loader_state
@@ -73,5 +75,5 @@ def install_import_alias() -> None:
 
 
 def _get_real_name(name: str) -> str:
-    """Return the name of the tap_core module that replaces a singer_sdk module."""
+    """Return the name of the module in tap_core: ``singer_sdk.sinks`` -> ``tap_core.sinks``."""
     return _OURS + name.removeprefix(SINGER_SDK)

@@ -1,7 +1,7 @@
-"""Members of `Stream` and `Tap` under the names that they had in an earlier version.
+"""Deprecated names of members of `Stream` and `Tap` that were renamed.
 
-An old name works for one version: reading it, setting it on an object and defining it in a
-subclass have the effect of the new name and a `DeprecationWarning`.
+An old name works for one more version. Reading it, setting it, or overriding it in a subclass has
+the same effect as with the new name, and emits a `DeprecationWarning`.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ __all__ = ["RenamedMember", "adopt_renamed_members"]
 
 
 class RenamedMember:
-    """Descriptor for a member's old name; it gives access to the member under its new name."""
+    """Descriptor for the old name of a renamed member; it reads and sets the renamed member."""
 
     def __init__(self, new_name: str) -> None:
-        """Create a descriptor that refers to ``new_name``."""
+        """Create a descriptor for the member that is now called ``new_name``."""
         self.new_name = new_name
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Store the old name: the attribute to which the descriptor is assigned."""
+        """Store the old name, which is the attribute that the descriptor is assigned to."""
         self.name = name
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        """Return the member called ``new_name``, and emit a warning."""
+        """Return the member called ``new_name``, and emit a deprecation warning."""
         self.warn(owner, stacklevel=3)
         return getattr(owner if instance is None else instance, self.new_name)
 
     def __set__(self, instance: Any, value: Any) -> None:
-        """Set the member called ``new_name``, and emit a warning."""
+        """Set the member called ``new_name``, and emit a deprecation warning."""
         self.warn(type(instance), stacklevel=3)
         setattr(instance, self.new_name, value)
 
     def warn(self, owner: type, *, stacklevel: int) -> None:
-        """Emit a DeprecationWarning about the use of the old name in a class."""
+        """Emit a DeprecationWarning that names the old and the new member of class ``owner``."""
         warnings.warn(
             f"`{owner.__name__}.{self.name}` is deprecated: use `{self.new_name}`.",
             DeprecationWarning,
@@ -43,9 +43,9 @@ class RenamedMember:
 
 
 def adopt_renamed_members(owner: type) -> None:
-    """Rename members that a subclass defines under an old name, so that they override the new name.
+    """Rename members that a subclass defines under a deprecated name, with a warning for each.
 
-    This is called in ``__init_subclass__``.
+    ``__init_subclass__`` calls this function, so that these members override the renamed members.
 
     Raises:
         TypeError: The class defines a member under both names.

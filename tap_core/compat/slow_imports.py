@@ -1,6 +1,6 @@
-"""Import of large packages with the garbage collector paused.
+"""Faster import of large packages by pausing the garbage collector.
 
-An import creates many objects and no garbage, so collections during it find nothing.
+An import creates many objects but little garbage, so garbage collections only slow it down.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["without_collections"]
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Pause the garbage collector during the block, if it is enabled."""
+    """Context manager: pause Python's garbage collector during the block, if it is enabled."""
     is_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
-"""Settings from a ``.env`` file: only the variables of one plugin.
+"""Reader of a plugin's settings from a ``.env`` file.
 
 The variables are not put into ``os.environ``, so neither libraries nor child processes see them.
-The file is looked for in the working directory and then in the root of the surrounding project,
-and is read only if no other user could have written it.
+The file is searched in the working directory and then in the root of the project around it. It is
+read only if no other user could have written it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
-    """From a ``.env`` file, return the variables that begin with a prefix.
+    """Return the variables of a ``.env`` file whose names begin with a prefix.
 
-    ``${NAME}`` in a value is replaced by a variable of the environment or of the file. An unusable
-    file is skipped with a warning.
+    ``${NAME}`` in a value is replaced by the variable of that name in the environment or the file.
+    A file that cannot be read or trusted is skipped with a warning.
 
     Args:
         prefix: Prefix of the variable names, such as ``TAP_X_``.
@@ -61,9 +61,9 @@ def _is_project_root(folder: Path) -> bool:
 
 
 def _read_file(file: Path) -> str | None:
-    """Return the text of a file.
+    """Return the text of a ``.env`` file, or None if it does not exist.
 
-    Return None if it does not exist, or if it cannot be used (warning).
+    If the file cannot be used, log a warning and return None.
     """
     try:
         return _read_trusted(file)
@@ -96,7 +96,7 @@ def _read_trusted(file: Path) -> str | None:
     if stat.S_ISLNK(status.st_mode):  # the link decides which file is read
         if fault := owner_fault(status):
             raise UntrustedPathError(file, f"is a link that {fault}")
-        file = Path(os.path.realpath(file))  # other than resolve(), it bears a loop of links
+        file = Path(os.path.realpath(file))  # unlike resolve(), it accepts a loop of links
     handle, status = open_regular(file, os.O_RDONLY)
     with os.fdopen(handle, "rb") as opened:
         if fault := trust_fault(status):

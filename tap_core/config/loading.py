@@ -4,7 +4,7 @@
 - A variable is named ``<PLUGIN>_<SETTING>``, upper case with ``-`` as ``_``, and is parsed by the
   setting's type in the schema. Names with a second underscore after the prefix (``TAP_X__SELECT``,
   set by Meltano) are ignored.
-- All faults are reported at once, without values of secret settings. Inputs are not modified.
+- All faults are reported in one error, without values of secret settings.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ConfigInput:
 
     @classmethod
     def from_cli_args(cls, *args: StrPath) -> ConfigInput:
-        """Read the settings files in the given order.
+        """Read and merge the JSON files in ``args``; later files override earlier ones.
 
         The argument ``ENV`` is not a file: it requests settings from environment variables.
 
@@ -91,7 +91,7 @@ def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
 
     Raises:
         ConfigFileError: One or more files are missing, not JSON or not a JSON object;
-            ``errors`` has a sentence for each.
+            its ``errors`` has one sentence per file.
     """
     merged: dict[str, Any] = {}
     faults: list[str] = []
@@ -129,7 +129,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _kind(value: Any) -> str:
-    """Return the JSON type of a value with its article, for messages."""
+    """Return the JSON type of a value for messages, such as ``an array`` or ``null``."""
     kinds = {list: "an array", str: "a text", bool: "a boolean", type(None): "null"}
     return kinds.get(type(value), "a number")
 
@@ -139,7 +139,7 @@ def _kind(value: Any) -> str:
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
-    """Settings from environment variables, with an error message for each invalid variable."""
+    """Settings from environment variables, and error messages of invalid ones, by setting name."""
 
     values: dict[str, Any]
     faults: dict[str, str]
@@ -148,7 +148,7 @@ class EnvironmentConfig:
 def env_var_name(prefix: str, setting: str) -> str:
     """Return the name of a setting's environment variable.
 
-    The prefix ``TAP_X_`` and the setting ``api-url`` give ``TAP_X_API_URL``.
+    Example: prefix ``TAP_X_`` and setting ``api-url`` -> ``TAP_X_API_URL``.
     """
     return prefix + setting.upper().replace("-", "_")
 
@@ -191,10 +191,12 @@ def parse_environment_config(
     prefix: str,
     dotenv_path: StrPath | None = None,
 ) -> dict[str, Any]:
-    """Return the settings in environment variables, like :func:`read_environment`.
+    """Return the settings in environment variables, converted to the types of the schema.
+
+    The arguments are those of :func:`read_environment`.
 
     Raises:
-        ConfigValidationError: One or more variables do not match their settings.
+        ConfigValidationError: The text of a variable does not have the type of its setting.
     """
     environment = read_environment(config_schema, prefix, dotenv_path)
     if environment.faults:
@@ -204,9 +206,9 @@ def parse_environment_config(
 
 
 def coerce_text(text: str, schema: JsonSchema) -> Any:
-    """Convert the text of an environment variable to the type of its setting.
+    """Convert the text of an environment variable to a JSON type that the setting's schema allows.
 
-    If the setting allows several types, the first one to which the text can be converted is used.
+    Of several types, the first to which the text can be converted is used.
 
     Raises:
         ValueError: The text cannot be converted; the message states the expected types.
@@ -214,7 +216,7 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
     types = get_json_types(schema)
     needed: list[str] = []
     for kind, read in _READERS.items():
-        # A number that may be a text too keeps its digits.
+        # If a text is allowed too, a number stays text, so that all its digits are kept.
         if kind not in types or (kind == "number" and "string" in types):
             continue
         try:
@@ -269,10 +271,10 @@ def _boolean(text: str, _schema: JsonSchema) -> bool:
 
 
 def _array(text: str, schema: JsonSchema) -> list[Any]:
-    """Convert a text to an array.
+    """Parse a JSON array. For arrays of text, the deprecated format ``x,y,z`` is accepted too.
 
-    The text is JSON. For arrays of text it may also be a list such as ``x,y,z``, which is
-    deprecated.
+    Raises:
+        ValueError: The text is not an array.
     """
     try:
         document = load_json(text)
@@ -280,7 +282,7 @@ def _array(text: str, schema: JsonSchema) -> list[Any]:
         document = None
     if isinstance(document, list):
         return document
-    if document is None and _holds_texts(schema):
+    if document is None and _allows_text_items(schema):
         logger.warning(
             "Parsing array of the form 'x,y,z', which is deprecated: write a JSON array.",
         )
@@ -288,8 +290,8 @@ def _array(text: str, schema: JsonSchema) -> list[Any]:
     raise ValueError("a JSON array")
 
 
-def _holds_texts(schema: JsonSchema) -> bool:
-    """Return True if the items of an array may be text."""
+def _allows_text_items(schema: JsonSchema) -> bool:
+    """Return True if the schema of an array allows text items."""
     items = schema.get("items")
     return isinstance(items, dict) and "string" in get_json_types(items)
 
@@ -317,7 +319,7 @@ _READERS: dict[str, Callable[[str, JsonSchema], Any]] = {
 
 
 def deep_copy_config(value: Any) -> Any:
-    """Return a copy of a JSON-like value in which all objects and arrays are copied too."""
+    """Return a deep copy of a value of mappings, lists and scalars; mappings become dicts."""
     if isinstance(value, Mapping):
         return {key: deep_copy_config(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -343,7 +345,7 @@ def fill_defaults(config: Any, schema: JsonSchema) -> None:
 
 
 def _fill_one(config: dict[str, Any], name: str, schema: JsonSchema) -> None:
-    """Set the default of one setting, and the defaults inside its value."""
+    """Set the setting ``name`` to its default if missing, and set the defaults inside its value."""
     if "default" in schema:
         config.setdefault(name, deep_copy_config(schema["default"]))
     if name in config:

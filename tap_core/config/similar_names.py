@@ -1,4 +1,4 @@
-"""Suggestions for misspelled names, for messages."""
+"""Suggestions for misspelled names, such as ``Did you mean 'users'?`` in error messages."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterable
 __all__ = ["find_similar", "suggest"]
 
 
-def find_similar(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most similar to a misspelled name, or None if none is similar.
+def find_similar(name: str, valid_names: Iterable[str]) -> str | None:
+    """Return the valid name that is most similar to a misspelled name, or None.
 
     Case is ignored, and a hyphen equals an underscore.
     """
     from difflib import get_close_matches  # only a misspelled name needs it
 
-    by_form = {_comparable(candidate): candidate for candidate in known}
+    by_form = {_comparable(candidate): candidate for candidate in valid_names}
     near = get_close_matches(_comparable(name), by_form, n=1, cutoff=0.75)
     return by_form[near[0]] if near else None
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Return the sentence `` Did you mean 'x'?`` for a misspelled name.
+def suggest(name: str, valid_names: Iterable[str]) -> str:
+    """Return `` Did you mean 'x'?`` with the valid name most similar to a misspelled name.
 
-    Return an empty text if no known name is similar.
+    Return an empty text if no valid name is similar.
     """
-    similar = find_similar(name, known)
+    similar = find_similar(name, valid_names)
     return "" if similar is None else f" Did you mean {similar!r}?"
 
 

@@ -1,8 +1,8 @@
-"""Validation of a configuration against its schema, and the error messages.
+"""Validation of a configuration against its JSON Schema, with one message per fault.
 
-- Every fault is reported in one sentence that begins with the setting's path (``a[0]: …``), or has
-  no path if it concerns the whole configuration.
-- No sentence contains the value of a secret setting, a value that may hold one, or a long value.
+- A message begins with the path of the setting (``a[0]: …``), or has no path if the fault concerns
+  the whole configuration.
+- A message never contains a value that is secret, may contain a secret, or is long.
 - ``jsonschema`` is imported only if the simple rules below cannot prove validity, to start faster.
 """
 
@@ -44,7 +44,7 @@ def validate_config(
     Args:
         config: The configuration.
         schema: JSON Schema of the settings.
-        skip: Settings whose faults are already reported; they do not count as missing.
+        skip: Names of settings to exclude, because their faults were reported before.
     """
     skipped = set(skip)
     checked = {**config, **dict.fromkeys(skipped)}
@@ -61,12 +61,11 @@ def validate_config(
 def checked_changes(
     config: Mapping[str, Any], changes: Mapping[str, Any], schema: JsonSchema
 ) -> dict[str, Any]:
-    """Return the settings in ``changes`` that differ from the present configuration.
-
-    The changed configuration is validated first.
+    """Validate changes of settings; return those that differ from the current configuration.
 
     Raises:
-        ConfigurationError: A setting is not declared, or the changed configuration is invalid.
+        ConfigurationError: A setting is not in the schema, or the configuration with the changes
+            is invalid.
     """
     changed = {
         name: value
@@ -81,7 +80,7 @@ def checked_changes(
 
 
 def _with_floats(value: Any) -> Any:
-    """Return a copy with each Decimal converted to float, because the validator expects floats."""
+    """Return a copy of a value with each Decimal as float, because jsonschema expects floats."""
     if isinstance(value, dict):
         return {key: _with_floats(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -90,7 +89,7 @@ def _with_floats(value: Any) -> Any:
 
 
 def setting_path(parts: Iterable[str | int]) -> str:
-    """Return the path of a setting as text, such as ``a.b[0]``."""
+    """Return the path of a setting as text: ``["a", "b", 0]`` -> ``a.b[0]``."""
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     return path.removeprefix(".")
 
@@ -99,14 +98,14 @@ def setting_path(parts: Iterable[str | int]) -> str:
 
 
 def _sentence(error: _Fault, schema: JsonSchema) -> str:
-    """Return the error message for a fault of the configuration, without secret values."""
+    """Return a message with the path of the invalid setting and the fault, without secrets."""
     path = setting_path(error.absolute_path)
     message = _without_value(error) if _shows_secret(error, schema) else _with_value(error)
     return f"{path}: {message}" if path else message
 
 
 def _with_value(error: _Fault) -> str:
-    """Return the message for a fault; for an unknown choice, with the most similar known one."""
+    """Return jsonschema's message for an error; for an invalid choice, also suggest a valid one."""
     if error.validator != "enum":
         return str(error.message)
     known, given = _choices(error), error.instance
@@ -115,7 +114,7 @@ def _with_value(error: _Fault) -> str:
 
 
 def _choices(error: _Fault) -> list[Any]:
-    """Return the values that an ``enum`` allows, without null: a missing setting needs no value."""
+    """Return the values that an ``enum`` allows, except null, for an error message."""
     return [value for value in error.validator_value if value is not None]
 
 
@@ -126,7 +125,7 @@ def _is_text(value: object) -> bool:
 def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
     """Return True if jsonschema's own message for a fault might contain a secret value."""
     if error.validator in {"required", "additionalProperties", "dependentRequired"}:
-        return False  # these name settings, and show no value
+        return False  # messages of these rules contain names of settings only
     if isinstance(error.schema, Mapping) and is_secret("", error.schema):
         return True
     if not is_showable(error.instance) or _is_structured_text(error):
@@ -137,7 +136,7 @@ def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
 
 
 def _is_structured_text(error: _Fault) -> bool:
-    """Return True if a string was passed instead of an object or an array.
+    """Return True if a setting of type object or array has a string as its value.
 
     Such a string may be the JSON text of secret settings, so messages must not show it.
     """
@@ -147,7 +146,7 @@ def _is_structured_text(error: _Fault) -> bool:
 
 
 def _secret_path(path: list[str | int], schema: JsonSchema) -> bool:
-    """Return True if any setting on a path, from the top level down, is secret."""
+    """Return True if the setting at a path, or any setting that contains it, is secret."""
     return any(
         is_secret(str(part), _schema_at(path[: depth + 1], schema))
         for depth, part in enumerate(path)
@@ -155,7 +154,7 @@ def _secret_path(path: list[str | int], schema: JsonSchema) -> bool:
 
 
 def _schema_at(path: list[str | int], schema: JsonSchema) -> JsonSchema:
-    """Return the schema of the setting at a path; it is empty if that setting is not declared."""
+    """Return the schema of the setting at a path, or ``{}`` if the setting is not declared."""
     subschema: Any = schema
     for part in path:
         subschema = (
@@ -167,7 +166,7 @@ def _schema_at(path: list[str | int], schema: JsonSchema) -> JsonSchema:
 
 
 def _holds_secret(value: Any, schema: JsonSchema) -> bool:
-    """Return True if an object or array contains a secret setting."""
+    """Return True if a value is an object or array that contains a secret setting at any depth."""
     if isinstance(value, Mapping):
         return any(
             is_secret(str(key), _schema_at([key], schema))
@@ -180,7 +179,7 @@ def _holds_secret(value: Any, schema: JsonSchema) -> bool:
 
 
 def _without_value(error: _Fault) -> str:
-    """Return the message for a fault without the invalid value."""
+    """Return the message for a validation error without the invalid value."""
     if error.validator == "enum":
         return f"the value (not shown) does not fit enum {_choices(error)!r}"
     if error.validator in {"type", "format", "pattern"}:
@@ -192,12 +191,11 @@ def _without_value(error: _Fault) -> str:
 
 
 def is_trivially_valid(value: Any, schema: Any) -> bool:
-    """Return True if a quick check proves that a value is valid.
+    """Return True if a quick check proves that a value is valid, without the jsonschema library.
 
-    False means that only the full validation can decide. The quick check supports ``type``,
-    ``properties``, ``required``, ``items`` as one schema, ``enum``, ``const`` and a boolean
-    ``additionalProperties``. If the schema has any other keyword that might reject a value, the
-    result is False.
+    False means that the value may be invalid, or that the schema has a keyword that the quick check
+    does not support. Supported are ``type``, ``properties``, ``required``, ``items`` as one schema,
+    ``enum``, ``const`` and a boolean ``additionalProperties``.
     """
     if schema is True:
         return True
@@ -247,7 +245,7 @@ def _fits_items(value: Any, items: Any, _schema: JsonSchema) -> bool:
 
 
 def _fits_enum(value: Any, allowed: Any, _schema: JsonSchema) -> bool:
-    # Only texts: JSON tells 1 from true, Python's equality does not.
+    # Only texts are compared, because 1 == True in Python, but not in JSON.
     return isinstance(value, str) and value in allowed
 
 
@@ -283,10 +281,10 @@ _UNDERSTOOD = _SIMPLE_RULES.keys() | _WITHOUT_EFFECT
 def suggest_misspelled_settings(
     config: Mapping[str, Any], schema: JsonSchema
 ) -> Iterator[tuple[str, str]]:
-    """Yield a (path, path) pair for each unknown setting that resembles a known setting.
+    """Yield ``(unknown path, suggested path)`` for each setting that seems misspelled.
 
-    The second path is that of the known setting. Settings in objects that allow additional settings
-    are never unknown.
+    That is an undeclared setting whose name resembles a declared one that is not set. Objects whose
+    ``additionalProperties`` is a schema are not checked.
     """
     yield from _near_misses(config, schema, ())
 
@@ -294,9 +292,9 @@ def suggest_misspelled_settings(
 def _near_misses(
     config: Any, schema: JsonSchema, path: tuple[str | int, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the results of `suggest_misspelled_settings` for settings inside ``config``.
+    """Yield the results of `suggest_misspelled_settings` for one object of the configuration.
 
-    ``path`` is the path of ``config`` in the whole configuration.
+    ``path`` is the path of this object, ``config``, in the whole configuration.
     """
     known = schema.get("properties", {})
     free = isinstance(schema.get("additionalProperties"), dict)

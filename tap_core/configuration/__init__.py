@@ -1,1 +1,1 @@
-"""Compatibility import path of singer_sdk; nothing is defined here."""
+"""Compatibility package for plugins that import modules of ``singer_sdk.configuration``."""

@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.configuration._dict_config``.
 
-The names are defined in `tap_core.config.loading`.
+It only re-exports names of `tap_core.config.loading`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.connectors``.
 
-The names are defined in `tap_core.sql`. Each access emits a deprecation warning.
+It only re-exports names of `tap_core.sql`. Each access emits a deprecation warning.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["SQLConnector"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name from its current module and emit a deprecation warning."""
+    """Import ``SQLConnector`` from `tap_core.sql` on access, with a deprecation warning."""
     from tap_core.compat.deprecation import deprecated_import
 
     return deprecated_import(name, old=__name__, known=("SQLConnector",), new="tap_core.sql")

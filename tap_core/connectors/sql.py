@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.connectors.sql``.
 
-The names are defined in `tap_core.sql.connector`. Each access emits a deprecation warning.
+It only re-exports names of `tap_core.sql.connector`. Each access emits a deprecation warning.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ _KNOWN = (
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name from its current module and emit a deprecation warning."""
+    """Import a moved class from `tap_core.sql.connector` on access, with a deprecation warning."""
     return deprecated_import(name, old=__name__, known=_KNOWN, new="tap_core.sql.connector")

@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.contrib.batch_encoder_jsonl``.
 
-The names are defined in `tap_core.batch.batchers`.
+It only re-exports names of `tap_core.batch.batchers`.
 """
 
 from __future__ import annotations

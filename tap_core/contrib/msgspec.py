@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.contrib.msgspec``.
 
-The names are defined in `tap_core.protocols.singer.message_reader` and
+It only re-exports names of `tap_core.protocols.singer.message_reader` and
 `tap_core.protocols.singer.message_writer`.
 """
 

@@ -1,7 +1,7 @@
-"""`FileStream`: the rows of files, read again when a file has changed.
+"""`FileStream`, a stream of the records in files, which reads a file again if it has changed.
 
-Names and signatures are those of singer_sdk (version 0.54). Each file is a partition whose
-bookmark is the file's modification time; a file older than its bookmark is not opened. If
+Names and signatures are those of singer_sdk (version 0.54). Each file is a partition, and its
+bookmark is the file's modification time. A file older than its bookmark is not opened. If
 the file system has no modification times, every file is read in every sync.
 """
 
@@ -67,20 +67,20 @@ class FileStream(Stream, abc.ABC):
 
     @abc.abstractmethod
     def get_schema(self, path: str) -> JsonSchema:
-        """Return the JSON Schema of a file's records."""
+        """Return the JSON Schema of the records in the file at ``path``."""
 
     @abc.abstractmethod
     def read_file(self, path: str) -> Iterable[Record]:
-        """Yield the records of a file."""
+        """Yield the records of the file at ``path``, relative to the tap's folder."""
 
     @property
     def partitions(self) -> list[dict[str, Any]]:
-        """One partition for each file."""
+        """Partition contexts, one per file: ``{"_sdc_path": path}``."""
         return self._partitions
 
     @cached_property
     def schema(self) -> JsonSchema:
-        """JSON Schema of the first file's records, plus the properties `SDC_PROPERTIES`."""
+        """JSON Schema of the first file's records, with the properties of `SDC_PROPERTIES`."""
         return self._get_full_schema()
 
     def _get_full_schema(self) -> JsonSchema:
@@ -89,10 +89,10 @@ class FileStream(Stream, abc.ABC):
         return schema
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of the file in the context; a file that has not changed is skipped.
+        """Yield the records of the context's file, unless it is unchanged since its bookmark.
 
         Raises:
-            RuntimeError: No context was passed.
+            RuntimeError: The context is None or empty.
         """
         if not context:
             raise RuntimeError(f"Stream '{self.name}' needs the context of a file.")

@@ -1,7 +1,7 @@
-"""`FolderTap`: the files of a folder as streams.
+"""`FolderTap`, base class of taps whose streams are the files of a folder.
 
-Names and signatures are those of singer_sdk (version 0.54). Discovery lists the folder
-without its subfolders; files are sorted by name.
+Names and signatures are those of singer_sdk (version 0.54). Discovery lists the files of the folder
+by name, without its subfolders.
 """
 
 from __future__ import annotations
@@ -30,10 +30,7 @@ _Files = TypeVar("_Files", bound=FileStream)
 
 
 def file_path_to_stream_name(file_path: str) -> str:
-    """Return the stream name for a file path.
-
-    The extension is removed, and each slash becomes two underscores.
-    """
+    """Return the stream name for a file path: ``sales/2024.csv`` -> ``sales__2024``."""
     return PurePosixPath(file_path).with_suffix("").as_posix().replace("/", "__")
 
 
@@ -55,7 +52,7 @@ class FolderTap(Tap, Generic[_Files]):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of folder taps and those of all taps to the settings' schema."""
+        """Add the settings of folder taps and those of all taps to a config schema, in place."""
         properties = config_jsonschema.setdefault("properties", {})
         for name, schema in deep_copy_config(BASE_CONFIG_SCHEMA["properties"]).items():
             properties.setdefault(name, schema)
@@ -65,21 +62,21 @@ class FolderTap(Tap, Generic[_Files]):
 
     @cached_property
     def read_mode(self) -> ReadMode:
-        """Value of the setting ``read_mode``."""
+        """Value of the setting ``read_mode``: one stream per file, or one for all files."""
         return ReadMode(self.config["read_mode"])
 
     @cached_property
     def path(self) -> str:
-        """Value of the setting ``path``: the folder."""
+        """Value of the setting ``path``: the folder that contains the files."""
         path: str = self.config["path"]
         return path
 
     @cached_property
     def fs(self) -> AbstractFileSystem:
-        """File system (fsspec) whose root is the folder.
+        """File system (fsspec) whose root is the tap's folder.
 
         Raises:
-            ConfigValidationError: The connection settings of the server are missing.
+            ConfigValidationError: The settings ``ftp`` or ``sftp`` of that file system are missing.
         """
         from fsspec.implementations.dirfs import DirFileSystem
 
@@ -92,11 +89,10 @@ class FolderTap(Tap, Generic[_Files]):
         return DirFileSystem(path=self.path, target_protocol=protocol, target_options=options or {})
 
     def discover_streams(self) -> list[_Files]:
-        """Return the streams for the existing files.
+        """Return one stream per file, or one stream for all files if ``read_mode`` is ``merge``.
 
         Raises:
-            ConfigValidationError: The folder does not exist, or there is no file for the single
-                stream that merges all files.
+            ConfigValidationError: The folder does not exist, or has no file to merge.
         """
         if not self.fs.isdir(""):
             fault = f"'path': '{self.path}' does not exist or is not a directory"
@@ -110,11 +106,8 @@ class FolderTap(Tap, Generic[_Files]):
         return self.default_stream_class(tap=self, name=name, filepaths=files, filesystem=self.fs)
 
     def _files(self) -> list[str]:
-        """Return the paths of the files to read, relative to the folder.
-
-        The paths are stored in states. For file systems that singer_sdk also supports, they have
-        the same prefix as in singer_sdk.
-        """
+        """Return the sorted paths of the files with a valid extension, relative to the folder."""
+        # States contain the paths, so their prefix is that of singer_sdk.
         members: list[dict[str, Any]] = self.fs.ls("", detail=True)
         start = "./" if self.config["filesystem"] in _WITH_DOT else ""
         return sorted(

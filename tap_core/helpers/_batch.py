@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.helpers._batch``.
 
-The names are defined in `tap_core.batch.encodings`, `tap_core.batch.storage` and
+It only re-exports names of `tap_core.batch.encodings`, `tap_core.batch.storage` and
 `tap_core.singerlib.messages`.
 """
 

@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.helpers._catalog``.
 
-The names are defined in `tap_core.records.prune` and `tap_core.singerlib.catalog`.
+It only re-exports names of `tap_core.records.prune` and `tap_core.singerlib.catalog`.
 """
 
 from __future__ import annotations

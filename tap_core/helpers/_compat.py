@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.helpers._compat``.
 
-The names are defined in `tap_core.exceptions` and `tap_core.parsing.datetimes`.
+It only re-exports names of `tap_core.exceptions` and `tap_core.parsing.datetimes`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.helpers._conformers``.
 
-The names are defined in `tap_core.sql.identifiers`.
+It only re-exports names of `tap_core.sql.identifiers`.
 """
 
 from __future__ import annotations

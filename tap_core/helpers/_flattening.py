@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.helpers._flattening``.
 
-The names are defined in `tap_core.records.flatten`.
+It only re-exports names of `tap_core.records.flatten`.
 """
 
 # ruff: noqa: I001  one list is easier to read than one statement per name

@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.helpers._state``.
 
-The names are defined in `tap_core.state.bookmarks`.
+It only re-exports names of `tap_core.state.bookmarks`.
 """
 
 # ruff: noqa: I001  one list is easier to read than one statement per name

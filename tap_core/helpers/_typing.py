@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.helpers._typing``.
 
-The names are defined in `tap_core.records.conform`, `tap_core.typing.inspect` and
+It only re-exports names of `tap_core.records.conform`, `tap_core.typing.inspect` and
 `tap_core.typing.values`.
 """
 

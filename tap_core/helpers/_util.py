@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.helpers._util``.
 
-The names are defined in `tap_core.parsing.datetimes` and `tap_core.singerlib.json`.
+It only re-exports names of `tap_core.parsing.datetimes` and `tap_core.singerlib.json`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.helpers.capabilities``.
 
-The names are defined in `tap_core.capabilities`.
+It only re-exports names of `tap_core.capabilities`.
 """
 
 # ruff: noqa: I001  one list is easier to read than one statement per name

@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.helpers.types``.
 
-The names are defined in `tap_core.types`, `tap_core.http.request` and `tap_core.http`.
+It only re-exports names of `tap_core.types`, `tap_core.http.request` and `tap_core.http`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Auth", "Context", "Record", "RequestFunc", "StrPath", "TapState"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name that needs an HTTP client, imported on first access."""
+    """Import ``Auth`` or ``RequestFunc`` on access, because they import an HTTP client."""
     if name in {"Auth", "RequestFunc"}:
         from tap_core.http import request
 

@@ -1,1 +1,1 @@
-"""HTTP for streams: requests, responses, retries and rate limits."""
+"""HTTP client code of streams: requests, responses, retries and rate limits."""

@@ -1,8 +1,8 @@
 """Connection pools that enforce a deadline and a size limit while a response is received.
 
-The timeout of requests applies to each socket read, so a server that sends one byte now and then
-never exceeds it. Here status line, headers, chunk framing and body all count towards one
-`Deadline`. Responses without a deadline in force are read by http.client as usual.
+The timeout of the requests package applies to each socket read, so a server that sends one byte now
+and then never exceeds it. Here the time for the status line, headers and body counts towards one
+`Deadline`. If no deadline is set, http.client reads the response as usual.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ __all__ = [
 
 
 _BUFFER: Final = 32_768
-"""Bytes read from a socket at once: a page of records usually arrives with its headers."""
+"""Size of a socket read in bytes, large enough for the headers and a page of records."""
 
 
 class _LimitedStream(io.RawIOBase):
     """Byte stream of one HTTP response that enforces a size limit and a deadline while it is read.
 
-    ``raw`` is the stream that reads from the socket.
+    ``raw`` is the unbuffered stream that reads from ``sock``.
     """
 
     def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: Deadline) -> None:
@@ -59,12 +59,12 @@ class _LimitedStream(io.RawIOBase):
         return self._raw.fileno()
 
     def readinto(self, buffer: Buffer, /) -> int | None:
-        """Read the next bytes from the socket into ``buffer`` and count them.
+        """Read the next bytes from the socket into ``buffer``, and return their number.
 
         Raises:
             ResponseTooSlowError: the deadline has passed.
             ResponseTooLargeError: more bytes were received than any response may have.
-            TimeoutError: the connection was silent for longer than allowed.
+            TimeoutError: the server sent nothing for longer than allowed.
         """
         deadline = self._deadline
         left = wait = None if deadline.begun is None else deadline.left()
@@ -91,7 +91,7 @@ class _LimitedStream(io.RawIOBase):
 
 
 class _Response(HTTPResponse):
-    """HTTP response that is read through `_LimitedStream` while this thread has a deadline."""
+    """HTTP response that is read through a `_LimitedStream` if the thread has set a deadline."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
@@ -103,8 +103,8 @@ class _Response(HTTPResponse):
     def begin(self) -> None:
         """Read the status line and the headers.
 
-        The usual ones are parsed here, because http.client uses the parser for emails, which takes
-        longer than receiving them.
+        Plain heads are parsed here, because http.client uses the email parser, which is slow. All
+        other heads are left to http.client.
         """
         this: Any = self
         is_new = this.headers is None and not this.debuglevel and vars(this)["_method"] != "HEAD"
@@ -136,10 +136,11 @@ _MOST_HEADERS: Final = 64
 
 
 def _parse_head(start: bytes) -> tuple[str, HTTPMessage] | None:
-    """Return the reason and the headers at the start of a successful response.
+    """Return the reason phrase and the headers of a response from its first bytes.
 
-    Return None for heads that need http.client: incomplete ones, and those with other characters
-    than printable ASCII, folded lines, parts, or a length that is not a number.
+    Return None if http.client must parse the head: if it is incomplete, its status is not 200, or
+    it has folded lines, a multipart type, an invalid length, or other than printable ASCII
+    characters.
     """
     text = start[: max(start.find(_END), 0)].decode("latin-1")
     first, *lines = text.split("\r\n")
@@ -178,9 +179,9 @@ class HTTPSConnectionPool(connectionpool.HTTPSConnectionPool):
 
 
 def _limit_connection(connection: Any) -> Any:
-    """Replace a connection's response class with one that has limits, and return the connection.
+    """Make a connection read its responses with a size limit and a deadline, and return it.
 
-    If other code has already replaced the response class, the connection is not changed.
+    A connection whose response class was already replaced by other code is not changed.
     """
     is_known = isinstance(connection, (HTTPConnection, HTTPSConnection))
     if is_known and connection.response_class is HTTPResponse:
@@ -202,25 +203,26 @@ def limit_responses(session: requests.Session) -> None:
 
 
 def limit_pools(manager: Any) -> None:
-    """Make a pool manager of urllib3 create pools that limit responses; keep those of others."""
+    """Make a urllib3 pool manager limit responses, unless it has custom pool classes."""
     if getattr(manager, "pool_classes_by_scheme", None) is pool_classes_by_scheme:
         manager.pool_classes_by_scheme = _POOLS
 
 
 def find_received_headers(response: Any) -> HTTPMessage | None:
-    """Return the headers of a response of urllib3 as they were received.
+    """Return the headers of a urllib3 response as received from the server.
 
-    Return None if the response did not come through one of this module's connections.
+    Return None if the response did not come through a connection of this module.
     """
     original = getattr(response, "_original_response", None)
     return original.msg if type(original) is _Response else None
 
 
 def skip_cookies(response: Any) -> None:
-    """Let the requests package skip its search for cookies in a response that sets none.
+    """Make the requests package skip its slow search for cookies if a response sets none.
 
-    This applies to responses of urllib3 that were received through this module's connections and
-    read to their end.
+    Args:
+        response: urllib3 response. It is left unchanged unless it came through a connection of this
+            module and was read to its end.
     """
     headers = find_received_headers(response)
     if headers is None or "Set-Cookie" in headers or "Set-Cookie2" in headers:
@@ -232,7 +234,7 @@ def skip_cookies(response: Any) -> None:
 def limit_proxied_responses(session: requests.Session, url: str, proxy: str | None) -> None:
     """Limit the size of responses to ``url`` through ``proxy``, and the time to receive them.
 
-    ``proxy`` is None for requests without a proxy; then nothing is changed.
+    With ``proxy`` None nothing is changed.
     """
     try:
         manager: Any = cast("Any", session.get_adapter(url)).proxy_manager_for(proxy)

@@ -1,7 +1,8 @@
 """Fail-fast mode for connection tests: fewer tries, shorter waits and timeouts.
 
-A connection test must report a failure within seconds. Code that retries or waits calls these
-functions for its limits; outside a `fail_fast` block they return their argument unchanged.
+A connection test must report a failure within seconds. Code that retries or waits calls
+`limit_tries`, `limit_wait` and `limit_timeout`; outside a `fail_fast` block these functions return
+their argument unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _hasty: ContextVar[bool] = ContextVar("hasty", default=False)
 
 @contextmanager
 def fail_fast() -> Iterator[None]:
-    """Use few tries, short waits and short timeouts for this thread's requests during the block."""
+    """Limit tries, waits and timeouts of this thread's requests during the ``with`` block."""
     token = _hasty.set(True)
     try:
         yield
@@ -33,19 +34,23 @@ def fail_fast() -> Iterator[None]:
 
 
 def limit_tries(tries: int) -> int:
-    """Return the maximum number of tries: ``tries``, or at most 2 in fail-fast mode."""
+    """Return ``tries``, reduced to 2 in fail-fast mode, which connection tests use."""
     return min(tries, _TRIES) if _hasty.get() else tries
 
 
 def limit_wait(seconds: float) -> float:
-    """Return the seconds to wait before the next try: ``seconds``, or at most 1 if failing fast."""
+    """Return a wait between tries in seconds, reduced to 1 second in fail-fast mode.
+
+    Connection tests use this mode.
+    """
     return min(seconds, _WAIT_SECONDS) if _hasty.get() else seconds
 
 
 def limit_timeout(timeout: _Timeout) -> _Timeout:
-    """Return the timeout of a request: ``timeout``, or at most 30 seconds in fail-fast mode.
+    """Return a request timeout in seconds, reduced to 30 seconds in fail-fast mode.
 
-    A timeout that is not a number, such as a (connect, read) tuple, is returned unchanged.
+    Connection tests use this mode. A timeout that is not a number, such as a (connect, read) tuple,
+    is returned unchanged.
     """
     if _hasty.get() and isinstance(timeout, (int, float)):
         return min(timeout, type(timeout)(_TIMEOUT_SECONDS))

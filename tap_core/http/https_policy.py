@@ -1,7 +1,7 @@
 """Process-wide ban on unencrypted HTTP requests, for protocols that forbid them.
 
-Plain HTTP is allowed until an entry point calls `require_https`; the ban then holds for the whole
-process. Loopback addresses are exempt, since their traffic never leaves the machine.
+Plain HTTP is allowed until `require_https` is called; from then on it is forbidden in the whole
+process. Requests to localhost are exempt, because their traffic never leaves the machine.
 Source: Fivetran's Partner SDK development guide, "Security".
 """
 
@@ -24,10 +24,11 @@ def require_https() -> None:
 
 
 def check_https(address: str | None) -> None:
-    """Check the URL of a request before it is sent.
+    """Check the URL of a request before the request is sent.
 
     Raises:
-        ConfigurationError: the request would be unencrypted although `require_https` was called.
+        ConfigurationError: `require_https` was called, and the URL is a plain HTTP URL of another
+            machine.
     """
     if not _demanded.is_set() or not address or not address.lower().startswith("http:"):
         return

@@ -1,8 +1,8 @@
-"""Origins (scheme, host and port) that the credentials of a request may be sent to.
+"""Origins (scheme, host and port) to which the credentials of a request may be sent.
 
-A request keeps its credentials on the origins that the author declared and on the hosts in
-``allowed_hosts``. A redirect or a next-page URL that leads to any other origin is refused.
-An origin is defined as in RFC 6454, section 4.
+Credentials are only sent to the origins that the tap's developer declared and to the hosts in
+``allowed_hosts``. A redirect or a next-page URL that leads to any other origin is refused. An
+origin is defined as in RFC 6454, section 4.
 """
 
 from __future__ import annotations
@@ -41,20 +41,23 @@ _HARMLESS: Final = (
 
 
 class UntrustedHostError(FatalAPIError):
-    """Raised for a request or redirect that would send credentials to an origin not allowed."""
+    """Raised if a request or redirect would send credentials to an origin that is not allowed."""
 
     failure_type = "config_error"
 
 
 class Origin(NamedTuple):
-    """Scheme, host and port of a URL. They decide if credentials may be sent to the URL."""
+    """Scheme, host and port of a URL, such as ``("https", "api.example.com", 443)``.
+
+    ``str()`` of it is a URL without path, such as ``https://api.example.com``; the default port of
+    the scheme is omitted.
+    """
 
     scheme: str
     host: str
     port: int
 
     def __str__(self) -> str:
-        """Return the origin as the start of a URL; a default port is left out."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _PORTS.get(self.scheme) else f":{self.port}"
         return f"{self.scheme}://{host}{port}"
@@ -62,7 +65,7 @@ class Origin(NamedTuple):
     def is_tls_upgrade_from(self, other: Origin) -> bool:
         """Return True if this origin is ``other`` with HTTPS instead of HTTP.
 
-        Both must use the default port of their scheme.
+        Both origins must have the default port of their scheme, 443 and 80.
         """
         return (other.scheme, other.port, self.scheme, self.port) == (
             *("http", 80, "https", 443),
@@ -70,7 +73,7 @@ class Origin(NamedTuple):
 
 
 def parse_origin(url: str | bytes | None) -> Origin | None:
-    """Return the origin of a prepared URL, or None if the URL is missing or has no valid origin."""
+    """Return the origin of a prepared URL; None if the URL is missing or has no valid origin."""
     text = url.decode("utf-8", "replace") if isinstance(url, bytes) else url or ""
     return _origin("/".join(text.split("/", 3)[:3]))
 
@@ -89,9 +92,9 @@ def _origin(beginning: str) -> Origin | None:
 
 @lru_cache(maxsize=512)
 def declared_origin(url: str) -> Origin | None:
-    """Return the origin of a URL that the tap's developer wrote. Return None if it is invalid.
+    """Return the origin of a URL that the tap's developer wrote; None if the URL is invalid.
 
-    The URL is normalized in the same way as by the requests package.
+    The URL is normalized as the requests package does it before sending.
     """
     ready = requests.PreparedRequest()
     try:
@@ -102,14 +105,14 @@ def declared_origin(url: str) -> Origin | None:
 
 
 class _Allowed(NamedTuple):
-    """One parsed entry of the setting ``allowed_hosts``. An empty scheme matches any scheme."""
+    """Parsed entry of the setting ``allowed_hosts``; an empty scheme matches any scheme."""
 
     scheme: str
     host: str
     port: int | None
 
     def admits(self, origin: Origin) -> bool:
-        """Return True if this entry allows credentials to be sent to an origin."""
+        """Return True if an origin's scheme, host and port match this ``allowed_hosts`` entry."""
         port = _PORTS.get(origin.scheme) if self.port is None else self.port
         if self.scheme not in {"", origin.scheme} or port != origin.port:
             return False
@@ -137,7 +140,9 @@ def _allowed(name: str) -> _Allowed:
 
 
 def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
-    """Validate the entries of ``allowed_hosts`` and return them; a single string is one entry.
+    """Validate the entries of the setting ``allowed_hosts``, and return them as a tuple.
+
+    A single string is one entry, such as ``files.example.com:8443`` or ``*.example.com``.
 
     Raises:
         ConfigurationError: an entry is not a host, a host with a port, or ``*.`` and a domain.
@@ -174,25 +179,27 @@ def _text(value: str | bytes) -> str:
 
 @dataclass(slots=True)
 class Route:
-    """Check of the origins to which a request and its redirects may be sent.
+    """Rules for the origins to which a request and its redirects may be sent.
 
-    ``is_home`` returns True for an origin to which the credentials belong. ``carries`` returns True
-    for a request with credentials. ``setting`` is the name of the setting with the allowed hosts,
-    for error messages.
+    Args:
+        is_home: Returns True for an origin to which the credentials belong.
+        carries: Returns True for a request that contains credentials.
+        is_secure: Returns True if the credentials may not be sent over plain HTTP.
+        allowed_hosts: Other hosts that may receive the credentials.
+        setting: Name of the setting that contains the allowed hosts, for error messages.
     """
 
     is_home: Callable[[Origin], bool]
     carries: Callable[[requests.PreparedRequest], bool]
     is_secure: Callable[[], bool]
-    """True if the credentials belong to HTTPS, which never falls back to HTTP."""
     allowed_hosts: Collection[str] = ()
     setting: str = "`allowed_hosts` of the stream"
 
     def check(self, request: requests.PreparedRequest) -> None:
-        """Check the URL of a request before it is sent.
+        """Raise an error if a request must not be sent to its URL.
 
-        A request without credentials is always allowed. Its cookies are removed if its origin is
-        not trusted.
+        A request without credentials is always allowed, but its cookies are removed if its origin
+        is not trusted.
 
         Raises:
             UntrustedHostError: the request would send credentials to an origin that is not allowed.
@@ -205,7 +212,7 @@ class Route:
         if self._allows(origin):
             return
         if self.carries(request):
-            raise self._refused(origin, "The address of a request leads")
+            raise self._refused(origin, "The URL of a request leads")
         request.headers.pop("Cookie", None)
 
     def redirected(
@@ -220,7 +227,7 @@ class Route:
 
         Args:
             first: Request that started the chain of redirects.
-            response: Redirect.
+            response: Response that redirects.
             following: Request that follows the redirect; it is changed.
             is_bare: True if an earlier redirect already removed the credentials.
 
@@ -243,18 +250,18 @@ class Route:
             return is_bare
         if not is_same:
             if not (is_bare or self._allows(target)) and self.carries(request):
-                raise self._refused(target, "The answer redirects", response)
+                raise self._refused(target, "The response redirects", response)
             if following.body:
                 raise UntrustedHostError(
-                    f"The answer redirects a request with a body to {target}, and a body is not"
-                    " sent to another host than it was made for: nothing was sent there.",
+                    f"The response redirects a request with a body to {target}. A body is only sent"
+                    " to hosts that may receive the credentials: nothing was sent there.",
                     response=response,
                 )
         _strip(following, keep_body=is_same)
         return True
 
     def check_redirect(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Check a redirect that the session itself will follow. Registered as a response hook.
+        """Check the target of a redirect before the session follows it; a response hook.
 
         Raises:
             UntrustedHostError: the redirect leads to an origin that must not receive the
@@ -274,10 +281,15 @@ class Route:
         if source.scheme == "https" and target.scheme == "http":
             raise _fallen_back(target, response)
         if not self.is_home(target) and not self._allows(target):
-            raise self._refused(target, "The answer redirects", response)
+            raise self._refused(target, "The response redirects", response)
 
     def _is_trusted(self, origin: Origin, first: requests.PreparedRequest) -> bool:
-        """Return True if an origin may receive the credentials of ``first``."""
+        """Return True if an origin may receive the credentials of ``first``.
+
+        Args:
+            origin: Origin of a redirect's target.
+            first: Request that started the chain of redirects.
+        """
         is_first = self._allows(origin) and origin == parse_origin(first.url)
         return is_first or self.is_home(origin)
 
@@ -288,30 +300,32 @@ class Route:
         self, target: Origin, what: str, response: requests.Response | None = None
     ) -> UntrustedHostError:
         return UntrustedHostError(
-            f"{what} to {target}, and the credentials of this request were given for another"
-            f" place: nothing was sent there. If that host may have them, name it in"
-            f" {self.setting}.",
+            f"{what} to {target}, and the credentials of this request belong to another host:"
+            f" nothing was sent there. To send them to this host, add it to {self.setting}.",
             response=response,
         )
 
 
 def describe_redirect(response: requests.Response) -> UntrustedHostError | None:
-    """Return the error for a redirect that must not be followed, or None for other responses."""
+    """Return the error for a redirect response, if redirects must not be followed.
+
+    Return None if the response is not a redirect.
+    """
     if not response.is_redirect:
         return None
     following = getattr(response, "next", None)
     target = None if following is None else parse_origin(following.url)
     return UntrustedHostError(
-        f"The answer, status {response.status_code}, redirects to"
-        f" {target or 'another address'}, and a request for credentials follows no redirect: if"
-        " that is where it belongs, give the address that it leads to.",
+        f"The response, status {response.status_code}, redirects to"
+        f" {target or 'another URL'}, and a request for credentials follows no redirect: if the"
+        " redirect is correct, configure its target as the URL of the request.",
         response=response,
     )
 
 
 def _fallen_back(target: Origin, response: requests.Response | None = None) -> UntrustedHostError:
     return UntrustedHostError(
-        f"An answer over HTTPS leads to {target}, which is plain HTTP: nothing was sent there."
+        f"A response over HTTPS leads to {target}, which is plain HTTP: nothing was sent there."
         " Requests never fall back from HTTPS to HTTP.",
         response=response,
     )
@@ -320,7 +334,7 @@ def _fallen_back(target: Origin, response: requests.Response | None = None) -> U
 def _keep_authorization(
     request: requests.PreparedRequest, following: requests.PreparedRequest
 ) -> None:
-    """Copy the first request's Authorization header to a request that follows a redirect.
+    """Copy the Authorization header of ``request`` to ``following``, which follows a redirect.
 
     The requests package may have replaced the header with credentials from ``.netrc``.
     """
@@ -332,7 +346,7 @@ def _keep_authorization(
 def _strip(following: requests.PreparedRequest, *, keep_body: bool) -> None:
     """Remove credentials, cookies and unknown headers from a request that follows a redirect.
 
-    With ``keep_body`` False its body is removed too.
+    With ``keep_body`` False the body is removed too.
     """
     kept = (*_HARMLESS, "Content-Type", "Content-Length") if keep_body else _HARMLESS
     headers = {name: following.headers[name] for name in kept if name in following.headers}

@@ -1,7 +1,7 @@
 """Pagination loop: fetch a page, yield its records, advance the paginator.
 
-- The order of calls is singer_sdk's, since paginators of authors depend on it: all records of a
-  page are yielded before the paginator sees the response.
+- All records of a page are yielded before the paginator sees the response. This is singer_sdk's
+  order of calls, on which paginators of taps depend.
 - A page without records ends the loop unless the paginator continues.
 - Pagination that repeats the same pages raises an error.
 """
@@ -28,7 +28,7 @@ def iterate_records(
     stopped: Callable[[int], None],
     has_ended: Callable[[], bool] = bool,
 ) -> Iterator[Any]:
-    """Yield the records of all pages.
+    """Fetch page after page and yield the records of each page.
 
     Args:
         paginator: Paginator, which holds the token of the current page.
@@ -63,19 +63,18 @@ def iterate_records(
 class _CycleDetector:
     """Detector of page tokens that repeat in a cycle (A, B, A, B …).
 
-    Paginators only detect a token that repeats at once. The third identical response with records
-    to the same request is an error. Pages without records may repeat without limit, because some
-    taps wait in this way for a report that is not ready. Bodies are compared only if a request
-    repeats.
+    Paginators only detect two equal tokens in a row. This class reports the third identical
+    response with records to the same request. Pages without records may repeat without limit,
+    because some taps poll in this way until a report is ready.
     """
 
     def __init__(self) -> None:
         self._answers: dict[int, int | None] = {}
 
     def check(self, response: requests.Response) -> None:
-        """Raise RuntimeError if the same request has already returned the same page twice."""
+        """Raise RuntimeError if the same request has already returned the same body twice."""
         request: requests.PreparedRequest | None = response.request
-        if request is None:  # a response that was made by hand
+        if request is None:  # a response that a tap or a test has created itself
             return
         asked = hash((request.method, request.url, _hashable(request.body)))
         if asked not in self._answers:
@@ -84,9 +83,9 @@ class _CycleDetector:
         answer = hash(response.content)
         if self._answers[asked] == answer:
             raise RuntimeError(
-                "Loop detected in pagination. The same page was asked for three times, with"
-                " other pages in between, and the answer does not change. Check where the"
-                " paginator reads the next token, and how it knows the last page."
+                "Loop detected in pagination. The same page was requested three times, with"
+                " other pages in between, and the response does not change. Check where the"
+                " paginator reads the next token, and how it recognizes the last page."
             )
         self._answers[asked] = answer
 

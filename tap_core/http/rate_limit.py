@@ -1,10 +1,10 @@
-"""Rate limiters: a number of requests per period, shared by all streams of a tap.
+"""Rate limiters: a maximum number of requests per period, shared by all streams of a tap.
 
-- Requests are spread evenly, without bursts, so that no period contains more than allowed.
-- A slot is reserved under the lock and waited for outside of it, so that threads queue up
-  instead of waiting for one another's sleep.
-- Limiters belong to an owner, the tap. Where several processes read for one job, the counters
-  can be replaced by shared ones (`use_shared_counters`); callers of `RateLimiter` do not change.
+- Requests are spread evenly, without bursts, so that no period exceeds the limit.
+- A limiter reserves a time slot under a lock, but sleeps without the lock, so that other threads
+  can reserve theirs meanwhile.
+- Limiters belong to a tap, their owner. If several processes run one sync, `use_shared_counters`
+  replaces the counters by ones that the processes share.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class RateLimiter:
-    """Rate limiter that makes the caller wait until a request may be sent.
+    """Rate limiter that makes the caller sleep until a request may be sent.
 
-    ``clock`` returns the current time in monotonic seconds, and ``sleep`` waits. ``ask`` is a
-    function that reserves a request in a counter. If it is None, the limiter has its own counter.
+    ``clock`` returns monotonic seconds, and ``sleep`` replaces `time.sleep`. ``ask`` reserves a
+    request in a counter; with None, the limiter has a separate counter.
     """
 
     def __init__(
@@ -55,10 +55,9 @@ class RateLimiter:
         self._sleep = sleep
 
     def take(self, requests: float, period: float = 1.0) -> float:
-        """Wait until one more request is allowed: at most ``requests`` per ``period`` seconds.
+        """Sleep until one more request is allowed, and return the seconds slept.
 
-        Returns:
-            The seconds waited.
+        At most ``requests`` are allowed per ``period``, in seconds.
 
         Raises:
             ValueError: ``requests`` is not positive.
@@ -72,14 +71,14 @@ class RateLimiter:
 
 
 class _Budgets:
-    """Rate limiters of one tap (the owner) by name, with the counters that they use."""
+    """Rate limiters of one tap, each with a name, and the counters that they use."""
 
     def __init__(self, counters: RateCounterStore) -> None:
         self.counters = counters
         self._named: dict[str, RateLimiter] = {}
 
     def of(self, name: str) -> RateLimiter:
-        """Return the limiter with this name, created on first use."""
+        """Return the limiter of the budget ``name``, created on first use."""
         made = self._named.get(name)
         if made is None:
             counters = self.counters
@@ -92,22 +91,22 @@ _shared_lock = threading.Lock()
 
 
 def get_shared_limiter(owner: object, name: str = "") -> RateLimiter:
-    """Return the rate limiter named ``name`` of a tap (the owner), shared by all its streams.
+    """Return the rate limiter named ``name`` that all streams of a tap share.
 
-    It is created on first use and lives as long as the tap.
+    It is created on first use and exists as long as the tap, ``owner``.
     """
     with _shared_lock:
         return _budgets(owner).of(name)
 
 
 def get_counters(owner: object) -> RateCounterStore:
-    """Return the request counters of a tap (the owner)."""
+    """Return the request counters of the tap ``owner``."""
     with _shared_lock:
         return _budgets(owner).counters
 
 
 def use_shared_counters(owner: object, counters: RateCounterStore) -> None:
-    """Replace the request counters of a tap (the owner) with counters that processes share."""
+    """Replace the request counters of the tap ``owner`` by counters shared between processes."""
     with _shared_lock:
         _shared[owner] = _Budgets(counters)
 
@@ -127,7 +126,7 @@ def _even(requests: float, period: float = 1.0) -> RateLimits:
 
 
 def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
-    """Wait until the rate limits of a stream and of its tap allow one more request.
+    """Sleep until the rate limits of a stream and of its tap allow one more request.
 
     The tap's limit is applied last, so that waiting for the stream's limit cannot make the request
     exceed it. With shared counters, also wait for a Retry-After that another process received.
@@ -146,7 +145,7 @@ def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
 def report_retry_after(owner: object, stream: str, response: Any) -> None:
     """Share the Retry-After of a 429 response with other processes that sync the same tap.
 
-    If there are no other processes, nothing is done.
+    Nothing happens for other responses, or if the tap runs in one process.
     """
     if response.status_code != _TOO_MANY_REQUESTS:
         return

@@ -1,8 +1,8 @@
 """Counters of requests for rate limits.
 
-A counter reserves slots under a lock and never waits: it returns the seconds that the caller must
-wait. Arguments and results are plain data, so that the counters may live in this process or in
-another one that all processes of a job share.
+A counter reserves a time slot for a request and never sleeps: it returns the seconds that the
+caller must wait. Arguments and results are plain data, so that the counters may run in another
+process that all processes of a sync call.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ LimitKind = Literal["even", "fixed", "moving"]
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """Rate limits of one budget. Each item of ``rates`` is (number of requests, period in seconds).
+    """Rate limits of one budget, each as (number of requests, period in seconds).
 
-    Exactly one of three kinds applies. ``even``: the requests of the only rate are spaced evenly.
-    ``fixed``: requests are counted in fixed windows, as the API does. ``moving``: no period of a
-    rate's length may have more requests, wherever it starts.
+    The ``kind`` is the counting method. ``even``: requests are spaced evenly. ``fixed``: requests
+    are counted in consecutive windows of the period. ``moving``: the limit holds in every period of
+    that length, at any start time.
     """
 
     kind: LimitKind
@@ -44,9 +44,10 @@ class RateLimits:
 
 
 class Reservation(NamedTuple):
-    """Result of reserving a request: the seconds to wait, and True if the request is reserved.
+    """Result of an attempt to reserve a request.
 
-    If it is not reserved, the caller must ask again after the wait.
+    ``is_taken`` is True if the request is reserved and may be sent after ``wait`` seconds.
+    Otherwise the caller must try to reserve again after that time.
     """
 
     wait: float
@@ -54,7 +55,7 @@ class Reservation(NamedTuple):
 
 
 class RateCounterStore(Protocol):
-    """Store of request counters. Each budget, identified by its name, has its own counter."""
+    """Store of request counters; each rate limit (budget) has a name and a separate counter."""
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
         """Try to reserve a request in the budget ``name``, whose limits are ``terms``.
@@ -66,20 +67,20 @@ class RateCounterStore(Protocol):
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Lower the budget ``name`` to the remaining requests that the API reported.
+        """Lower the budget ``name`` to the number of remaining requests that the API reported.
 
-        ``left`` is the number of remaining requests, and ``seconds`` the time until the API resets
-        its count. Each is None if it was not reported.
+        ``left`` is that number, and ``seconds`` the time until the API resets its count. Each is
+        None if it was not reported.
         """
 
     @property
     def is_shared(self) -> bool:
-        """True if the counters include requests of other processes."""
+        """True if the counters include the requests of other processes."""
         ...
 
 
 class LeakyBucket:
-    """Counter that spaces requests evenly: each request gets a time at which it may be sent."""
+    """Counter that spaces requests evenly: each request gets the time when it may be sent."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock
@@ -87,7 +88,7 @@ class LeakyBucket:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve the next free time for a request, even if it is far in the future."""
+        """Reserve the next free time slot, and return the seconds until then."""
         [(requests, seconds)] = terms.rates
         with self._lock:
             now = self._now()
@@ -96,7 +97,7 @@ class LeakyBucket:
         return Reservation(at - now, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:  # noqa: ARG002
-        """If the API reports no remaining requests, allow none before it resets its count."""
+        """Reserve no slot within the next ``seconds`` if the API reports no remaining requests."""
         if left == 0 and seconds is not None:
             with self._lock:
                 self._free_at = max(self._free_at, self._now() + seconds)
@@ -106,7 +107,7 @@ class LeakyBucket:
 
 
 class FixedWindowCounter:
-    """Counter of requests in a fixed time window. It restarts at the end of each window."""
+    """Counter of requests in fixed time windows; it restarts at zero in each window."""
 
     def __init__(self) -> None:
         self._used = 0.0
@@ -114,7 +115,7 @@ class FixedWindowCounter:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve a request in the current window. If it is full, return the seconds to its end."""
+        """Reserve a request in the current window, or return the seconds until the next window."""
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
@@ -125,7 +126,10 @@ class FixedWindowCounter:
             return Reservation(0.0, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Adopt the API's number of remaining requests if it is lower, and its reset time."""
+        """Adopt the number of remaining requests that the API reported, if it is lower.
+
+        The window then ends in ``seconds``, unless that is None.
+        """
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
@@ -136,7 +140,7 @@ class FixedWindowCounter:
                 self._ends_at = now + seconds
 
     def _renewed(self, now: float, length: float) -> float:
-        """Return the end of the window that contains ``now``; start a new window if needed."""
+        """Return the end time of the window that contains ``now``; start a new one if needed."""
         if self._ends_at is None:
             self._ends_at = now + length
         elif now >= self._ends_at:
@@ -146,17 +150,14 @@ class FixedWindowCounter:
 
 
 class SlidingWindowCounter:
-    """Counter that stores the times of recent requests.
-
-    A rate limit then holds in every period of its length, wherever the period starts.
-    """
+    """Counter that stores the times of recent requests, for limits that hold in any period."""
 
     def __init__(self) -> None:
         self._moments: deque[float] = deque()
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve a request, or return the seconds until one is possible."""
+        """Reserve a request, or return the seconds until one can be reserved."""
         with self._lock:
             now = time.monotonic()
             wait = max(self._until_free(rate, weight, now) for rate in terms.rates)
@@ -166,9 +167,9 @@ class SlidingWindowCounter:
             return Reservation(0.0, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Count the current window as full if the API reports no remaining requests.
+        """Treat the limit as used up if the API reports no remaining requests.
 
-        If the API also reports its reset time (``seconds``), this method does nothing.
+        If the API also reports its reset time (``seconds``), nothing is changed.
         """
         if left != 0 or seconds is not None:
             return
@@ -180,7 +181,7 @@ class SlidingWindowCounter:
             self._add(terms, max(0, int(free)), now)
 
     def _until_free(self, rate: tuple[float, float], weight: int, now: float) -> float:
-        """Return the seconds until ``weight`` more requests are allowed by the limit ``rate``."""
+        """Return the seconds until ``weight`` more requests are within the limit ``rate``."""
         limit, length = rate
         blocking = len(self._moments) - (int(limit) - weight) - 1
         return self._moments[blocking] + length - now if blocking >= 0 else 0.0
@@ -206,7 +207,7 @@ _KINDS: Final[dict[LimitKind, Callable[[], _RequestCounter]]] = {
 
 
 class InProcessCounters:
-    """Request counters in the memory of this process, one per budget, created on first use."""
+    """Request counters in the memory of this process, one for each budget."""
 
     is_shared = False
 
@@ -224,7 +225,10 @@ class InProcessCounters:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Lower the budget ``name`` to the remaining requests that the API reported."""
+        """Lower the budget ``name`` to the number of remaining requests that the API reported.
+
+        ``left`` is that number, and ``seconds`` the time until the API resets its count.
+        """
         self._get_counter(name, terms.kind).lower(terms, left, seconds)
 
     def _get_counter(self, name: str, kind: LimitKind) -> _RequestCounter:

@@ -1,8 +1,8 @@
-"""Description of a request by the author, and its preparation for sending.
+"""HTTP requests as plain values, and their preparation for sending.
 
-A request is described by plain values (`HTTPRequest`, which authors may change) and prepared by
-the session just before it is sent, so that authenticators and adapters of an author's session take
-part. This module sends nothing.
+A stream describes a request as an `HTTPRequest`, which a tap may change. The requests session then
+prepares it, so that authenticators and adapters of a tap's session are applied. This module sends
+nothing.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _UNRESERVED: Final = frozenset(f"{ascii_letters}{digits}-._~=&")
 
 @dataclass(slots=True)
 class HTTPRequest:
-    """Parts of a request before it is prepared. The tap's overrides may change every field."""
+    """URL, method, parameters, headers and body of a request; a tap may change every field."""
 
     url: str
     method: str = "GET"
@@ -84,7 +84,7 @@ class HTTPRequest:
     """True to send the body as JSON; None to use the stream's ``payload_as_json``."""
 
     def encode_params(self) -> str:
-        """Return the query string, quoted as `urllib.parse.urlencode` does."""
+        """Return the query parameters as a URL-encoded string, such as ``page=2&sort=id``."""
         given: Any = self.params
         if isinstance(given, str):
             warnings.warn(
@@ -117,10 +117,10 @@ class PageContext(Generic[_Token]):
 
 
 def build_body_arguments(data: Any, *, as_json: bool) -> dict[str, Any]:
-    """Return the keyword arguments for `requests.Request` that contain the body ``data``.
+    """Return the keyword arguments of `requests.Request` for the body ``data``.
 
-    A JSON body with decimals (which contexts of child streams may contain) is serialized here,
-    because the json module rejects decimals. The result then includes a Content-Type header.
+    A JSON body that contains a ``Decimal`` is serialized here, because the json module rejects
+    decimals. The result then includes a Content-Type header.
     """
     if not as_json:
         return {"data": data}
@@ -142,7 +142,7 @@ def prepare_request(
 ) -> requests.PreparedRequest:
     """Prepare a request with the session's cookies, headers and authentication.
 
-    ``user_agent`` is the User-Agent header if the request has no such header.
+    ``user_agent`` is used if the request has no User-Agent header.
     """
     headers = dict(request.headers)
     if not any(name.lower() == "user-agent" for name in headers):
@@ -168,10 +168,9 @@ def prepare_request(
 
 
 def _is_plain(session: requests.Session) -> bool:
-    """Return True if a session adds only headers to its requests, and no cookies or credentials.
+    """Return True if a session adds only headers to its requests, not cookies or parameters.
 
-    Requests of such a session are prepared in a faster way, because merging the session's settings
-    takes as long as the rest of a request.
+    Requests of such a session are prepared in a faster way.
     """
     adds = session.cookies or session.params or any((session.hooks or {}).values())
     return type(session) is requests.Session and not adds
@@ -183,9 +182,9 @@ _ALLOWED: Final = frozenset(f"{ascii_letters}{digits}-._~!$&'()*+,;=:@/?%")
 
 
 def _join_query(url: Any, query: Any) -> str | None:
-    """Return the prepared URL of a request, as the requests package would compute it.
+    """Return ``url`` with ``query``, encoded as the requests package does it.
 
-    Return None if it may depend on more than the URL prepared alone and the query quoted alone.
+    Return None if the requests package must prepare the URL, because of unusual characters.
     """
     if type(url) is not str or type(query) is not str:
         return None
@@ -199,7 +198,7 @@ def _join_query(url: Any, query: Any) -> str | None:
 
 @lru_cache(maxsize=256)
 def _prepare_base(url: str) -> str | None:
-    """Return a URL without a query, prepared by the requests package; None for other URLs."""
+    """Return a URL as the requests package prepares it; None if it has a query or is not HTTP."""
     is_plain = url.startswith(("http://", "https://")) and "?" not in url and "#" not in url
     if not is_plain or not _has_valid_escapes(url):
         return None
@@ -216,9 +215,9 @@ def _has_valid_escapes(text: str) -> bool:
 
 
 def _prepare_headers(usual: Any, headers: Mapping[str, Any]) -> CaseInsensitiveDict[Any]:
-    """Return the default headers ``usual`` updated with ``headers``, checked for validity.
+    """Return the session's headers ``usual`` updated with ``headers``, checked for validity.
 
-    Headers are checked when they are new, since most requests of a stream have the same ones.
+    Results are cached, since most requests of a stream have the same headers.
     """
     is_usual = type(usual) is CaseInsensitiveDict
     pairs = tuple(vars(usual)["_store"].values() if is_usual else (usual or {}).items())
@@ -244,7 +243,7 @@ _known_headers: Final = lru_cache(maxsize=64)(_check_headers)
 def _merge_headers(
     usual: Mapping[str, Any], headers: Mapping[str, Any]
 ) -> CaseInsensitiveDict[Any]:
-    """Return the default headers ``usual`` updated with ``headers``.
+    """Return the session's headers ``usual`` updated with the request's ``headers``.
 
     A header whose value is None in ``headers`` is removed.
     """

@@ -1,7 +1,7 @@
-"""Listener for the HTTP requests of this process, for commands that show them.
+"""Listener for all HTTP requests of this process, for commands that display them.
 
-It is called for every request on the wire: pages, retries, redirects, access tokens, and requests
-that an author's code sends with the requests package itself.
+It sees pages, retries, redirects, requests for access tokens, and requests that a tap's code sends
+with the requests package.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ __all__ = ["listen_to_requests"]
 
 @contextmanager
 def listen_to_requests(listener: Callable[[str, str, int | None], None]) -> Iterator[None]:
-    """Call ``listener`` after each request during the block.
+    """Call ``listener`` after each HTTP request during the ``with`` block.
 
-    Its arguments are the HTTP method, the URL with secrets redacted, and the status of the
-    response, or None without a response.
+    Args:
+        listener: Called with the HTTP method, the URL with secrets redacted, and the status of the
+            response; the status is None if there was no response.
     """
     original = HTTPAdapter.send
 

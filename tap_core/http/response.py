@@ -1,9 +1,9 @@
-"""Responses whose JSON is decoded once, quickly and without loss of digits.
+"""HTTP responses whose JSON is decoded once, quickly and without loss of digits.
 
-- msgspec decodes the bytes, fractions as ``Decimal``. The json module decodes what msgspec refuses
-  and json accepts (NaN, a lone surrogate, another encoding).
-- A body that is not JSON raises an error that describes it; a truncated one may be retried.
-- A decoded document is handed out once, since its consumer may change the records.
+- msgspec decodes the body, with fractions as ``Decimal``. If msgspec rejects a body that the json
+  module accepts (NaN, a lone surrogate, another encoding), the json module decodes it.
+- A body that is not JSON raises an error with an excerpt. A truncated body may be retried.
+- A decoded document is not cached after its first use, because the user may change the records.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class NotJSONError(FatalAPIError, JSONDecodeError):
 
 
 class TruncatedBodyError(RetriableAPIError, JSONDecodeError):
-    """Raised for a JSON body that is incomplete, for example after a lost connection. Retryable."""
+    """Raised for an incomplete JSON body, for example after a lost connection. It is retried."""
 
     def __init__(self, message: str, response: requests.Response | None = None) -> None:
         JSONDecodeError.__init__(self, message, "", 0, response=response)
@@ -95,10 +95,10 @@ class JSONResponse(requests.Response):
         max_bytes: int | None = None,
         deadline: Deadline | None = None,
     ) -> requests.Response:
-        """Turn a `requests.Response` into a `JSONResponse`. Subclasses are returned unchanged.
+        """Convert a `requests.Response` in place to a `JSONResponse`, and return it.
 
-        ``max_bytes`` is the size limit of its JSON body. ``deadline`` limits the time for reading
-        it.
+        A response of another class is returned unchanged. ``max_bytes`` limits the size of the JSON
+        body, and ``deadline`` the time for reading it.
         """
         if type(response) is not requests.Response:
             return response
@@ -108,7 +108,7 @@ class JSONResponse(requests.Response):
         return response
 
     def json(self, **kwargs: Any) -> Any:
-        """Decode the body and return the document. ``kwargs`` are arguments of `json.loads`."""
+        """Decode the JSON body and return it; ``kwargs`` are arguments of `json.loads`."""
         check_json_size(self, self.content)
         decoder = _EXACT if kwargs == {"parse_float": Decimal} else _PLAIN
         if (decoder is _EXACT or not kwargs) and _may_be_utf_8(self):
@@ -129,11 +129,11 @@ class JSONResponse(requests.Response):
             raise NotJSONError(_describe_non_json(self, self.content, Secrets()), self) from None
 
     def read(self, secrets: Callable[[], Secrets], noting: str | None = None) -> Any:
-        """Decode the document and keep it, so that `parse_json` returns it without decoding again.
+        """Decode the document, store it for `parse_json`, and return it.
 
-        ``secrets`` returns the values to hide in error messages. ``noting`` is a JSONPath. Its
-        first match, if a string, an integer or missing, is kept for `parse_first_document`, because
-        the tap's code may change the document.
+        ``secrets`` returns the values to hide in error messages. The first match of the JSONPath
+        ``noting`` is stored for `parse_first_document` if it is a string, an integer or missing,
+        because the tap's code may change the document.
         """
         if self._document is _UNREAD:
             self._document = _parse_body(self, secrets)
@@ -144,19 +144,19 @@ class JSONResponse(requests.Response):
         return self._document
 
     def take(self) -> Any:
-        """Return the document that was decoded by `read`, and remove it from the response."""
+        """Return the document that `read` has decoded, and remove it from the response."""
         document, self._document = self._document, _UNREAD
         return document
 
 
 def get_reading_time(response: requests.Response) -> ReadingTime:
-    """Return the object that limits the processor time for reading the rows of a response."""
+    """Return the limit of the processor time for reading the records of a response."""
     deadline = response.deadline if isinstance(response, JSONResponse) else None
     return (deadline or Deadline(ResponseLimits())).reading_time()
 
 
 def parse_first_document(response: requests.Response, path: str) -> Any:
-    """Return the first match of a JSONPath in a response's document, or None."""
+    """Return the first match of the JSONPath ``path`` in a response's JSON, or None."""
     if (
         isinstance(response, JSONResponse)
         and response.noted is not None
@@ -182,8 +182,8 @@ def parse_json(response: requests.Response, secrets: Callable[[], Secrets] = Sec
 def check_content_length(response: requests.Response) -> None:
     """Check that a JSON body is complete before another parser reads it.
 
-    To save time, the body is decoded only if it begins like JSON and does not end like JSON. Errors
-    other than truncation are left to the other parser.
+    To save time, a body is only decoded if it begins with a bracket and does not end with one.
+    Other errors in the body are not reported here.
 
     Raises:
         TruncatedBodyError: the body ends too early.
@@ -205,11 +205,11 @@ def is_empty_body(response: requests.Response) -> bool:
 
 
 def check_json_size(response: requests.Response, body: bytes, *, as_text: bool = False) -> None:
-    """Reject JSON that would take far more memory decoded than as bytes.
+    """Reject JSON that would take far more memory as Python objects than as bytes.
 
-    A decoded document may take four times `JSONResponse.max_bytes`. Ordinary records take three to
-    six times their size in bytes, but ``[[],[],…]`` takes thirty times. ``as_text`` is True if the
-    json module will read the body: it first decodes the bytes to text, which is counted too.
+    The limit is four times `JSONResponse.max_bytes`. Ordinary records take three to six times their
+    size in bytes, but ``[[],[],…]`` takes thirty times. With ``as_text`` True, the memory for the
+    body as text is included, which the json module needs.
 
     Raises:
         ResponseTooLargeError: the size estimated from brackets and commas exceeds the limit.
@@ -226,11 +226,12 @@ def check_json_size(response: requests.Response, body: bytes, *, as_text: bool =
 
 
 def check_xml_size(response: requests.Response, body: bytes) -> None:
-    """Reject XML that would take far more memory decoded than as bytes.
+    """Reject XML that would take far more memory as Python objects than as bytes.
+
+    The limit is the same as in `check_json_size`.
 
     Raises:
-        ResponseTooLargeError: the size estimated from tags and attributes exceeds the limit, which
-            is the same as for JSON.
+        ResponseTooLargeError: the size estimated from tags and attributes exceeds the limit.
     """
     _check_memory(response, "XML", sum(each * body.count(mark) for mark, each in _XML_SIZES))
 
@@ -239,9 +240,9 @@ def _check_memory(response: requests.Response, format: str, size: int) -> None:
     most = response.max_bytes if isinstance(response, JSONResponse) else None
     if most is not None and size > _DOCUMENT * most:
         raise ResponseTooLargeError(
-            f"The {format} of the answer would take about {size:,} bytes of memory, and may take"
-            f" {_DOCUMENT * most:,}: ask for smaller pages, or raise max_response_bytes (here"
-            f" {most:,})."
+            f"The {format} of the response would take about {size:,} bytes of memory, more than the"
+            f" limit of {_DOCUMENT * most:,}: request smaller pages, or raise max_response_bytes"
+            f" (here {most:,})."
         )
 
 
@@ -267,7 +268,7 @@ def _parse_body(response: requests.Response, secrets: Callable[[], Secrets]) -> 
 
 
 def _may_be_utf_8(response: requests.Response) -> bool:
-    """Return True if a body may be UTF-8, as JSON is unless the response names another charset.
+    """Return False if the response declares a charset other than UTF-8.
 
     For text without a charset, the requests package assumes Latin-1, which is wrong for JSON.
     """
@@ -278,9 +279,9 @@ def _may_be_utf_8(response: requests.Response) -> bool:
 
 
 def _text(response: requests.Response, body: bytes) -> str:
-    """Decode a body by the encoding that its first bytes indicate.
+    """Decode a JSON body to text, with the encoding that its first bytes indicate.
 
-    If they indicate no encoding, decode it as the requests package does.
+    If that fails or another charset is declared, decode it as the requests package does.
     """
     detected = json.detect_encoding(body)
     if detected != "utf-8" or _may_be_utf_8(response):
@@ -294,8 +295,8 @@ def _text(response: requests.Response, body: bytes) -> str:
 def _is_cut_off(response: requests.Response, body: bytes, refused: Exception) -> bool:
     """Return True if the body is an incomplete JSON array, object or string.
 
-    ``refused`` is the decoder's error. An empty body counts as incomplete unless the response has
-    a Content-Length header.
+    ``refused`` is the error of the JSON decoder. An empty body counts as incomplete unless the
+    response has a Content-Length header.
     """
     if not body.strip():
         return response.headers.get("Content-Length") is None

@@ -1,8 +1,9 @@
-"""Limits of a response: its size in memory or in a file, and the time it may take.
+"""Limits of a response: its size in memory or in a file, and the time to receive and read it.
 
 - Sizes are counted after decoding of `Content-Encoding`, while a response is read.
-- Time is counted from the first byte of a response to the last, status line and headers included,
-  over all tries of a request; then as processor time until the last row is read.
+- The time to receive a response is counted from its first byte, including status line and headers,
+  to its last, over all tries of a request.
+- After that, processor time is counted until the last row is read.
 - The time before the first byte is limited by the timeout of the request.
 """
 
@@ -67,9 +68,9 @@ class ResponseLimits(NamedTuple):
 
 
 class Deadline:
-    """Time and size limit of one request, including all its tries and redirects.
+    """Time and size limit of one request, including its retries and redirects.
 
-    Responses of redirects and of failed tries count too. A response that is written to a file gets
+    The time of redirects and failed tries counts too. A response that is written to a file gets
     more time for each byte that arrives.
     """
 
@@ -88,7 +89,7 @@ class Deadline:
         self.begun: float | None = None
 
     def end(self) -> None:
-        """Stop the clock at the end of a response, complete or not. The time used is added up."""
+        """Stop measuring at the end of a response, and add its time to the time used."""
         if self.begun is not None:
             self._used += time.monotonic() - self.begun
         self.begun = None
@@ -113,14 +114,15 @@ class Deadline:
         return left
 
     def longest_silence(self, left: float) -> float:
-        """Return the seconds without data after which the connection is given up.
+        """Return the seconds without data after which a connection is abandoned.
 
-        ``left`` is the remaining time. Half of the time is reserved for another try.
+        They are half of the time limit, so that another try is possible. For a large file they are
+        half of the remaining seconds ``left``, if that is longer.
         """
         return max(left, self.limits.max_response_seconds or 0.0) / 2
 
     def reading_time(self) -> ReadingTime:
-        """Stop the clock at the end of the response. Return the time limit for reading its rows."""
+        """Stop measuring at the end of the response, and return a limit for reading its records."""
         self.end()
         limit = self.limits.max_response_seconds
         if limit is None:
@@ -129,7 +131,7 @@ class Deadline:
         return ReadingTime(left, limit)
 
     def count(self, size: int) -> None:
-        """Add ``size`` to the number of bytes received.
+        """Add ``size`` to the number of bytes received; the first call starts measuring time.
 
         Raises:
             ResponseTooLargeError: more bytes were received than the size limit allows.
@@ -143,21 +145,21 @@ class Deadline:
             raise too_large(self.limits, is_file=self._is_file)
 
     def overdue(self) -> ResponseTooSlowError:
-        """Return the error for a response that takes too long."""
+        """Return the error for a response that was not complete within the time limit."""
         earlier = f", {self._used:.1f} of them for earlier answers" if self._used else ""
         return ResponseTooSlowError(
-            f"The answer is not complete {self.limits.max_response_seconds:g} seconds after its"
+            f"The response is not complete {self.limits.max_response_seconds:g} seconds after its"
             f" first byte{earlier}: if the source is that slow, raise max_response_seconds"
             f" (here {self.limits.max_response_seconds:g})."
         )
 
 
 class ReadingTime:
-    """Limit of the processor time that a thread uses to read the rows of one response.
+    """Limit of the processor time that a thread uses to read the records of one response.
 
-    The time between two chunks of the body counts, including the processing of rows. Time spent
-    waiting does not count. An interval in which the thread sent a request or read another response,
-    for example for child streams, does not count either.
+    The time between two chunks of the body is counted, including the processing of records, but not
+    time spent waiting. If the thread sends a request or reads another response in between, for
+    example for a child stream, that interval is not counted.
     """
 
     def __init__(self, most: float | None, limit: float = 0.0) -> None:
@@ -165,7 +167,7 @@ class ReadingTime:
         self._spent = 0.0
 
     def count(self) -> None:
-        """Add the processor time since the previous chunk.
+        """Add the processor time that the thread has used since the previous chunk of the body.
 
         Raises:
             ResponseTooSlowError: the time limit is exceeded.
@@ -175,8 +177,8 @@ class ReadingTime:
             self._spent += now - IN_FORCE.read_at
             if self._most is not None and self._spent > self._most:
                 raise ResponseTooSlowError(
-                    f"The answer is not read to its end after {self._spent:.1f} seconds of work"
-                    " with its rows: ask for smaller pages, or raise max_response_seconds"
+                    f"The response is not read to its end after {self._spent:.1f} seconds of"
+                    " processing its records: request smaller pages, or raise max_response_seconds"
                     f" (here {self._limit:g}, from the first byte to the last row)."
                 )
         IN_FORCE.reading, IN_FORCE.read_at = self, now
@@ -185,10 +187,9 @@ class ReadingTime:
 def too_large(
     limits: ResponseLimits, *, is_file: bool, what: str = "answer"
 ) -> ResponseTooLargeError:
-    """Return the error for a response that exceeds its size limit.
+    """Return the error for a response, called ``what``, that exceeds its size limit.
 
-    ``is_file`` is True if the limit for downloads applies, False for the limit for memory. ``what``
-    is the name of the response in the message.
+    ``is_file`` is True if the limit for downloads applies, False for the limit for memory.
     """
     name = "max_download_bytes" if is_file else "max_response_bytes"
     most: int = getattr(limits, name) or 0
@@ -242,9 +243,9 @@ def _chunks(
 
 
 def _enforced_size(response: requests.Response) -> int | None:
-    """Return the number of body bytes that http.client will read at most; None means unlimited.
+    """Return the maximum number of body bytes that http.client will read; None if unlimited.
 
-    The Content-Length header is not used, because it may be repeated or not a number.
+    It is used instead of the Content-Length header, which may be repeated or not a number.
     """
     original = getattr(response.raw, "_original_response", None)
     size: int | None = getattr(original, "length", None)
@@ -252,7 +253,7 @@ def _enforced_size(response: requests.Response) -> int | None:
 
 
 class _InForce(threading.local):
-    """Deadlines that apply to the responses that the current thread receives."""
+    """Thread-local deadlines of the current thread's requests and responses."""
 
     deadline: Deadline | None = None
     """Deadline of the request being sent: set by the sender, read by the connections."""

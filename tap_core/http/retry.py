@@ -1,10 +1,11 @@
 """Retries of failed requests: the retryable errors and the waits between tries.
 
-- A failure is retried if the same request may succeed later; a refused certificate is not.
-- A server's ``Retry-After`` (RFC 9110 section 10.2.3) is followed; otherwise the stream's wait
-  generator and jitter decide.
-- The loop is the backoff library's. It is imported after the first failure only, since most
-  requests never fail and the library imports asyncio.
+- A failure is retried if the same request may succeed later. A rejected certificate, for example,
+  is not retried.
+- The wait is the server's ``Retry-After`` (RFC 9110 section 10.2.3) if it sent one. Otherwise the
+  stream's wait generator and jitter define it.
+- The retry loop is that of the backoff library. It is imported after the first failure only,
+  because it imports asyncio and most requests never fail.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 class _ServerWait(float):
-    """Seconds to wait as requested by a ``Retry-After`` header. No random time is added."""
+    """Seconds to wait as requested by a ``Retry-After`` header. No jitter is added."""
 
     __slots__ = ()
 
@@ -88,7 +89,7 @@ def with_retries(
     Args:
         wait_generator: Returns a generator of the seconds to wait before each further try.
         max_tries: Returns the maximum number of calls.
-        jitter: Returns a wait with a random change.
+        jitter: Adds a random number of seconds to a wait, and returns the sum.
         handler: Called with the details of a failure before each wait.
         logger: Logger for retries.
         ask_server: True to wait as long as a ``Retry-After`` header says, without jitter. False to
@@ -135,9 +136,9 @@ def with_retries(
 
 
 def _failed_once(function: _Function, failure: Exception) -> _Function:
-    """Return a function that raises ``failure`` at its first call, and later calls ``function``.
+    """Return a function that raises ``failure`` on its first call, and then calls ``function``.
 
-    The first try is made outside the retry loop; this function repeats its result in the loop. All
+    The first try is made outside the retry loop; this function repeats its failure in the loop. All
     tries share one deadline.
     """
     failures = [failure]
@@ -156,16 +157,16 @@ def _failed_once(function: _Function, failure: Exception) -> _Function:
 
 
 def is_permanent_failure(error: Exception) -> bool:
-    """Return True if a retry would fail in the same way, for example for a rejected certificate."""
+    """Return True if a retry would fail in the same way, as after a rejected certificate."""
     return isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(
         error
     )
 
 
 def _waits(usual: _Waits, *, ask_server: bool) -> _Waits:
-    """Yield the wait after each failure: its Retry-After, or else the next wait of ``usual``.
+    """Yield the seconds to wait after each error; the retry loop sends the errors in.
 
-    With ``ask_server`` False, Retry-After headers are ignored.
+    A Retry-After header defines the wait if ``ask_server`` is True; otherwise ``usual`` yields it.
     """
     error = yield 0.0
     at_once = False
@@ -216,23 +217,24 @@ def _instant(text: str) -> datetime | None:
 
 
 def exponential_backoff() -> _Waits:
-    """Yield waits of 2, 4, 8 … seconds."""
+    """Yield 0 at the start, then waits of 2, 4, 8 … seconds."""
     yield 0.0
     for tries in itertools.count(1):
         yield 2.0**tries
 
 
 def random_jitter(value: float) -> float:
-    """Return the wait plus a random part of up to one second."""
+    """Return a wait in seconds plus a random number of seconds from 0 to 1."""
     import backoff
 
     return backoff.random_jitter(value)
 
 
 def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, None]:
-    """Yield waits that depend on the errors.
+    """Yield waits in seconds that depend on the errors.
 
-    The retry loop sends each error to the generator, and ``value`` returns the wait for it.
+    The retry loop sends each error into the generator, and ``value`` returns the wait for that
+    error.
     """
     wait: Any = 0
     while True:
@@ -241,7 +243,7 @@ def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, 
 
 
 class RetryState:
-    """Callable that counts the calls of a function, in the attribute ``count``."""
+    """Callable that calls a function and counts the calls in the attribute ``count``."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -249,6 +251,6 @@ class RetryState:
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Count the call and call the function."""
+        """Call the function and increase ``count`` by one."""
         self.count += 1
         return self._function(*args, **kwargs)

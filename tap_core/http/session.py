@@ -1,8 +1,8 @@
-"""HTTP session of a stream: the requests package with less work for each request.
+"""HTTP session of a stream: a `requests.Session` with less work for each request.
 
-The adapter computes once per host what `HTTPAdapter` computes for each request: the connection pool
-and the target of the request line. `Session.send` and `HTTPAdapter.send` are not overridden, so
-code that replaces them, such as test doubles and instrumentation, sees every request.
+Its adapter caches the connection pool of each host, which `HTTPAdapter` looks up for each request.
+`Session.send` and `HTTPAdapter.send` are not overridden, so code that replaces these methods, such
+as test doubles and instrumentation, sees every request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_POOLS: Final = 32
 def make_session() -> requests.Session:
     """Return a new session whose responses are limited in size and time.
 
-    If other code has changed the adapters of new sessions, they are kept.
+    If other code has replaced the default adapters of `requests.Session`, they are not changed.
     """
     session = requests.Session()
     for prefix, adapter in list(session.adapters.items()):
@@ -37,10 +37,10 @@ def make_session() -> requests.Session:
 
 
 class _Adapter(HTTPAdapter):
-    """Adapter that remembers the connection pool of each origin."""
+    """HTTP adapter that caches the connection pool of each origin."""
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Create the connection pools; those that were remembered are not used any more."""
+        """Create the pool manager, and clear the cache of connection pools."""
         super().init_poolmanager(*args, **kwargs)
         self._pools: dict[tuple[str, bool], Any] = {}
         limit_pools(self.poolmanager)
@@ -52,7 +52,7 @@ class _Adapter(HTTPAdapter):
         proxies: Any = None,
         cert: Any = None,
     ) -> Any:
-        """Return the connection pool for a request."""
+        """Return the connection pool for a request, from the cache if possible."""
         origin, _ = _split(request.url)
         if proxies or cert or not origin or (verify is not True and verify is not False):
             return super().get_connection_with_tls_context(request, verify, proxies, cert)
@@ -65,12 +65,15 @@ class _Adapter(HTTPAdapter):
         return pool
 
     def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
-        """Return the target for the request line: the path and query, or for proxies the URL."""
+        """Return the target of the request line: path and query, or the full URL for a proxy."""
         _, target = ("", "") if proxies else _split(request.url)
         return target or super().request_url(request, proxies)
 
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
-        """Return the response of the requests package for one of urllib3."""
+        """Return a `requests.Response` for a urllib3 response.
+
+        If the response sets no cookies, the slow search for cookies is skipped.
+        """
         received = find_received_headers(resp)
         has_cookies = received is None or "Set-Cookie" in received or "Set-Cookie2" in received
         if has_cookies or type(req.url) is not str:
@@ -89,10 +92,10 @@ class _Adapter(HTTPAdapter):
 
 
 def _split(url: Any) -> tuple[str, str]:
-    """Return the origin of a URL and the target of its request line.
+    """Split a URL before its path, into origin and request target.
 
-    Both are empty for URLs that have to be parsed: those with a user name, a fragment or
-    characters that are not allowed in a URL.
+    ``https://example.com/a?b=1`` gives ``("https://example.com", "/a?b=1")``. Both are empty for a
+    URL that needs a full parser, for example with a user name or a fragment.
     """
     if type(url) is not str:
         return "", ""
@@ -105,5 +108,5 @@ def _split(url: Any) -> tuple[str, str]:
 
 @lru_cache(maxsize=64)
 def _encoding(content_type: str | None) -> str | None:
-    """Return the encoding that the requests package assumes for a Content-Type header."""
+    """Return the text encoding that the requests package assumes for a Content-Type header."""
     return get_encoding_from_headers(CaseInsensitiveDict({"content-type": content_type or ""}))

@@ -1,8 +1,8 @@
-"""Responses whose body is spooled to a temporary file, for downloads too large for memory.
+"""Responses whose body is stored in a temporary file, for downloads too large for memory.
 
-The whole body is received before it is parsed, so that a broken connection is a failed request,
-which can be retried. The file is unnamed and is deleted with the response. Each reader has its own
-position in the file.
+The whole body is received before it is parsed, so that a request can be retried after a broken
+connection. The file is deleted when the response and its readers are no longer used. Each reader
+has a separate position in the file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SpooledResponse(JSONResponse):
 
     @property
     def content(self) -> bytes:
-        """Whole response body as bytes, read from the temporary file.
+        """Whole response body as bytes, read from the temporary file into memory.
 
         Raises:
             ResponseTooLargeError: the body exceeds the limit for memory.
@@ -41,12 +41,12 @@ class SpooledResponse(JSONResponse):
         return self.body().read()
 
     def body(self) -> IO[bytes]:
-        """Return a binary reader of the body, positioned at its start."""
+        """Return a new binary reader of the body, positioned at its start."""
         return cast("IO[bytes]", io.BufferedReader(_Reader(self.kept)))
 
 
 class _SharedFile:
-    """A temporary file that is closed when its last reader is garbage-collected."""
+    """Temporary file that is closed when its last reader is garbage-collected."""
 
     def __init__(self) -> None:
         self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed below)
@@ -54,7 +54,7 @@ class _SharedFile:
 
 
 class _Reader(io.RawIOBase):
-    """Binary reader with its own position in a shared temporary file.
+    """Binary reader with a separate position in a shared temporary file.
 
     Closing the reader does not close the file.
     """
@@ -90,9 +90,10 @@ def spool_to_file(
     limits: ResponseLimits | None = None,
     deadline: Deadline | None = None,
 ) -> requests.Response:
-    """Read the body of a streamed response into a temporary file, and return the response.
+    """Read the body of a streamed response into a temporary file.
 
-    A response of a subclass of `requests.Response` is returned unchanged.
+    Returns:
+        A `SpooledResponse`. A response of a subclass of `requests.Response` is returned unchanged.
 
     Raises:
         requests.exceptions.RequestException: the body cannot be read to its end.
@@ -114,7 +115,7 @@ def spool_to_file(
 
 
 def open_response_body(response: requests.Response) -> IO[bytes]:
-    """Return a binary reader of a response's body."""
+    """Return a binary reader of a response's body, which may be in memory or in a file."""
     return (
         response.body() if isinstance(response, SpooledResponse) else io.BytesIO(response.content)
     )

@@ -1,7 +1,7 @@
 """Sending of one request, including redirects, limits and error messages.
 
-Every request has a timeout. Errors keep their type, since authors catch them by it, and secrets
-that the HTTP client wrote into their text are removed.
+Every request has a timeout. Errors keep their type, because taps catch them by type; secrets that
+the HTTP client wrote into their text are removed.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ ANNOTATED_ERRORS = (SyncError, requests.exceptions.RequestException)
 
 
 class ProxyCache:
-    """Cache of the proxies in environment variables, by host.
+    """Cache of the proxy settings in environment variables, by host.
 
-    The requests package reads all environment variables three times per request, which takes longer
-    than reading a page. A session of another class, or with its own proxies, does not use the
-    cache.
+    The requests package reads all environment variables three times for each request, which takes
+    longer than reading a page. The cache is not used for a session of another class than
+    `requests.Session`, or if the session has proxies.
     """
 
     def __init__(self) -> None:
@@ -73,9 +73,9 @@ class ProxyCache:
     def arguments(
         self, session: requests.Session, request: requests.PreparedRequest
     ) -> dict[str, Any]:
-        """Return the keyword arguments with the proxies for `requests.Session.send`.
+        """Return ``proxies`` as keyword arguments for `requests.Session.send`.
 
-        The result is empty if the session finds the proxies without this cache.
+        Return an empty dict if the session must find the proxies without this cache.
         """
         if type(session) is not requests.Session or session.proxies or not session.trust_env:
             return {}
@@ -105,7 +105,7 @@ def send_request(
 
     Raises:
         requests.exceptions.RequestException: raised by requests, with secrets removed.
-        ConfigurationError: the request would be unencrypted where that is forbidden.
+        ConfigurationError: `require_https` was called, and the URL is plain HTTP.
         UntrustedHostError: credentials would be sent to a host that is not allowed.
         ResponseTooLargeError, ResponseTooSlowError: the response exceeds a limit.
     """
@@ -135,7 +135,7 @@ def send_request(
 
 
 class _Exchange:
-    """Sending of one request and of the requests that follow its redirects."""
+    """Sender of one request and of the requests that follow its redirects."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class _Exchange:
     def answer(self, request: requests.PreparedRequest, *, follows: bool) -> requests.Response:
         """Send a request and return the final response with its body read.
 
-        With ``follows`` False, redirects are not followed.
+        With ``follows`` False, a redirect is returned instead of followed.
         """
         response = self._send_limited(request)
         if not follows or getattr(response, "next", None) is None:
@@ -183,8 +183,8 @@ class _Exchange:
     def _send_limited(self, request: requests.PreparedRequest) -> requests.Response:
         """Send one request and read its response within the limits.
 
-        The body is read before the tap's response hooks are called. If a hook returns another
-        response, its body is read after the hooks.
+        The body is read before the response hooks of the tap are called. If a hook returns a
+        different response, the body of that response is read after the hooks.
         """
         check_https(request.url)
         arguments = self._proxies.arguments(self._session, request)
@@ -203,12 +203,12 @@ class _Exchange:
             request.hooks = {**hooks, "response": others}
 
     def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Read the body within the limits. Called as a response hook."""
+        """Read the body within the limits; called by the requests package as a response hook."""
         if not self._into_file or response.is_redirect:
             read_body(response, self._limits)
 
     def _finish(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Read the body if other hooks have replaced the response. Called as the last hook."""
+        """Read the body if another hook has replaced the response; called after all other hooks."""
         self._read(response)
         if type(self._session.cookies) is RequestsCookieJar and not response.is_redirect:
             skip_cookies(response.raw)
@@ -232,12 +232,13 @@ def ask_token_endpoint(
 ) -> requests.Response:
     """Send a POST to a token endpoint and return the response; redirects are not followed.
 
-    ``deadline``, from `token_deadline`, is shared by all tries of the request.
+    ``deadline``, from `token_deadline`, is shared by all tries. Other keyword arguments are those
+    of `requests.Session.post`, such as ``data``.
 
     Raises:
         requests.exceptions.RequestException: no response was received.
-        ConfigurationError: the request would be unencrypted where that is forbidden.
-        ResponseTooLargeError, ResponseTooSlowError: the response exceeds the usual limits.
+        ConfigurationError: `require_https` was called, and the URL is plain HTTP.
+        ResponseTooLargeError, ResponseTooSlowError: the response exceeds the limits.
     """
     check_https(url)
     deadline = deadline or token_deadline()
@@ -261,7 +262,7 @@ def ask_token_endpoint(
 
 
 def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> requests.Response:
-    """Send a plain GET and return the response, read within the default limits.
+    """Send a GET without further headers and return the response.
 
     A user name and password in the URL are sent to the origin of the URL only. A redirect to
     another origin is followed without them.
@@ -269,7 +270,7 @@ def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> r
     Raises:
         requests.exceptions.RequestException: no response was received.
         UntrustedHostError: a redirect leads from HTTPS to HTTP.
-        ResponseTooLargeError, ResponseTooSlowError: the response exceeds a limit.
+        ResponseTooLargeError, ResponseTooSlowError: the response exceeds a default limit.
     """
     with requests.Session() as session:
         request = session.prepare_request(requests.Request("GET", url))
@@ -277,14 +278,14 @@ def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> r
 
 
 def post_document(url: str, document: Any, *, timeout: float) -> requests.Response:
-    """Send a document as JSON in a POST and return the response, read within the default limits.
+    """Send a document as JSON in a POST and return the response.
 
     Redirects are not followed. A user name and password in the URL are sent.
 
     Raises:
         requests.exceptions.RequestException: no response was received.
-        ConfigurationError: the request would be unencrypted where that is forbidden.
-        ResponseTooLargeError, ResponseTooSlowError: the response exceeds a limit.
+        ConfigurationError: `require_https` was called, and the URL is plain HTTP.
+        ResponseTooLargeError, ResponseTooSlowError: the response exceeds a default limit.
     """
     with requests.Session() as session:
         request = session.prepare_request(requests.Request("POST", url, json=document))
@@ -298,7 +299,10 @@ def _send_to_origin(
     *,
     allow_redirects: bool,
 ) -> requests.Response:
-    """Send a request whose credentials belong to the origin of its URL; return the response."""
+    """Send a request and return the response.
+
+    The credentials of the request are only sent to the origin of its URL.
+    """
     url = request.url or ""
     session.verify = session.merge_environment_settings(url, {}, None, None, None)["verify"]
     origin = parse_origin(url)
@@ -323,7 +327,7 @@ def _hide_secrets(
     request: requests.PreparedRequest,
     secrets: Secrets,
 ) -> None:
-    """Hide secrets in an error's text, and drop its chained errors, which repeat the URL."""
+    """Hide secrets in an error's text, and remove its chained errors, which repeat the URL."""
     text = str(error)
     for url in (request.url or "", request.path_url):
         if url.strip("/"):
@@ -333,7 +337,7 @@ def _hide_secrets(
 
 
 def resize_connection_pool(session: requests.Session, threads: int) -> None:
-    """Give each adapter of a session a connection pool for at least ``threads`` threads."""
+    """Enlarge the connection pools of a session for at least ``threads`` parallel requests."""
     for adapter in {id(each): each for each in session.adapters.values()}.values():
         known = vars(adapter)  # private attributes that pickling of HTTPAdapter relies on
         if isinstance(adapter, HTTPAdapter) and known["_pool_maxsize"] < threads:
@@ -343,7 +347,7 @@ def resize_connection_pool(session: requests.Session, threads: int) -> None:
 
 
 def bind_authenticator(authenticator: Any, stream: Any) -> Any:
-    """Pass the stream to the authenticator's ``attach`` method, if it has one.
+    """Pass the stream to the authenticator's ``attach`` method, if there is one.
 
     Return the authenticator.
     """
@@ -354,10 +358,10 @@ def bind_authenticator(authenticator: Any, stream: Any) -> Any:
 
 
 def refresh_token_after_401(authenticator: Any, refusal: requests.Response) -> bool:
-    """Refresh the access token after a 401 response.
+    """Refresh the access token of an authenticator after the 401 response ``refusal``.
 
     If several threads receive a 401 at once, the first one refreshes and the others wait for it.
-    Nothing is done if another thread has refreshed the token since the request was sent.
+    The token is not refreshed if another thread has done so since the request was sent.
 
     Returns:
         True if another try may use a new token; False if the authenticator has no tokens.
@@ -378,7 +382,7 @@ def _carries(request: requests.PreparedRequest, token: str) -> bool:
 
 
 def format_http_error(response: requests.Response, *, path: str, excerpt: str) -> str:
-    """Return the error message for a response's HTTP status, with its path and a body excerpt."""
+    """Return an error message such as ``404 Client Error: Not Found for path: /users``."""
     status = response.status_code
     kind = "Client Error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "Server Error"
     if status < HTTPStatus.BAD_REQUEST:
@@ -398,7 +402,10 @@ def annotate_error(
     tries: int,
     secrets: Secrets,
 ) -> None:
-    """Add the stream, the request and the number of tries to an error's message."""
+    """Add the stream, the request and the number of tries to an error's message.
+
+    The message ends like ``[stream 'users', GET https://api.example.com/users, try 2]``.
+    """
     where = f"stream '{stream}'"
     if request is not None:
         where += f", {request.method} {secrets.hide(redact_url(request.url))}"

@@ -1,1 +1,1 @@
-"""Incremental sync by a date cursor: formats, time windows, request options, record filters."""
+"""Incremental sync by a datetime cursor: formats, time windows, request options, filters."""

@@ -1,8 +1,8 @@
-"""Datetime cursor of an incremental stream: start, end, windows and bookmark formats.
+"""Datetime cursor of an incremental stream: start, end, time windows and bookmark format.
 
-The same class serves Python streams and manifests; its fields are the keys of Airbyte's YAML
-reference (DatetimeBasedCursor). It knows neither stream nor state: the caller passes settings, the
-stored value and the current time. Errors that need no settings are raised on construction.
+`DatetimeBasedCursor` is for streams written in Python and for manifests. Its fields are the keys of
+``DatetimeBasedCursor`` in Airbyte's YAML reference. The caller passes the config, the bookmark and
+the current time, because the cursor has no access to the stream and its state.
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ _NO_DURATION = ISODuration(0, dt.timedelta())
 
 @dataclass(frozen=True)
 class MinMaxDatetime:
-    """Datetime that is limited to an optional minimum and maximum.
+    """Datetime with an optional minimum and maximum, for the start or end of a cursor.
 
-    Each of the three is a text, or a function that takes the configuration and returns a text. All
-    are in the format ``datetime_format`` or, if it is not set, in a format of the cursor, as in
-    Airbyte.
+    The datetime, the minimum and the maximum are texts, or functions that take the tap's config and
+    return a text. Their format is ``datetime_format`` or, if this is empty, a format of the cursor.
     """
 
     datetime: str | Callable[[Mapping[str, Any]], str]
@@ -49,37 +48,36 @@ class MinMaxDatetime:
     def instant(
         self, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
     ) -> dt.datetime:
-        """Return the datetime, limited to its minimum and maximum.
+        """Return the datetime: at least the minimum, at most the maximum.
 
         Args:
-            config: Configuration of the tap.
-            read: Parser for the cursor's formats, used if ``datetime_format`` is not set.
+            config: Config of the tap.
+            read: Parser for the cursor's formats, used if ``datetime_format`` is empty.
             now: Current time.
 
         Raises:
-            ValueError: One of the three values does not match the format.
+            ValueError: The datetime, minimum or maximum does not match the format.
         """
         if self.datetime_format:
-            read = _reader((get_format(self.datetime_format),))
-        instant = _instant(self.datetime, config, read, now)
+            read = _make_parser((get_format(self.datetime_format),))
+        instant = _to_datetime(self.datetime, config, read, now)
         if floor := _resolve_setting(self.min_datetime, config):
-            instant = max(instant, _instant(floor, config, read, now))
+            instant = max(instant, _to_datetime(floor, config, read, now))
         if ceiling := _resolve_setting(self.max_datetime, config):
-            instant = min(instant, _instant(ceiling, config, read, now))
+            instant = min(instant, _to_datetime(ceiling, config, read, now))
         return instant
 
 
 @dataclass(frozen=True)
 class DatetimeBasedCursor:
-    """Cursor that reads a stream in time windows, from the end of the last sync until now.
+    """Cursor that reads a stream in time windows, from the bookmark of the last sync until now.
 
     ``step``, ``cursor_granularity`` and ``lookback_window`` are ISO 8601 durations.
     ``start_datetime`` and ``end_datetime`` are a string in ``datetime_format``, ``"now"``, a
-    `datetime.datetime`, a `MinMaxDatetime`, or a function that takes the settings and returns a
-    string. ``cutoff`` selects the bookmark at the end of a window: the value of the last record
-    (``last_record``), or the end of the window if that is later (``interval_end``). ``boundary``
-    selects if a record whose value equals the bookmark is sent again (``send``) or dropped
-    (``drop``).
+    `datetime.datetime`, a `MinMaxDatetime`, or a function that takes the tap's config and returns a
+    string. ``cutoff`` sets the bookmark after a window: ``last_record`` is the value of the last
+    record; ``interval_end`` is the end of the window, if that is later. ``boundary`` is ``send`` to
+    send a record at the bookmark again, or ``drop`` to drop the record.
 
     >>> updates = DatetimeBasedCursor(
     ...     cursor_field="updated_at",
@@ -90,8 +88,8 @@ class DatetimeBasedCursor:
     ... )
 
     Raises:
-        ValueError: A format or duration is invalid, the field or the start is missing, only one of
-            ``step`` and ``cursor_granularity`` is set, or the step is shorter than the granularity.
+        ValueError: A format or duration is invalid; the field name or the start is empty; only one
+            of ``step`` and ``cursor_granularity`` is set; or the step is the shorter one.
     """
 
     cursor_field: str
@@ -119,7 +117,7 @@ class DatetimeBasedCursor:
 
     def __post_init__(self) -> None:
         parts = ("_check_fields", "_check_durations", "_lookback", "formats", "clamp")
-        if faults := list(filter(None, map(self._fault, parts))):
+        if faults := list(filter(None, map(self._get_error, parts))):
             raise ValueError(" ".join(dict.fromkeys(faults)))
         if self.is_data_feed and (self.step or self.start_time_option or self.end_time_option):
             warnings.warn(
@@ -128,10 +126,10 @@ class DatetimeBasedCursor:
                 stacklevel=3,
             )
 
-    def _fault(self, name: str) -> str | None:
-        """Call the method, or read the property, called ``name``.
+    def _get_error(self, name: str) -> str | None:
+        """Call the method or read the property ``name``; return the text of its ValueError.
 
-        Return the text of its ValueError, or None if it raises none.
+        Return None if no ValueError is raised.
         """
         try:
             part = getattr(self, name)
@@ -173,26 +171,26 @@ class DatetimeBasedCursor:
 
     @cached_property
     def format(self) -> DatetimeFormat:
-        """Format of request values and bookmarks."""
+        """Compiled ``datetime_format``, in which request parameters and bookmarks are written."""
         return get_format(self.datetime_format)
 
     @cached_property
     def formats(self) -> tuple[DatetimeFormat, ...]:
-        """Formats for parsing values, in the order in which they are tried."""
+        """Formats in which cursor values are parsed, in the order in which they are tried."""
         value_formats = [get_format(text) for text in self.cursor_datetime_formats or ()]
         return tuple(dict.fromkeys([*value_formats, self.format]))
 
     @cached_property
     def read(self) -> Callable[[Any], dt.datetime]:
-        """Function that parses a value of a record or state.
+        """Function that parses a cursor value of a record or state, as a datetime.
 
-        It raises ValueError if no format matches.
+        The function raises ValueError if no format matches.
         """
-        return _reader(self.formats)
+        return _make_parser(self.formats)
 
     @cached_property
     def granularity(self) -> dt.timedelta:
-        """Smallest time unit of the API; zero if ``cursor_granularity`` is not set."""
+        """Smallest time unit of the API, from ``cursor_granularity``; zero if it is not set."""
         duration = (
             parse_duration(self.cursor_granularity) if self.cursor_granularity else _NO_DURATION
         )
@@ -213,47 +211,47 @@ class DatetimeBasedCursor:
 
     @cached_property
     def clamp(self) -> ClampPolicy | None:
-        """Policy that aligns windows to days, weeks or months; None if they are not aligned."""
+        """Policy that aligns windows to calendar days, weeks or months; None for no alignment."""
         return parse_clamp(self.clamping) if self.clamping else None
 
     @property
     def filters(self) -> bool:
-        """True if the SDK drops records outside of the window, because the API does not filter."""
+        """True if the SDK must drop records outside the time window, because the API does not."""
         return self.is_data_feed or self.is_client_side_incremental
 
     # Intervals of a sync
 
     def start(self, config: Mapping[str, Any], now: dt.datetime | None = None) -> dt.datetime:
-        """Return the start of the first sync.
+        """Return the datetime from which a sync without a bookmark reads: ``start_datetime``.
 
         Args:
-            config: Configuration of the tap.
+            config: Config of the tap.
             now: Current time; by default the system time.
 
         Raises:
-            ValueError: The start does not match the format.
+            ValueError: The start does not match a format, or a setting is missing.
         """
-        return self._edge("start_datetime", config, now or utc_now())
+        return self._resolve_edge("start_datetime", config, now or utc_now())
 
     def end(self, config: Mapping[str, Any], now: dt.datetime | None = None) -> dt.datetime:
-        """Return the end of the sync: ``end_datetime`` if it is set, else the current time.
+        """Return the datetime until which a sync reads: ``end_datetime``, or the current time.
 
         Args:
-            config: Configuration of the tap.
+            config: Config of the tap.
             now: Current time; by default the system time.
 
         Raises:
-            ValueError: The end does not match the format.
+            ValueError: The end does not match a format, or a setting is missing.
         """
-        return self._edge("end_datetime", config, now or utc_now())
+        return self._resolve_edge("end_datetime", config, now or utc_now())
 
-    def _edge(self, name: str, config: Mapping[str, Any], now: dt.datetime) -> dt.datetime:
-        """Return ``start_datetime`` or ``end_datetime``, selected by ``name``, as a datetime."""
+    def _resolve_edge(self, name: str, config: Mapping[str, Any], now: dt.datetime) -> dt.datetime:
+        """Return the field ``name``, ``start_datetime`` or ``end_datetime``, as a datetime."""
         edge = getattr(self, name)
         try:
             if isinstance(edge, MinMaxDatetime):
                 return edge.instant(config, self._read_setting, now)
-            return _instant(edge, config, self._read_setting, now)
+            return _to_datetime(edge, config, self._read_setting, now)
         except KeyError as error:
             raise ValueError(f"The {name} needs the setting {error}.") from None
         except ValueError as error:
@@ -261,24 +259,29 @@ class DatetimeBasedCursor:
 
     @cached_property
     def _read_setting(self) -> Callable[[Any], dt.datetime]:
-        """Function that parses a datetime in the configuration.
+        """Function that parses a datetime from the config.
 
-        It tries the formats of the cursor first, then all forms of ISO 8601.
+        The function tries the formats of the cursor first, then ISO 8601.
         """
-        return _reader((self.format, *self.formats), parse_instant)
+        return _make_parser((self.format, *self.formats), parse_instant)
 
     def lower_bound(self, start: dt.datetime, stored: dt.datetime | None) -> dt.datetime:
         """Return the datetime from which a sync reads.
 
-        It is the ``stored`` bookmark minus the lookback window, but not before ``start``. Without a
-        bookmark it is ``start``.
+        Args:
+            start: Start without a bookmark.
+            stored: Bookmark of the last sync, or None.
+
+        Returns:
+            The bookmark minus ``lookback_window``, but at least ``start``.
         """
         return start if stored is None else max(start, self._lookback.before(stored))
 
     def windows(self, lower: dt.datetime, end: dt.datetime) -> Iterator[TimeWindow]:
-        """Yield the time windows from ``lower`` to ``end``.
+        """Yield consecutive time windows of the length ``step`` from ``lower`` to ``end``.
 
-        A data feed, which returns the newest records first, has a single window.
+        Yield a single window without ``step``, and for a data feed, which has the newest records
+        first.
         """
         spans = split_into_windows(
             lower,
@@ -295,9 +298,9 @@ class DatetimeBasedCursor:
             yield TimeWindow(first, last, start_time, end_time, is_last=following is None)
 
     def put(self, request: HTTPRequest, window: TimeWindow) -> None:
-        """Add the start and end of a window to a request.
+        """Add the start and end of a window to a request, by the cursor's request options.
 
-        The cursor's request options define where. A data feed has no such parameters.
+        The request of a data feed is not changed, because a feed cannot be filtered.
         """
         if self.is_data_feed:
             return
@@ -307,24 +310,27 @@ class DatetimeBasedCursor:
             self.end_time_option.put(request, window.end_time)
 
     def fields(self, window: TimeWindow) -> dict[str, str]:
-        """Return the start and end of a window as text, by their names in a stream's partitions."""
+        """Return the window as fields of a stream partition: ``start_time`` and ``end_time``.
+
+        ``partition_field_start`` and ``partition_field_end`` override these names.
+        """
         return {
             self.partition_field_start or "start_time": window.start_time,
             self.partition_field_end or "end_time": window.end_time,
         }
 
 
-def _reader(
+def _make_parser(
     formats: tuple[DatetimeFormat, ...],
-    otherwise: Callable[[Any], ParsedInstant | None] | None = None,
+    fallback: Callable[[Any], ParsedInstant | None] | None = None,
 ) -> Callable[[Any], dt.datetime]:
     """Return a function that parses a value by the first format that matches.
 
-    If no format matches, the function returns the result of ``otherwise``. If that is None as well,
-    it raises ValueError.
+    If no format matches, the function calls ``fallback``. If this returns None too, the function
+    raises ValueError.
     """
     first, others = formats[0].read, tuple(known_format.read for known_format in formats[1:])
-    if not others and otherwise is None:
+    if not others and fallback is None:
         return first
 
     def read(value: Any) -> dt.datetime:
@@ -334,7 +340,7 @@ def _reader(
             for other in others:
                 with suppress(ValueError):
                     return other(value)
-            found = otherwise(value) if otherwise is not None else None
+            found = fallback(value) if fallback is not None else None
             if found is not None:
                 return found[0]
             raise
@@ -343,16 +349,16 @@ def _reader(
 
 
 def _resolve_setting(value: Any, config: Mapping[str, Any]) -> Any:
-    """Return the result of a setting that is a function; return any other setting unchanged."""
+    """Return ``value(config)`` if the value is a function, else the value unchanged."""
     return value(config) if callable(value) else value
 
 
-def _instant(
+def _to_datetime(
     value: Any, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
 ) -> dt.datetime:
-    """Return the datetime for a text, a datetime, or a function that returns one of these.
+    """Convert a text, a datetime, or a function that returns one of these, to a datetime.
 
-    None and ``"now"`` mean the current time.
+    None and ``"now"`` become ``now``, the current time. ``read`` parses other values.
     """
     value = _resolve_setting(value, config)
     if value is None or value == "now":

@@ -1,8 +1,8 @@
 """Comparison of cursor values as datetimes, by the formats of a cursor.
 
-Bookmarks are kept in the cursor's own format, which may truncate them: the bookmark is then
-slightly earlier and no record is lost. A value that is missing or that no format matches does not
-move the bookmark and causes one warning per stream.
+Bookmarks are written in the cursor's format. A format without fractions truncates a bookmark to an
+earlier time, so no record is lost. A value that is missing, or that no format matches, does not
+change the bookmark, and causes one warning per stream.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ _REMEMBERED = 1_024
 
 @dataclass(slots=True)
 class FeedOrderTracker:
-    """Number of records that arrived out of order in a stream's data feed, over all contexts."""
+    """Counter of the records that came after older ones in a stream's data feed (newest first)."""
 
     misplaced: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CursorComparator(ReplicationKeyComparator):
-    """Comparator that orders a stream's cursor values by their datetimes.
+    """Comparator that orders the cursor values of a stream by their datetimes.
 
-    It is created by `make_comparator`.
+    Instances are created by `make_comparator`.
     """
 
     cursor: DatetimeBasedCursor
     stream: str
     read: Callable[[Any], dt.datetime]
-    """Parser; raises ValueError if no format matches, TypeError for an unhashable value."""
+    """Parser of values; raises ValueError if no format matches, TypeError if not hashable."""
     ranks: FeedOrderTracker = field(default_factory=FeedOrderTracker, compare=False)
 
     @property
     def is_declared(self) -> bool:
-        """Always True: the formats are declared, so values that match none of them are ignored."""
+        """Always True, because the cursor declares formats; other values are ignored."""
         return True
 
     def instant(self, value: Any) -> dt.datetime | None:
-        """Return the datetime of a value, or None if no format matches."""
+        """Parse a cursor value as a datetime; return None if no format matches."""
         try:
             return self.read(value)
         except (ValueError, TypeError):
             return None
 
     def is_usable(self, value: Any) -> bool:
-        """Return True if a value can become a bookmark: it matches a format of the cursor."""
+        """Return True if a value matches a format of the cursor, so that it can be a bookmark."""
         return self.instant(value) is not None
 
     def warn_unusable(self, value: Any) -> None:
@@ -73,14 +73,14 @@ class CursorComparator(ReplicationKeyComparator):
         )
 
     def parse_bound(self, text: str) -> dt.datetime | None:
-        """Return the bound of a backfill's range as a datetime; None if it is not a date-time."""
+        """Parse the start or end of a backfill as a datetime; return None if it is not ISO 8601."""
         found = parse_instant(text)
         return None if found is None else found[0]
 
     def is_plain(self, value: Any) -> bool:
-        """Return True if texts in the format of ``value`` can be compared as texts.
+        """Return True if values in the format of ``value`` sort like their datetimes.
 
-        Their alphabetical order is then the order of their datetimes.
+        Such values can be compared without parsing. An ISO 8601 text with a time is an example.
         """
         if not isinstance(value, str):
             return self.cursor.formats[0].is_count or isinstance(value, dt.date)
@@ -89,11 +89,14 @@ class CursorComparator(ReplicationKeyComparator):
                 return False
             with suppress(ValueError):
                 known_format.read(value)
-                return True  # formats before it refuse all texts of this format
+                return True  # earlier formats reject all texts of this format
         return False
 
     def to_state_value(self, value: Any) -> Any:
-        """Convert a value to the form stored in a state: text in the cursor's format."""
+        """Convert a cursor value to a bookmark: text in the cursor's format.
+
+        A value that matches no format is returned unchanged.
+        """
         instant = self.instant(value)
         return value if instant is None else self.cursor.format.write(instant)
 
@@ -105,6 +108,6 @@ class CursorComparator(ReplicationKeyComparator):
 
 
 def make_comparator(cursor: DatetimeBasedCursor, stream: str) -> CursorComparator:
-    """Return the comparator for the values of a stream's cursor."""
+    """Return the comparator for the cursor values of a stream, with a cache of parsed values."""
     remembered = lru_cache(_REMEMBERED, typed=True)(cursor.read)
     return CursorComparator(ValueKind.INSTANT, cursor=cursor, stream=stream, read=remembered)

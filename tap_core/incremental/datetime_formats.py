@@ -1,10 +1,10 @@
-"""Datetime formats of APIs, compiled from format strings.
+"""Datetime formats of APIs, compiled from format strings such as ``%Y-%m-%dT%H:%M:%SZ``.
 
-- A format is compiled and validated once. Besides the directives of Python's ``strptime`` it may
-  use those of Airbyte's YAML reference: ``%_ms``, and as the whole format ``%s``, ``%ms``,
-  ``%s_as_float`` or ``%epoch_microseconds`` (counts since 1970).
-- Values without an offset are UTC; datetimes are written in UTC unless the format has ``%z``.
-- Common ISO 8601 formats are parsed without ``strptime``, with the same results.
+- A format string has the directives of Python's ``strptime`` and Airbyte's ``%_ms``
+  (milliseconds). Or it is one of ``%s``, ``%ms``, ``%s_as_float`` and ``%epoch_microseconds``:
+  the seconds, milliseconds or microseconds since 1970.
+- Values without an offset are UTC. Datetimes are written in UTC, unless the format has ``%z``.
+- Common ISO 8601 formats are parsed without the slow ``strptime``, with the same results.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _SAMPLE = datetime(2024, 2, 29, 13, 14, 15, 678_000, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, slots=True)
 class DatetimeFormat:
-    """Compiled format for parsing and formatting datetimes, created by `get_format`."""
+    """Compiled format that parses and writes datetimes; `get_format` creates instances."""
 
     text: str
     _read: Callable[[str], datetime]
     write: Callable[[datetime], str]
-    """Function that writes an aware datetime in this format."""
+    """Function that writes a datetime, which must have a time zone, in this format."""
     is_count: bool = False
-    """True for a count since 1970, whose numbers sort like their datetimes."""
+    """True for numbers of seconds (or parts of them) since 1970, which sort like datetimes."""
     is_plain: bool = False
-    """True for a full ISO 8601 format, whose texts of one zone and length sort like datetimes."""
+    """True for ISO 8601 with a time: texts of the same zone and length sort like datetimes."""
 
     def read(self, value: Any) -> datetime:
         """Parse a value of a record, a state or a setting to a datetime with a time zone.
@@ -77,11 +77,11 @@ class DatetimeFormat:
 
 @lru_cache(maxsize=512)
 def get_format(text: str) -> DatetimeFormat:
-    """Return the compiled form of a format string; results are cached.
+    """Compile a format string such as ``%Y-%m-%d``; results are cached.
 
     Raises:
-        ValueError: The format string has an unknown directive or no year, or a text in this format
-            cannot be parsed again.
+        ValueError: The format string has an unknown directive or no year, or a datetime written
+            in this format cannot be parsed again.
         LimitExceededError: The format string is too long.
     """
     check_time_format(text)
@@ -119,7 +119,7 @@ def _check(text: str) -> None:
 
 
 def _check_round_trip(compiled: DatetimeFormat) -> None:
-    """Raise ValueError if a text in this format cannot be parsed back to the same datetime."""
+    """Raise ValueError if a datetime written in this format cannot be parsed again."""
     try:
         compiled.read(compiled.write(_SAMPLE))
     except (ValueError, re.error) as error:
@@ -132,7 +132,7 @@ def _check_round_trip(compiled: DatetimeFormat) -> None:
 
 
 def _text_of_number(value: float | Decimal, *, is_whole: bool) -> str:
-    """Return a number as text without an exponent. is_whole: True to omit the fraction."""
+    """Convert a number to text without an exponent; ``is_whole`` is True to omit the fraction."""
     if isinstance(value, int):
         return str(value)
     digits = format(Decimal(str(value)), "f")
@@ -165,22 +165,19 @@ def _write_seconds(instant: datetime) -> str:
 
 
 def _write(text: str, instant: datetime) -> str:
-    return _spelled(text, instant) if "%z" in text else _write_utc(text, instant)
+    return _format_datetime(text, instant) if "%z" in text else _write_utc(text, instant)
 
 
 @lru_cache(maxsize=1_024)
 def _write_utc(text: str, instant: datetime) -> str:
-    """Format a datetime in UTC.
-
-    Results are cached; equal datetimes in different time zones have the same text.
-    """
-    return _spelled(text, instant.astimezone(timezone.utc))
+    """Write a datetime in UTC by the format string ``text``; results are cached."""
+    return _format_datetime(text, instant.astimezone(timezone.utc))
 
 
-def _spelled(text: str, instant: datetime) -> str:
-    """Format a datetime by the format string ``text``.
+def _format_datetime(text: str, instant: datetime) -> str:
+    """Write a datetime, without converting its time zone, by the format string ``text``.
 
-    It may contain ``%_ms``, and years have 4 digits.
+    In addition to ``strftime``, support ``%_ms`` and pad years to four digits.
     """
     milliseconds = f"{instant.microsecond // 1_000:03}"
 
@@ -201,9 +198,9 @@ def _parse_with_strptime(text: str, value: str) -> datetime:
 
 
 def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callable[[str], datetime]:
-    """Return a fast parser for a format that is a form of ISO 8601.
+    """Return a fast parser for an ISO 8601 format, which the pattern `_ISO` has matched.
 
-    The parser calls ``slow``, the general parser, for texts of any other form.
+    The parser calls ``slow``, a parser that uses ``strptime``, for texts in another format.
     """
     gap, zone, has_fraction = form["gap"] or "", form["zone"] or "", bool(form["fraction"])
     end = _SECONDS_END if gap else _DATE_END
@@ -217,19 +214,19 @@ def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callabl
                 moment = datetime.fromisoformat(text[:end])
             except ValueError:
                 return slow(text)
-            if _has_marks(text, gap):
+            if _has_separators(text, gap):
                 return moment.replace(tzinfo=timezone.utc)
         return fail(text)
 
     return read
 
 
-def _has_marks(text: str, gap: str) -> bool:
-    """Return True if a text has dashes and colons at the same positions as the format.
+def _has_separators(text: str, gap: str) -> bool:
+    """Return True if a text has dashes and colons at the positions of ``2024-02-29T13:14:15``.
 
-    This must be checked because `datetime.fromisoformat` also accepts other forms of ISO 8601.
-    ``gap`` is the format's separator between date and time.
+    ``gap`` is the separator between date and time: ``T``, a space, or empty for a date.
     """
+    # `datetime.fromisoformat` also accepts other forms of ISO 8601, such as 20240229.
     return text[7:8] == "-" and (
         not gap or (text[_DATE_END:].startswith(gap) and text[13:14] == text[16:17] == ":")
     )
@@ -238,12 +235,12 @@ def _has_marks(text: str, gap: str) -> bool:
 def _read_iso(
     slow: Callable[[str], datetime], gap: str, zone: str, has_fraction: bool, text: str
 ) -> datetime:
-    """Parse a text in an ISO format; use ``slow`` (``strptime``) for a text of any other form.
+    """Parse a text in an ISO 8601 format; call ``slow`` for a text in another format.
 
     Args:
-        slow: Parser for other texts.
-        gap: Separator between date and time.
-        zone: Directive or text of the time zone in the format.
+        slow: Parser for other texts, which uses ``strptime``.
+        gap: Separator between date and time; empty for a date.
+        zone: End of the format: ``%z``, a constant text such as ``Z``, or empty.
         has_fraction: True if the format has a fraction of a second.
         text: Text to parse.
     """
@@ -252,7 +249,7 @@ def _read_iso(
         moment = datetime.fromisoformat(text[:end])
     except ValueError:
         return slow(text)
-    if not _has_marks(text, gap):
+    if not _has_separators(text, gap):
         return slow(text)
     tail, offset = text[end:], timezone.utc
     if zone == "%z":
@@ -271,9 +268,9 @@ def _read_iso(
 
 
 def _reject(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
-    """Reject a text that does not match the end of the format.
+    """Raise ValueError for a text whose end does not match the format.
 
-    is_certain: True to raise ValueError. False to let ``slow`` decide, which parses or rejects the
+    If ``is_certain`` is False, return the result of ``slow``, because that parser may accept the
     text.
     """
     if is_certain:
@@ -284,7 +281,7 @@ def _reject(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> 
 def _parse_microseconds(tail: str, *, has_fraction: bool) -> int | None:
     """Return the microseconds of a fraction such as ``.25``, or None if it is invalid.
 
-    has_fraction: False if the format has no fraction, so that only an empty text is valid.
+    If ``has_fraction`` is False, the format has no fraction, and only an empty text is valid.
     """
     if not has_fraction:
         return None if tail else 0
@@ -308,9 +305,9 @@ def _parse_offset(text: str) -> timezone | None:
 
 
 def _parse_zone(tail: str) -> _Zone | None:
-    """Return the position and value of the UTC offset at the end of a text.
+    """Return the position of the UTC offset at the end of a text, and its time zone.
 
-    Return None if the text has no offset.
+    For example, ``.5+01:00`` has the position 2. Return None if the text has no offset.
     """
     if tail[-1:] == "Z":
         return len(tail) - 1, timezone.utc

@@ -1,8 +1,8 @@
 """ISO 8601 durations and their addition to datetimes.
 
-A duration is a number of months and a fixed length. Months are calendar months: a day that a month
-does not have becomes its last day. Durations are precise to the microsecond. Results outside the
-range of `datetime.datetime` become its minimum or maximum.
+A duration has a number of calendar months and a fixed length of time. If a month is added to
+January 31, the result is the last day of February. Results outside the range of `datetime.datetime`
+become its minimum or maximum.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ _SHORTEST_MONTH = timedelta(days=28)
 
 @dataclass(frozen=True, slots=True)
 class ISODuration:
-    """Duration that consists of a number of calendar months and a fixed length of time."""
+    """Duration of calendar months (``months``) plus a fixed length of time (``rest``)."""
 
     months: int
     rest: timedelta
 
     def after(self, instant: datetime, times: int = 1) -> datetime:
-        """Return the datetime that is this duration, multiplied by ``times``, after ``instant``."""
+        """Add this duration to a datetime ``times`` times."""
         try:
             return _add_months(instant, self.months * times) + self.rest * times
         except (OverflowError, ValueError):
             return _LAST if times > 0 else _FIRST
 
     def before(self, instant: datetime) -> datetime:
-        """Return the datetime that is this duration before ``instant``."""
+        """Subtract this duration from a datetime."""
         return self.after(instant, -1)
 
     @property
     def least(self) -> timedelta:
-        """Shortest possible length of the duration; a month counts as 28 days."""
+        """Minimum length of this duration, in which a month counts as 28 days."""
         return self.months * _SHORTEST_MONTH + self.rest
 
     @property
     def is_nothing(self) -> bool:
-        """True if the duration is zero."""
+        """True if this duration is zero."""
         return not self.months and not self.rest
 
 
@@ -82,7 +82,7 @@ def parse_duration(text: str) -> ISODuration:
 
 
 def _add_months(instant: datetime, months: int) -> datetime:
-    """Return a datetime some months later; a day missing in that month becomes its last day."""
+    """Add calendar months to a datetime: one month after January 31 is the end of February."""
     if not months:
         return instant
     years, month = divmod(instant.month - 1 + months, _MONTHS_OF_A_YEAR)

@@ -1,10 +1,8 @@
-"""Client-side filter of records by the interval of a sync, for APIs that cannot filter.
+"""Filter that drops records outside the time interval of a sync, for APIs that cannot filter.
 
-- The filter is created once per context and applied to each record. A record without a usable
-  cursor value passes.
-- A data feed is sorted newest first: if the last record of a page is before the cut-off, all later
-  ones are older and no further page is requested. As in airbyte-cdk, only the last record of a
-  page decides, even if the feed is out of order.
+One filter is created per context. For a data feed, which has the newest records first, it also
+tells when to stop: if the last record of a page is before the interval, all further pages are
+older. As in airbyte-cdk, only the last record of a page decides, even if the feed is out of order.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ class CursorRecordFilter:
     """Filter that keeps the records of one time interval, including both ends.
 
     Args:
-        order: Comparator of the cursor values.
-        find: Function that returns the cursor value of a record; it raises KeyError if the value is
+        order: Comparator, which parses the cursor values.
+        find: Function that returns the cursor value of a record, or raises KeyError if it is
             missing.
         lower: Start of the interval.
         upper: End of the interval; None to keep the records of any time.
@@ -42,7 +40,7 @@ class CursorRecordFilter:
         passed: dt.datetime | None,
     ) -> None:
         self.is_past: bool = False
-        """True if the last record of a data feed was before its cut-off."""
+        """True if the last record of a data feed was before the interval, so reading can stop."""
         self._order = order
         self._find = find
         self._lower = lower
@@ -52,9 +50,9 @@ class CursorRecordFilter:
         self._newest_allowed: dt.datetime | None = None
 
     def admits(self, record: Record) -> bool:
-        """Return True if a record is to be sent.
+        """Return True if the cursor value of a record is in the interval and is not ``passed``.
 
-        A record without a valid cursor value is always sent.
+        A record without a valid cursor value is always sent: log a warning and return True.
         """
         try:
             value = self._find(record)
@@ -72,7 +70,10 @@ class CursorRecordFilter:
         return not is_passed and (self._upper is None or self._lower <= instant <= self._upper)
 
     def _check_feed_order(self, instant: dt.datetime) -> None:
-        """Log a warning, once per stream, if a record of a feed is newer than the previous one."""
+        """Count a record that is newer than the previous one, and warn once per stream.
+
+        A data feed must have the newest records first, so such a record is out of order.
+        """
         previous, self._newest_allowed = self._newest_allowed, instant
         if previous is None or instant <= previous:
             return

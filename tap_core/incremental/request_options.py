@@ -1,6 +1,6 @@
-"""Options that put one value into a request: query parameter, header, body field or path.
+"""Options that add a value to an HTTP request: query parameter, header, body field or URL part.
 
-Mappings of an author's request are copied before a key is added, never changed in place.
+The dicts of a request are copied before a key is added, never changed in place.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["RequestOption"]
 
 @dataclass(frozen=True)
 class RequestOption:
-    """Part of a request in which a value is sent, such as a query parameter.
+    """Position of a value in a request, such as the query parameter ``since``.
 
     Args:
-        inject_into: Part of the request: query parameter, header, form field, field of a JSON body,
-            or URL (``path``, only for streams written in Python). In the URL, the value replaces
-            the field name in braces.
+        inject_into: Kind of position: query parameter, header, form field (``body_data``), field of
+            a JSON body, or ``path``. With ``path``, the value replaces ``{field_name}`` in the URL;
+            this is supported only for streams written in Python.
         field_name: Name of the parameter, header or field.
-        field_path: Path into a JSON body, instead of ``field_name``.
+        field_path: Path of a nested field in a JSON body, instead of ``field_name``.
 
     Raises:
         ValueError: Neither or both of ``field_name`` and ``field_path`` are set, or ``field_path``
@@ -52,7 +52,7 @@ class RequestOption:
             )
 
     def put(self, request: HTTPRequest, value: Any) -> None:
-        """Add a value to a request; None is not added.
+        """Add a value to a request at the position of this option; None is not added.
 
         Raises:
             ValueError: The body of the request is not a mapping.
@@ -90,10 +90,10 @@ def _put_into_path(request: HTTPRequest, path: tuple[str, ...], value: Any) -> N
 
 
 def _get_fields(request: HTTPRequest) -> Mapping[str, Any]:
-    """Return the fields of a request's body.
+    """Return the body of a request, which must be a mapping of fields; None becomes ``{}``.
 
     Raises:
-        ValueError: The body does not consist of fields.
+        ValueError: The body has another type.
     """
     data = request.data
     if data is None:

@@ -1,9 +1,8 @@
-"""Consecutive time windows of a sync.
+"""Division of the time interval of a sync into consecutive windows.
 
-- Windows cover the interval from start to end without gap or overlap at the API's granularity.
-- A window begins a multiple of the step after the start (so that the 31st of a month is not lost
-  in February) and ends one granule before the next window.
-- The last window ends at the end of the interval and may be shorter.
+A window begins a multiple of the step after the start of the interval, and ends one unit of the
+API's granularity before the next window. So windows neither overlap nor leave a gap. The last
+window ends at the end of the interval and may be shorter.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ _WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY",
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Time window that a sync reads, including its start and its end."""
+    """Time window that a sync reads, from ``start`` to ``end``, both included."""
 
     start: datetime
     end: datetime
     start_time: str
-    """Start in the API's format."""
+    """Start as text in the API's format."""
     end_time: str
-    """End in the API's format."""
+    """End as text in the API's format."""
     is_last: bool = False
     """True for the last window of the sync."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadInterval:
-    """Time window that is read separately, with the start and end of the whole sync."""
+    """Time window of a sync, and the whole interval of this sync: ``lower`` to ``end``."""
 
     window: TimeWindow
     lower: datetime
@@ -56,7 +55,7 @@ class ClampPolicy:
     weekday: int = 0
 
     def floor(self, instant: datetime) -> datetime:
-        """Return the start of the day, week or month that contains a datetime."""
+        """Return the start of the day, week or month (by ``target``) that contains a datetime."""
         day = instant.replace(hour=0, minute=0, second=0, microsecond=0)
         if self.target == "WEEK":
             return day - timedelta(days=(day.weekday() - self.weekday) % _DAYS_OF_A_WEEK)
@@ -65,26 +64,25 @@ class ClampPolicy:
     def ceiling(self, instant: datetime) -> datetime:
         """Return the start of the first day, week or month that begins at or after a datetime.
 
-        A datetime on the first day of a week or month, at any time, counts as the start of that
-        period.
+        If a datetime is on the first day of a week or month, return the start of that day.
         """
         begun = self.floor(instant)
         if begun == instant or (self.target != "DAY" and begun.date() == instant.date()):
             return begun
         return self.following(begun)
 
-    def following(self, begun: datetime) -> datetime:
-        """Return the start of the day, week or month after the one starting at ``begun``."""
+    def following(self, start: datetime) -> datetime:
+        """Return the start of the next day, week or month, for one that begins at ``start``."""
         if self.target == "MONTH":
-            return ISODuration(1, timedelta()).after(begun)
-        return begun + timedelta(days=_DAYS_OF_A_WEEK if self.target == "WEEK" else 1)
+            return ISODuration(1, timedelta()).after(start)
+        return start + timedelta(days=_DAYS_OF_A_WEEK if self.target == "WEEK" else 1)
 
 
 def parse_clamp(clamping: dict[str, Any]) -> ClampPolicy:
-    """Return the policy for the ``clamping`` section of a manifest.
+    """Return the policy for ``clamping``, a dict such as ``{"target": "MONTH"}`` in a manifest.
 
     Raises:
-        ValueError: The target is unknown, or a week has no weekday.
+        ValueError: The target is unknown, or the target ``WEEK`` has no weekday.
     """
     target = clamping.get("target")
     if target not in {"DAY", "WEEK", "MONTH"}:
@@ -108,7 +106,7 @@ def split_into_windows(
     joins_last: bool = False,
     clamp: ClampPolicy | None = None,
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Yield the start and end of each window from ``start`` to ``end``, both included.
+    """Yield the (start, end) pair of each time window from ``start`` to ``end``.
 
     No window is yielded if ``end`` is before ``start``. If both are equal, one window is yielded if
     a granularity is set and ``joins_last`` is False; otherwise no window is yielded.
@@ -117,9 +115,8 @@ def split_into_windows(
         start: Start of the first window.
         end: End of the last window.
         step: Length of a window; None for a single window.
-        granularity: Smallest time unit of the API: the gap from the end of a window to the next
-            start.
-        joins_last: True to merge a last window of zero length into the previous window.
+        granularity: Smallest time unit of the API; a window ends this long before the next one.
+        joins_last: True to avoid a last window of zero length by extending the previous one.
         clamp: Policy that aligns the windows to days, weeks or months; None for no alignment.
     """
     if clamp is not None:

@@ -1,8 +1,8 @@
-"""Splitting of bytes into lines, and repair of JSON lines that are not strictly valid.
+"""Splitting of input into lines, and repair of JSON lines that are not strictly valid.
 
-The module knows no protocol's messages. A long line that arrives in several blocks is joined once
-and checked in bounded memory. Repairs that precede a lookup keep the length of the line, so that
-parts of it can be found at the same offset in the original.
+The functions are the same for all protocols, such as Singer and Airbyte. The repairs of surrogates
+and of deep nesting keep the length of a line, so that an offset in the repaired line is also valid
+in the original line.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ DECODE_ERRORS: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError
 """Errors that decoding of an invalid line may raise."""
 
 RecordCheck: TypeAlias = Callable[[SchemaEvent | None, bytes], str | None]
-"""A function that returns the fault of a record, or None, by its stream's schema event."""
+"""Function that checks a record (JSON) against the schema event of its stream.
+
+It returns the reason why the record is invalid, or None if the record is valid.
+"""
 
 _QUOTE: Final = ord('"')
 _EXCERPT_LENGTH: Final = 200
@@ -53,8 +56,8 @@ _CHECK_SIZE: Final = 1 << 20
 # alternatives match only outside of strings, in one pass even for broken lines.
 _TEXT_OR_NO_NUMBER: Final = re.compile(rb'"[^"]*"?|-?Infinity|NaN')
 _TEXT_OR_BRACKETS: Final = re.compile(rb'"[^"]*"?|[\[{]+|[\]}]+')
-# Escapes one after the other, so that an escaped backslash is not taken for the start of
-# one. The group is half of a pair without its other half.
+# Matches all escapes in order, so that an escaped backslash is not taken for the start of
+# another escape. The group matches a lone surrogate.
 _HALF_LETTERS: Final = re.compile(
     rb"\\(?:u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}"
     rb"|(u[dD][89a-fA-F][\da-fA-F]{2})|.)",
@@ -68,7 +71,7 @@ _DEPTH: Final = 64
 
 
 class _MessageType(msgspec.Struct):
-    """Message in which only the field ``type`` is decoded."""
+    """Message of which only the field ``type`` is decoded, for speed."""
 
     type: msgspec.Raw = _NULL
 
@@ -77,30 +80,29 @@ _decode_kind: Final = msgspec.json.Decoder(_MessageType).decode
 
 
 LINE_BYTES: Final = Limit("TAP_CORE_LINE_BYTES", 64 * MIB)
-"""The most bytes of one line: a record or a state."""
+"""Maximum length of one input line in bytes, set by the environment variable of this name."""
 
 _STATE_SHARE: Final = 2
-"""A state may have half a line's bytes: it is copied several times, and decoded as a whole once."""
+"""Divisor of the limit for states: half a line, because a state is copied several times."""
 
 
 class LineSplitter:
-    """Splitter of blocks of bytes into lines.
+    """Incremental splitter of input blocks into lines.
 
-    An incomplete last line is kept for the next block.
+    An incomplete line at the end of a block is kept and joined with the next block.
     """
 
     def __init__(self) -> None:
-        """Create a splitter at the beginning of an input."""
         self._pending: list[bytes] = []
         self._waiting = 0
         self._ended = 0
         self._most = LINE_BYTES.whole
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that end within ``data``, without their line feeds.
+        """Return the lines that end within the block ``data``, without their line feeds.
 
         Raises:
-            InvalidInputLine: A line is longer than the maximum.
+            InvalidInputLine: A line is longer than `LINE_BYTES`.
         """
         first_end = data.find(b"\n")
         self._waiting += len(data) if first_end < 0 else first_end
@@ -126,7 +128,7 @@ class LineSplitter:
         return lines
 
     def rest(self) -> bytes:
-        """Return the incomplete last line and remove it from the splitter. Call this at the end."""
+        """Return and clear the bytes after the last line feed. Call this at the end of input."""
         whole = b"".join(self._pending)
         self._pending.clear()
         return whole
@@ -140,11 +142,10 @@ class NonFiniteFilter:
     """
 
     def __init__(self) -> None:
-        """Create a filter that has not logged a warning yet."""
         self._warned = False
 
     def __call__(self, line: bytes, number: int) -> bytes:
-        """Return a line with null in place of each NaN and infinity. Strings are not changed.
+        """Return a line with each NaN and infinity replaced by null, except inside strings.
 
         ``number`` is the line number, for the warning.
         """
@@ -162,9 +163,9 @@ class NonFiniteFilter:
 
 
 def _with_nulls(line: bytes) -> bytes:
-    """Return a line with null in place of NaN and infinities.
+    """Return a line with each NaN and infinity replaced by null, except inside strings.
 
-    If the line has no such value, the same object is returned.
+    A line without such a value is returned as the same object.
     """
     made, end = bytearray(), 0
     for match in _TEXT_OR_NO_NUMBER.finditer(_without_escapes(line)):
@@ -185,16 +186,16 @@ def strip_line(line: bytes, number: int) -> bytes:
 
 
 def _without_escapes(line: bytes) -> bytes:
-    """Return a line of the same length in which each quotation mark begins or ends a string.
+    r"""Return a line with each ``\\`` and ``\"`` replaced by two underscores.
 
-    Escaped characters are overwritten with underscores. Regular expressions that had to match the
-    escapes themselves would need memory for each of them.
+    In the result, which has the same length, each quotation mark begins or ends a string.
     """
+    # Regular expressions that match the escapes themselves would need memory for each escape.
     return line.replace(rb"\\", b"__").replace(rb"\"", b"__")
 
 
 def repair_surrogates(line: bytes) -> bytes:
-    r"""Return the line with ``\ufffd`` in place of each lone surrogate (such as ``\ud83d``).
+    r"""Return a JSON line with each lone surrogate (such as ``\ud83d``) replaced by ``\ufffd``.
 
     The result has the same length.
     """
@@ -208,11 +209,13 @@ def repair_surrogates(line: bytes) -> bytes:
 
 
 def read_message_type(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
-    """Return a line that can be decoded, and the ``type`` of its message (None without a type).
+    """Return a decodable form of a line, and the ``type`` of its message (None if missing).
 
-    Normally this is the given line. A message of type ``may_be_deep`` may be nested too deeply to
-    decode; then its deep parts are replaced with blanks. A message of another type that is nested
-    too deeply raises `RecursionError`.
+    The line is returned unchanged, unless it is nested too deeply to decode. Then its content below
+    64 levels is replaced by blanks, but only if the message is of type ``may_be_deep``.
+
+    Raises:
+        RecursionError: A message of another type is nested too deeply.
     """
     try:
         return line, _kind(line)
@@ -228,9 +231,9 @@ def _kind(line: bytes) -> object:
 
 
 def _without_depths(line: bytes) -> bytes:
-    """Return a line of the same length.
+    """Return a JSON line whose content below 64 levels of nesting is replaced by blanks.
 
-    Content below 64 levels of nesting is replaced with blanks.
+    The result has the same length.
     """
     flat = bytearray(line)
     depth = begin = 0
@@ -248,13 +251,13 @@ def _without_depths(line: bytes) -> bytes:
     return bytes(flat)
 
 
-def slice_at_same_offset(raw: msgspec.Raw, mended: bytes, line: bytes) -> bytes:
-    """Return the part of the original ``line`` from which ``raw`` was decoded.
+def slice_at_same_offset(raw: msgspec.Raw, repaired: bytes, line: bytes) -> bytes:
+    """Return the bytes of the original ``line`` that correspond to ``raw``.
 
-    ``raw`` was decoded from ``mended``, a repaired copy of the line with the same length.
+    ``raw`` is a field decoded from ``repaired``, a repaired copy of the line with the same length.
     """
     part = bytes(raw)
-    start = mended.find(part)
+    start = repaired.find(part)
     return line[start : start + len(part)]
 
 
@@ -271,7 +274,7 @@ def check_text(line: bytes) -> None:
 
 
 def describe_decode_error(error: Exception) -> str:
-    """Return text that says why a line could not be decoded."""
+    """Return the reason why a line could not be decoded, such as "it is not UTF-8 text"."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text"
     if isinstance(error, RecursionError):
@@ -280,9 +283,10 @@ def describe_decode_error(error: Exception) -> str:
 
 
 def excerpt(line: bytes) -> str:
-    """Return the beginning of a line for an error message. Control characters are escaped.
+    """Return the first 200 characters of a line for an error message, without control characters.
 
-    If row values must not be shown, return a description of the line instead.
+    Control characters are escaped. If messages must not show row values, return a description of
+    the line without its content.
     """
     if not are_rows_shown():
         return describe_value(line)
@@ -296,21 +300,21 @@ def _escaped(sign: str) -> str:
 
 
 def check_record(
-    check: RecordCheck, line: int, stream: object, described: SchemaEvent | None, body: bytes
+    check: RecordCheck, line: int, stream: object, schema: SchemaEvent | None, body: bytes
 ) -> None:
     """Check a record against the schema of its stream.
 
     Args:
-        check: Function that returns the fault of a record as text, or nothing if it is valid.
+        check: Function that returns the fault of a record as text, or None if it is valid.
         line: Line number, for the error message.
-        stream: Stream of the record, for the error message.
-        described: Schema event of the stream, or None if there was no schema.
+        stream: Name of the record's stream, for the error message.
+        schema: Schema event of the stream, or None if there was no schema.
         body: Record as JSON.
 
     Raises:
         UndeclaredRecordError: The record does not match. The message names line, stream and field.
     """
-    if fault := check(described, body):
+    if fault := check(schema, body):
         raise UndeclaredRecordError(f"Line {line} is a record of stream {stream}, {fault}")
 
 

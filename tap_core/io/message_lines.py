@@ -1,8 +1,8 @@
 """Decoder of lines that are JSON messages, for any protocol whose messages have a ``type``.
 
-A line is first decoded strictly. A line that the decoder rejects is repaired (blanks, byte order
-mark, lone surrogates, NaN) and decoded again; then the protocol's reader decides whether it is an
-error or is skipped.
+A line is first decoded strictly. A rejected line is repaired (blanks, byte order mark, lone
+surrogates, NaN) and decoded again. If that fails too, a callback of the protocol's reader raises an
+error or skips the line.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class MessageFormat(Generic[_Message]):
 
 
 class MessageLines(Generic[_Message]):
-    """Decoder of the lines of one input to messages. It also counts the lines.
+    """Decoder of input lines to messages that also counts the lines.
 
     Args:
-        form: Decoder and message types of the input protocol.
+        message_format: Decoder and message types of the input protocol.
         refuse_invalid: Called with a line that cannot be decoded, and with the error. It may raise
             an error; if it returns, the line is skipped.
         refuse_unknown: Called with a line whose message type is unknown, and with that type (None
@@ -52,27 +52,26 @@ class MessageLines(Generic[_Message]):
 
     def __init__(
         self,
-        form: MessageFormat[_Message],
+        message_format: MessageFormat[_Message],
         refuse_invalid: Callable[[bytes, Exception], None],
         refuse_unknown: Callable[[bytes, object], None],
     ) -> None:
-        """Create a decoder at the beginning of an input (line 1)."""
         self.number = 0
         """Number of the last line that was decoded, from 1."""
         splitter = LineSplitter()
         self.split = splitter.feed
         self.rest = splitter.rest
-        self._form = form
+        self._format = message_format
         self._refuse_invalid = refuse_invalid
         self._refuse_unknown = refuse_unknown
         self._without_infinities = NonFiniteFilter()
 
     def messages(self, lines: list[bytes]) -> Iterator[_Message]:
-        """Yield the message of each line.
+        """Decode complete lines and yield their messages; blank lines are skipped.
 
-        Lines are removed from the list ``lines`` to free memory.
+        The list ``lines`` is emptied meanwhile to free memory.
         """
-        decode = self._form.decode
+        decode = self._format.decode
         lines.reverse()
         while lines:
             line = lines.pop()  # the list must not keep the line in memory
@@ -92,7 +91,7 @@ class MessageLines(Generic[_Message]):
     def _decode_repaired(self, line: bytes) -> _Message | None:
         """Repair and decode a line that the strict decoder rejected.
 
-        Return None to skip the line.
+        Return None if the line is blank or still invalid, so that it is skipped.
         """
         whole = strip_line(line, self.number)
         if not whole:
@@ -101,10 +100,10 @@ class MessageLines(Generic[_Message]):
             check_text(whole)
             whole = self._without_infinities(whole, self.number)
             repaired, kind = read_message_type(repair_surrogates(whole), may_be_deep="RECORD")
-            if kind in self._form.known_types:
-                message = self._form.decode(repaired)
+            if kind in self._format.known_types:
+                message = self._format.decode(repaired)
                 return (
-                    message if repaired == whole else self._form.restore(message, repaired, whole)
+                    message if repaired == whole else self._format.restore(message, repaired, whole)
                 )
         except DECODE_ERRORS as error:
             self._refuse_invalid(line, error)

@@ -1,8 +1,8 @@
-"""Files and folders that no other user of the machine controls.
+"""Checks that no other user of the machine controls a file or folder.
 
-A path is trusted if this user or root owns it and no other user may write it. Files are opened
-without following a link in their name and are checked through the descriptor, so that the file
-that was checked is the file that is used.
+A path is trusted if the current user or root owns it and no other user may write to it. A file is
+opened without following symbolic links, and then checked through its descriptor. Thus nobody can
+replace the file between check and use.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class UntrustedPathError(PermissionError):
 def open_regular(
     path: StrPath, flags: int, mode: int = 0o600, *, dir_fd: int | None = None
 ) -> tuple[int, os.stat_result]:
-    """Open a regular file and return its descriptor and status. Symbolic links are not followed.
+    """Open a regular file and return its descriptor and ``os.fstat``. Follow no symbolic link.
 
     Raises:
         UntrustedPathError: the path is a symbolic link, a FIFO, a device or a folder.
@@ -100,7 +100,7 @@ def write_fault(status: os.stat_result) -> str:
 
 
 def owner_name(uid: int) -> str:
-    """Return the name of a user. If the user has no name, return text with the user id."""
+    """Return the name of the user with an id, or ``user id <uid>`` if it has no name."""
     try:
         import pwd
 
@@ -139,9 +139,9 @@ def check_parents(path: StrPath) -> None:
 
 
 def _parents(path: StrPath) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the folders above a path.
+    """Yield each folder above a path, with its status.
 
-    If it has symbolic links, the folders above their targets too.
+    If the path contains symbolic links, also yield the folders above the resolved path.
     """
     written, real = Path(path).absolute(), Path(os.path.realpath(path, strict=True))
     for folder in dict.fromkeys((*written.parents, *real.parents)):
@@ -151,7 +151,7 @@ def _parents(path: StrPath) -> Iterator[tuple[Path, os.stat_result]]:
 def _parent_write_fault(status: os.stat_result) -> str:
     """Return "may be written by …" if other users may write to a folder, or else "".
 
-    Write access of a group with this user as the only member is accepted.
+    Write access of a group whose only member is the current user is accepted.
     """
     fault = write_fault(status)
     if fault and not status.st_mode & stat.S_IWOTH and _is_own_group(status.st_gid):
@@ -186,7 +186,7 @@ def make_private_folder(path: StrPath) -> Path:
 
 
 def make_parents(path: StrPath) -> None:
-    """Create the missing folders above a path. Only the current user may write to them.
+    """Create the missing folders above a path, such that only the current user may write to them.
 
     Raises:
         OSError: a folder cannot be created.
@@ -197,9 +197,9 @@ def make_parents(path: StrPath) -> None:
 
 
 def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:
-    """Write text to a file, as UTF-8, in one atomic step.
+    """Write a UTF-8 file atomically: write a temporary file and rename it to ``path``.
 
-    A symbolic link is replaced, not followed.
+    The file gets the permissions ``mode``. If ``path`` is a symbolic link, the link is replaced.
 
     Raises:
         OSError: the file cannot be written.

@@ -1,8 +1,7 @@
-"""Reading of the input in blocks, with a periodic tick while no data arrive.
+"""Reading of standard input in blocks, with timeouts while no data arrive.
 
-A reader of a pipe never blocks for long: while the input is silent, ``None`` is yielded at least
-every ``beat_seconds``, and a byte on the wake-up pipe ends a wait at once. A signal handler thus
-only needs to record the signal.
+While a pipe delivers no data, `read_blocks` yields None every ``beat_seconds``, and at once if a
+byte is written to the wake-up pipe. A signal handler thus only needs to record the signal.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ _BLOCK_SIZE: Final = 1 << 20
 
 
 class WakeupPipe:
-    """Pipe by which a signal handler or another thread ends a wait for input."""
+    """Pipe with which a signal handler or another thread interrupts a wait for input."""
 
     def __init__(self) -> None:
         self.reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
 
     def ring(self) -> None:
-        """End the current wait for input. If there is no wait now, end the next one."""
+        """Interrupt the current wait for input, or the next one if there is no wait now."""
         with contextlib.suppress(BlockingIOError):  # the pipe is full, so the wait ends anyway
             os.write(self._writer, b"!")
 
@@ -40,9 +39,9 @@ class WakeupPipe:
 
 
 def open_binary(source: Any) -> BinaryIO:
-    """Return a file for reading bytes.
+    """Return a binary file object for an input.
 
-    ``source`` is a text file, a binary file, or None for stdin.
+    ``source`` is a text file, a binary file, or None for standard input.
     """
     given: Any = sys.stdin if source is None else source
     below: BinaryIO | None = getattr(given, "buffer", None)
@@ -57,7 +56,7 @@ def open_binary(source: Any) -> BinaryIO:
 def read_blocks(
     source: BinaryIO, wake_up: WakeupPipe, beat_seconds: float
 ) -> Iterator[bytes | None]:
-    """Yield blocks of at most 1 MiB until the input ends.
+    """Yield blocks of at most 1 MiB from ``source`` until it ends.
 
     If the input is a pipe or a terminal, None is also yielded: after each ``beat_seconds`` without
     data, and when ``wake_up`` ends the wait.
@@ -82,9 +81,9 @@ def read_blocks(
 
 
 def _waitable(source: BinaryIO) -> int | None:
-    """Return the file descriptor of an input that may have to be waited for, such as a pipe.
+    """Return the file descriptor of an input that may deliver data late, such as a pipe.
 
-    Return None for a regular file or an in-memory buffer.
+    Return None for a regular file or an in-memory buffer, which never need a wait.
     """
     try:
         descriptor = source.fileno()
@@ -96,7 +95,7 @@ def _waitable(source: BinaryIO) -> int | None:
 
 def _widen(descriptor: int) -> None:
     """Enlarge the buffer of a pipe to the size of one block, so that fewer reads are needed."""
-    with contextlib.suppress(ImportError, AttributeError, OSError):  # no pipe, no such system
+    with contextlib.suppress(ImportError, AttributeError, OSError):  # not a pipe, or not Linux
         import fcntl
 
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _BLOCK_SIZE)

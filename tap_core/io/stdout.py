@@ -1,8 +1,8 @@
-"""Exclusive use of the real standard output for the protocol's lines.
+"""Writer of protocol messages, the only output that reaches the real standard output.
 
 - While a command runs, all other output (of authors' code or libraries) goes to standard error.
-- Lines are written whole, from any thread. The rest of a line that a signal interrupts is written
-  before anything else, unless its reader does not take it within five seconds.
+- Lines are written whole, from any thread. If a signal interrupts a write, the rest of the line is
+  written first, unless the reader does not accept it within five seconds.
 - After a failed write nothing more is written.
 """
 
@@ -30,7 +30,7 @@ _Put: TypeAlias = Callable[[memoryview], int]
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines to write. ``counts`` has the number of bytes written by each write so far."""
+    """Lines to write, and in ``counts`` the number of bytes that each write call has written."""
 
     lines: memoryview
     counts: list[int] = field(default_factory=list)
@@ -44,8 +44,9 @@ class StdoutWriter:
     """Writer of protocol messages to standard output. Create it with `open`.
 
     Args:
-        put: Writes bytes and returns the number of bytes written.
-        wait: Waits until the output accepts data, for at most the given seconds (None: no limit).
+        put: Function that writes bytes and returns the number of bytes written.
+        wait: Function that waits until the output accepts data; its argument is the timeout in
+            seconds, or None for no limit.
     """
 
     def __init__(self, put: _Put, wait: Callable[[float | None], None] | None = None) -> None:
@@ -58,9 +59,9 @@ class StdoutWriter:
     @classmethod
     @contextlib.contextmanager
     def open(cls, number: int | None = None) -> Iterator[StdoutWriter]:
-        """Yield a writer to standard output. During the block, other output goes to standard error.
+        """Yield a writer to standard output, and redirect other output to standard error meanwhile.
 
-        ``number`` is the file descriptor to write to. The default is that of ``sys.stdout``.
+        ``number`` is the file descriptor to write to, by default that of ``sys.stdout``.
         """
         output = sys.stdout
         _flush(output)
@@ -87,7 +88,7 @@ class StdoutWriter:
         return self._is_broken
 
     def write(self, lines: bytes) -> None:
-        """Write complete lines. Wait while another thread is writing.
+        """Write complete lines, after waiting for other threads that are writing.
 
         Raises:
             OSError: The reader closed the pipe, or the disk is full.
@@ -96,9 +97,10 @@ class StdoutWriter:
             self._send(lines)
 
     def say(self, lines: bytes) -> None:
-        """Write complete log lines without waiting for other threads.
+        """Write complete lines without waiting for other threads.
 
-        If another thread is writing, the lines are queued and written later.
+        If another thread is writing, the lines are queued. They are written by that thread, or
+        before the next lines.
 
         Raises:
             OSError: The reader closed the pipe, or the disk is full.
@@ -115,9 +117,7 @@ class StdoutWriter:
         if self._is_broken:
             raise BrokenPipeError("The output is closed: nothing more can be written.")
         self._later.append(_Block(memoryview(lines)))
-        if (
-            self._is_writing
-        ):  # called from a signal handler during a write: the interrupted line is finished first
+        if self._is_writing:  # called from a signal handler during a write; that write continues
             return
         self._is_writing = True
         try:
@@ -136,7 +136,7 @@ class StdoutWriter:
             self._later.popleft()
 
     def _write_rest(self, block: _Block, patience: float | None) -> None:
-        """Write the part of a block of lines that has not been written yet.
+        """Write the bytes of a block that previous write calls have not written.
 
         If ``patience`` is not None, write in pieces of at most ``PIPE_BUF`` bytes, and wait at most
         ``patience`` seconds before each piece.
@@ -169,7 +169,7 @@ def _number(stream: Any) -> int | None:
 
 
 def _duplicate_descriptor(number: int) -> int:
-    """Duplicate a file descriptor. The new number is above those of the standard streams."""
+    """Duplicate a file descriptor and return the new one, which is greater than 2."""
     descriptor = os.dup(number)
     if descriptor > _ERRORS:
         return descriptor
@@ -190,7 +190,7 @@ def _write_text(stream: Any, data: memoryview) -> int:
 def _await(descriptor: int, patience: float | None) -> None:
     """Wait until an output descriptor accepts data, for at most ``patience`` seconds.
 
-    If ``patience`` is None, wait without limit. If the time is over, raise BrokenPipeError.
+    If ``patience`` is None, wait without limit. After a timeout, raise BrokenPipeError.
     """
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
@@ -199,7 +199,7 @@ def _await(descriptor: int, patience: float | None) -> None:
 
 
 def _redirect(descriptor: int) -> None:
-    """Redirect a file descriptor to standard error. If that is closed, use the null device."""
+    """Redirect a file descriptor to standard error, or to ``/dev/null`` if that is closed."""
     try:
         os.dup2(_ERRORS, descriptor)
     except OSError:

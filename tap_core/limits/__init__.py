@@ -1,1 +1,1 @@
-"""Limits on the cost of input: memory, regular expressions, template and map expressions."""
+"""Limits on the memory and time that untrusted documents, patterns and expressions may take."""

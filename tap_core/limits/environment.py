@@ -1,7 +1,7 @@
-"""Limits on the cost of input: defaults that an operator can change by environment variables.
+"""Limits with defaults that the user can override by environment variables.
 
-A limit bounds the time or memory that an untrusted document, pattern or expression may take.
-Limits are not settings, since the settings may come from the same untrusted source.
+A limit is for the time or memory that an untrusted document, pattern or expression may take. Limits
+are not config settings, because the config may come from the same untrusted source.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["Limit"]
 
 @dataclass(frozen=True)
 class Limit:
-    """Numeric limit: a default, which the user can override by an environment variable.
+    """Numeric limit with a default, which the user can override by an environment variable.
 
-    The variable is read once per process.
+    The environment variable is read on first access and cached.
     """
 
     variable: str
@@ -28,10 +28,10 @@ class Limit:
 
     @cached_property
     def value(self) -> float:
-        """The limit: the value of the environment variable or, if it is not set, the default.
+        """Value of the environment variable or, if it is not set, the default.
 
         Raises:
-            ConfigurationError: The variable does not contain a positive number.
+            ConfigurationError: The environment variable is not a positive number.
         """
         text = os.environ.get(self.variable, "")
         try:
@@ -47,5 +47,5 @@ class Limit:
 
     @property
     def whole(self) -> int:
-        """The limit as an integer."""
+        """Value of the limit, rounded down to an integer."""
         return int(self.value)

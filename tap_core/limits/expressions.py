@@ -1,8 +1,8 @@
-"""Bounded versions of operations by which a short expression makes a large value.
+"""Operations such as ``*`` and ``join`` with a limit on the size of their results.
 
-Templates of manifests and expressions of stream maps use them instead of operators and methods.
-The size of a result is estimated before it is computed, never too low. Sizes are counted in
-characters and items; a value that is referenced several times counts each time.
+Templates in manifests and stream map expressions call them, because a short expression such as
+``"a" * 10**9`` could fill the memory. The size of a result, in characters and items, is estimated
+before the result is computed. The estimate is never too low.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ __all__ = [
 TEMPLATE_LENGTH: Final = Limit("TAP_CORE_TEMPLATE_LENGTH", 10_000_000)
 """Maximum number of characters or items of one value in a template."""
 TEMPLATE_SECONDS: Final = Limit("TAP_CORE_TEMPLATE_SECONDS", 10)
-"""Maximum seconds of the evaluation of a template."""
+"""Maximum number of seconds that the evaluation of a template may take."""
 
 _MOST_BITS: Final = 4_000_000
-"""Maximum bits of an integer that is the result of a power or a product."""
+"""Maximum number of bits of an integer that a power or a product returns."""
 _MOST_DIGITS: Final = 100_000
-"""Maximum integer digits of a decimal that is converted to an integer or to text."""
+"""Maximum number of integer digits of a Decimal that is converted to an integer or text."""
 _SMALL: Final = 1 << 64
 _LONGEST_TIME_FORMAT: Final = 1_000
-"""Maximum length of a format of dates, in characters; each directive takes time."""
+"""Maximum length of a datetime format, in characters, because each directive takes time."""
 _INDENT: Final = 100
 _FAKED_NUMBERS: Final = ("random_", "py", "unix_time", "date")
 _DIGITS: Final = re.compile(r"\d+")
@@ -53,7 +53,8 @@ _HOLDERS: Final = (dict, list, tuple, set, frozenset)
 def weight(value: Any, most: int) -> int:
     """Return the total number of characters and items in a value, including nested values.
 
-    Counting stops when the total exceeds ``most``.
+    A value that occurs several times counts each time. Counting stops when the total exceeds
+    ``most``.
     """
     return _weight(value, most, {})
 
@@ -77,12 +78,12 @@ def _weight(value: Any, most: int, known: dict[int, int]) -> int:
 
 
 def integer(value: Any = 0, *base: Any) -> int:
-    """Return ``int(value, *base)``, as the function ``int`` of expressions.
+    """Return ``int(value, *base)``; expressions call this function as ``int``.
 
     Raises:
-        LimitExceededError: The value is a Decimal with too many digits.
+        LimitExceededError: The value is a Decimal with more than 100,000 integer digits.
     """
-    if value.__class__ is Decimal and _digits(value) > _MOST_DIGITS:
+    if value.__class__ is Decimal and _count_digits(value) > _MOST_DIGITS:
         raise LimitExceededError(
             f"An integer made of a decimal may have {_MOST_DIGITS:,} digits, and this one has more."
         )
@@ -90,10 +91,10 @@ def integer(value: Any = 0, *base: Any) -> int:
 
 
 def check_time_format(text: Any) -> None:
-    """Check the length of a format string for dates or times.
+    """Check the length of a datetime format string, such as an argument of ``strftime``.
 
     Raises:
-        LimitExceededError: The format string is too long.
+        LimitExceededError: The format string has more than 1,000 characters.
     """
     if isinstance(text, str) and len(text) > _LONGEST_TIME_FORMAT:
         raise LimitExceededError(
@@ -102,34 +103,37 @@ def check_time_format(text: Any) -> None:
         )
 
 
-def _digits(value: Any) -> int:
-    """Return the number of digits that a Decimal has if it is written without an exponent."""
+def _count_digits(value: Any) -> int:
+    """Return about the number of digits of a Decimal without exponent: 1000 for ``1E+1000``.
+
+    Return 0 for values of other types.
+    """
     is_number = isinstance(value, Decimal) and value.is_finite()
     return abs(value.adjusted()) if is_number else 0
 
 
-def _ints(values: Iterable[Any]) -> list[int]:
-    """Return all integers in the values and in strings among them.
+def _collect_integers(values: Iterable[Any]) -> list[int]:
+    """Return the integers among the values, and those in their strings.
 
-    A format string may use such an integer as a width, which makes its result long.
+    A format string may use any of these integers as a width, which makes its result long.
     """
     numbers = [abs(value) for value in values if isinstance(value, int)]
     return [
         *numbers,
-        *(number for value in values if isinstance(value, str) for number in _numbers(value)),
+        *(number for value in values if isinstance(value, str) for number in _find_integers(value)),
     ]
 
 
-def _numbers(text: str) -> list[int]:
-    """Return the integers in a text."""
+def _find_integers(text: str) -> list[int]:
+    """Return the integers in a text: ``a5b12`` has 5 and 12."""
     return [int(digits[:12]) for digits in _DIGITS.findall(text)]
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Size limit for the values in expressions, with functions that check it.
+    """Limit for the size of values in expressions, with operations that check their result.
 
-    The text ``hint`` is appended to error messages.
+    ``most`` is the maximum number of characters or items. ``hint`` is added to error messages.
     """
 
     most: int
@@ -149,7 +153,7 @@ class Bounds:
     # Operators
 
     def add(self, left: Any, right: Any) -> Any:
-        """Return the sum of two numbers, or the concatenation of two sequences.
+        """Return ``left + right``: the sum of numbers, or the concatenation of texts or lists.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -159,7 +163,7 @@ class Bounds:
         return left + right
 
     def multiply(self, left: Any, right: Any) -> Any:
-        """Return the product of two numbers, or a repeated sequence.
+        """Return ``left * right``: the product of numbers, or a repeated text or list.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -172,7 +176,7 @@ class Bounds:
         return left * right
 
     def power(self, base: Any, exponent: Any) -> Any:
-        """Return a number raised to a power.
+        """Return ``base ** exponent``.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -182,7 +186,7 @@ class Bounds:
         return base**exponent
 
     def modulo(self, left: Any, right: Any) -> Any:
-        """Return the remainder of a division, or a string formatted by ``%``.
+        """Return ``left % right``: a remainder or, if ``left`` is text, the formatted text.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -193,13 +197,13 @@ class Bounds:
         return left % right
 
     def _check_bits(self, bits: float) -> None:
-        """Raise LimitExceededError for an integer with too many bits."""
+        """Raise LimitExceededError if an integer would have more than 4,000,000 bits."""
         if bits > _MOST_BITS:
             raise LimitExceededError(
                 f"A number may have {_MOST_BITS:,} bits, and this one would have more."
             )
 
-    # Texts with places for values
+    # Format strings
 
     def check_percent(self, text: str, arguments: Any) -> None:
         """Check the size of the result of ``text % arguments``.
@@ -211,11 +215,11 @@ class Bounds:
         if isinstance(arguments, Mapping):
             values = [*arguments, *arguments.values()]
         fields = _PERCENT.findall(text)
-        widths = [number for field in fields for number in _numbers(f"{field[1]} {field[2]}")]
+        widths = [number for field in fields for number in _find_integers(f"{field[1]} {field[2]}")]
         if any("*" in field[1:] for field in fields):
-            widths += _ints(values)
+            widths += _collect_integers(values)
         if text.count("%(") > sum(bool(field[0]) for field in fields):
-            widths += _numbers(text)
+            widths += _find_integers(text)
         self._check_filled(text, len(fields), widths, values)
 
     def check_format(self, text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -231,9 +235,9 @@ class Bounds:
             fields = [spec for _, name, spec, _ in Formatter().parse(text) if name is not None]
         except ValueError:
             return  # str.format raises the error
-        widths = [number for spec in fields for number in _numbers(spec or "")]
+        widths = [number for spec in fields for number in _find_integers(spec or "")]
         if any("{" in (spec or "") for spec in fields):
-            widths += _ints(values)
+            widths += _collect_integers(values)
         self._check_filled(text, len(fields), widths, values)
 
     def check_spec(self, value: Any, spec: str) -> None:
@@ -242,24 +246,27 @@ class Bounds:
         Raises:
             LimitExceededError: The result would be too large.
         """
-        self._check_filled("", 1, _numbers(spec), [value])
+        self._check_filled("", 1, _find_integers(spec), [value])
 
     def _check_filled(
-        self, text: str, places: int, widths: Sequence[int], values: Sequence[Any]
+        self, text: str, placeholders: int, widths: Sequence[int], values: Sequence[Any]
     ) -> None:
-        """Check the size of a text after its placeholders are replaced by values.
+        """Check the size of a format string after its placeholders are replaced by values.
 
         Args:
-            text: The text.
-            places: Number of placeholders.
+            text: The format string.
+            placeholders: Number of placeholders.
             widths: Minimum widths that the placeholders specify.
             values: The values.
+
+        Raises:
+            LimitExceededError: The result would be too large.
         """
-        widest = max((0, *widths)) + max((0, *map(_digits, values)))
-        self.check(len(text) + places * (widest + weight(list(values), self.most)))
+        widest = max((0, *widths)) + max((0, *map(_count_digits, values)))
+        self.check(len(text) + placeholders * (widest + weight(list(values), self.most)))
 
     def join(self, separator: Any, parts: Iterable[Any]) -> Any:
-        """Return the parts joined by a separator.
+        """Return ``separator.join(parts)``.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -275,9 +282,7 @@ class Bounds:
     # Calls
 
     def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a function for an expression and return the result.
-
-        The size of the result is estimated before the call.
+        """Return ``function(*args, **kwargs)``, after a check of the estimated size of the result.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -296,7 +301,7 @@ class Bounds:
         return function(*args, **kwargs)
 
     def _check_faked(self, name: str, values: Sequence[Any]) -> None:
-        """Check the numbers passed to a method of Faker, because the result may have that size."""
+        """Check the numbers passed to a method of Faker, which may be the size of its result."""
         if not name.startswith(_FAKED_NUMBERS):
             self.check(
                 max(
@@ -312,7 +317,7 @@ class Bounds:
             )
 
     def _check_dump(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Check that the indent and the separators passed to `json.dumps` are not too long."""
+        """Check that ``indent`` and ``separators`` do not make the result of `json.dumps` long."""
         between = [kwargs.get("indent"), *(kwargs.get("separators") or ())]
         widths = [
             separator if isinstance(separator, int) else len(separator)
@@ -325,10 +330,10 @@ class Bounds:
 # Methods
 
 
-def _widened(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    """Return the estimated size of the result of a padding method, such as ``ljust``.
+def _estimate_padding(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+    """Estimate the size of the result of a padding method such as ``ljust``.
 
-    It is the largest integer among the arguments, because that may be the width.
+    Return the largest integer among the arguments, because this may be the width.
     """
     del owner, most
     return max(
@@ -336,13 +341,15 @@ def _widened(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: i
     )
 
 
-def _tabs_expanded(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    width = _widened(owner, args or (8,), kwargs, most)
+def _estimate_expandtabs(
+    owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int
+) -> int:
+    width = _estimate_padding(owner, args or (8,), kwargs, most)
     tab: Any = "\t" if isinstance(owner, str) else b"\t"
     return len(owner) + owner.count(tab) * width if isinstance(owner, _TEXTS) else 0
 
 
-def _replaced(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+def _estimate_replace(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
     del kwargs, most
     if not isinstance(owner, _TEXTS) or len(args) < 2:  # noqa: PLR2004  a date's, or an error
         return 0
@@ -350,7 +357,9 @@ def _replaced(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: 
     return len(owner) + owner.count(old) * max(0, len(new) - len(old))
 
 
-def _translated(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+def _estimate_translate(
+    owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int
+) -> int:
     del kwargs, most
     table = args[0] if args and isinstance(args[0], Mapping) else {}
     widest = max(
@@ -359,35 +368,37 @@ def _translated(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most
     return len(owner) * widest if isinstance(owner, _TEXTS) else 0
 
 
-def _extended(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+def _estimate_extend(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
     del kwargs
     return weight(owner, most) + weight(args, most) if isinstance(owner, list) else 0
 
 
-def _time_formatted(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+def _estimate_strftime(
+    owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int
+) -> int:
     del owner, most
     for text in (*args, *kwargs.values()):
         check_time_format(text)
     return 0
 
 
-def _in_fractions(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+def _estimate_ratio(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
     del args, kwargs
-    return most + 1 if _digits(owner) > _MOST_DIGITS else 0
+    return most + 1 if _count_digits(owner) > _MOST_DIGITS else 0
 
 
 _ESTIMATES: Final[Mapping[str, Callable[[Any, Sequence[Any], Mapping[str, Any], int], int]]] = {
-    "as_integer_ratio": _in_fractions,
-    "center": _widened,
-    "expandtabs": _tabs_expanded,
-    "extend": _extended,
-    "ljust": _widened,
-    "replace": _replaced,
-    "rjust": _widened,
-    "strftime": _time_formatted,
-    "to_bytes": _widened,
-    "translate": _translated,
-    "zfill": _widened,
+    "as_integer_ratio": _estimate_ratio,
+    "center": _estimate_padding,
+    "expandtabs": _estimate_expandtabs,
+    "extend": _estimate_extend,
+    "ljust": _estimate_padding,
+    "replace": _estimate_replace,
+    "rjust": _estimate_padding,
+    "strftime": _estimate_strftime,
+    "to_bytes": _estimate_padding,
+    "translate": _estimate_translate,
+    "zfill": _estimate_padding,
 }
 GROWING_METHODS: Final = frozenset({*_ESTIMATES, "join"})
-"""Methods of values whose result may be much larger than these."""
+"""Names of methods whose result may be much larger than the object and the arguments."""

@@ -1,7 +1,7 @@
-"""Limits on data that are read into memory at once: a document, a line, a row.
+"""Limits on data that are read into memory at once: a document, a line or a CSV row.
 
-Data beyond a limit are refused after at most one more block has been read. Values decoded from an
-accepted text take at most about eight times the limit.
+Input above a limit raises an error before much more than the limit has been read. The values
+decoded from accepted input take at most about eight times the limit.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = [
 
 MIB: Final = 1 << 20
 _FEW_COLUMNS, _COLUMN_BYTES = 100, 1024
-"""A short row of a wide table is a record of all its columns: 65,536 with the usual 64 MiB."""
+"""Columns that a CSV header may always have, and bytes of a limit per column of a wider header."""
 
 DOCUMENT_BYTES: Final = 64 * MIB
-"""Maximum size of a file of settings, manifest or schema, in bytes."""
+"""Maximum size of a config, manifest or schema file, in bytes."""
 
 STATE_BYTES: Final = 256 * MIB
-"""Maximum size of a catalog or state file, in bytes; these grow with the source."""
+"""Maximum size of a catalog or state file, in bytes; such files grow with the source."""
 
 _BLOCK: Final = MIB
 _LINE_WEIGHT: Final = 16
@@ -47,7 +47,7 @@ _LARGEST_CELL: Final = (1 << 31) - 1
 _FLAGS: Final = ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
 _MEMORY_FACTOR: Final = 7
 _UNCHECKED_SHARE: Final = 8
-"""Texts of up to an eighth of a limit are accepted unchecked: their values always fit."""
+"""Divisor of a limit: the values of a text up to an eighth of the limit are not checked."""
 
 _VALUE, _OBJECT, _ARRAY = 112, 288, 64
 """Bytes of a Python object: the largest small value (a Decimal), a dict of one key, a list."""
@@ -59,20 +59,21 @@ class InputTooLargeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Limit for the size of one text in bytes, with methods that check it.
+    """Limit for the size of a text, with methods that check the limit.
 
-    Error messages name the setting by which the user can raise the limit.
+    ``most`` is the limit in bytes. ``setting`` is the name of the setting that raises the limit,
+    for error messages.
     """
 
     most: int
     setting: str
 
-    def read(self, file: IO[bytes], what: str = "a document") -> bytes:
-        """Return the content of a file.
+    def read(self, file: IO[bytes], name: str = "a document") -> bytes:
+        """Read a whole file, up to the limit.
 
         Args:
             file: The file, open for reading.
-            what: Name of the content in messages.
+            name: Name of the content in error messages.
 
         Raises:
             InputTooLargeError: The content is longer than the limit, or its values would take too
@@ -81,11 +82,11 @@ class Bound:
         text = file.read(self.most + 1)
         while len(text) <= self.most and (more := file.read(self.most + 1 - len(text))):
             text += more
-        self.check(text, what)
+        self.check(text, name)
         return text
 
     def lines(self, file: IO[bytes]) -> Iterator[bytes]:
-        """Yield the lines of a file.
+        """Yield the lines of a file, each up to the limit.
 
         Raises:
             InputTooLargeError: A line is longer than the limit, or its values would take too much
@@ -107,41 +108,41 @@ class Bound:
                 blank = 0
             yield line
 
-    def check(self, text: bytes | str, what: str, separator: str = ",") -> None:
+    def check(self, text: bytes | str, name: str, separator: str = ",") -> None:
         """Check the length of a text and the memory that its parsed values would take.
 
         Args:
-            text: The text.
-            what: Name of the text in messages.
+            text: The text, such as JSON or CSV.
+            name: Name of the text in error messages.
             separator: Text between two values.
 
         Raises:
             InputTooLargeError: The text is too long, or has too many values.
         """
         if len(text) > self.most:
-            raise self.error(what)
+            raise self.error(name)
         if len(text) > self.most // _UNCHECKED_SHARE:
-            self.check_memory(len(text) + weight(text, separator), what)
+            self.check_memory(len(text) + weight(text, separator), name)
 
-    def check_memory(self, size: int, what: str) -> None:
+    def check_memory(self, size: int, name: str) -> None:
         """Check that an estimated memory size is at most seven times the limit.
 
         Args:
             size: Estimated size in bytes.
-            what: Name of the content in messages.
+            name: Name of the content in error messages.
 
         Raises:
-            InputTooLargeError: The size is larger.
+            InputTooLargeError: The size exceeds seven times the limit.
         """
         if size > _MEMORY_FACTOR * self.most:
             raise InputTooLargeError(
-                f"{what} has too many values: it may take {size // MIB:,} MiB of memory,"
+                f"{name} has too many values: it may take {size // MIB:,} MiB of memory,"
                 f" more than {_MEMORY_FACTOR} times the {format_size(self.most)} of {self.setting};"
                 " raise that to read it"
             )
 
     def check_columns(self, count: int) -> None:
-        """Check the number of columns in a header, since the rows of a wide table take much memory.
+        """Check the number of columns in a CSV header, because each row becomes a wide record.
 
         Raises:
             InputTooLargeError: The header has too many columns.
@@ -153,19 +154,19 @@ class Bound:
                 " read it"
             )
 
-    def error(self, what: str) -> InputTooLargeError:
-        """Return the error for a text that is too long; ``what`` is its name in messages."""
+    def error(self, name: str) -> InputTooLargeError:
+        """Return the InputTooLargeError for a text above the limit, such as ``a line``."""
         return InputTooLargeError(
-            f"{what} is longer than {format_size(self.most)}; raise {self.setting} to read it"
+            f"{name} is longer than {format_size(self.most)}; raise {self.setting} to read it"
         )
 
 
 class RowBound:
     """Iterator over the lines of a CSV file that limits the size of each row.
 
-    A row may have several lines, because a quoted cell may contain line breaks. The caller must
-    call `next_row` after each row. Creating an instance removes the csv module's own limit of
-    131,072 characters per cell in the whole process.
+    A row may have several lines, because a quoted cell may contain line breaks. So the caller must
+    call `next_row` after each row. Creating an instance removes the limit of the module ``csv``,
+    131,072 characters per cell, for the whole process.
 
     Raises:
         InputTooLargeError: A row is too long, or has too many values.
@@ -181,7 +182,7 @@ class RowBound:
         self._size = self._weight = 0
 
     def next_row(self) -> None:
-        """Start counting the size of the next row."""
+        """Reset the size, because the next line begins a new row."""
         self._size = self._weight = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -205,10 +206,10 @@ class RowBound:
 
 
 def weight(text: bytes | str, separator: str = ",") -> int:
-    """Return an estimate, in bytes, of the memory that the parsed values of a text take at most.
+    """Estimate the memory, in bytes, that the values parsed from a text take at most.
 
-    The memory for the characters of the text is not included. ``separator`` is the text between two
-    values.
+    The estimate depends on the number of separators and brackets. It does not include the
+    characters of the text.
     """
     count: Any = text.count
     as_text_type: Any = str.encode if isinstance(text, bytes) else str
@@ -220,18 +221,18 @@ def weight(text: bytes | str, separator: str = ",") -> int:
 
 
 def format_size(size: int) -> str:
-    """Return a number of bytes as text with a unit, such as ``64 MiB``."""
+    """Convert a number of bytes to text, such as ``64 MiB`` or ``1,000 bytes``."""
     return f"{size // MIB:,} MiB" if size >= MIB and not size % MIB else f"{size:,} bytes"
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """Open a regular file for reading.
+    """Open a regular file for reading; the caller must close it.
 
     Raises:
         OSError: The path does not exist, or is a directory, a pipe, a device or a socket.
     """
     _check_regular(path.stat())
-    # Without waiting: a pipe that has taken its place meanwhile would never open.
+    # Open without blocking, because a pipe may have replaced the file meanwhile.
     descriptor = os.open(path, os.O_RDONLY | sum(getattr(os, name, 0) for name in _FLAGS))
     try:
         _check_regular(os.fstat(descriptor))
@@ -242,7 +243,7 @@ def open_regular(path: Path) -> IO[bytes]:
 
 
 def _check_regular(status: os.stat_result) -> None:
-    """Raise OSError if ``status`` shows that a file is not a regular file."""
+    """Raise OSError if the status of a file (from ``stat``) is not that of a regular file."""
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
@@ -250,7 +251,7 @@ def _check_regular(status: os.stat_result) -> None:
 
 
 def read_at_most(source: Path | IO[bytes], limit: int) -> bytes:
-    """Return the content of an open file, or of the file or pipe at a path.
+    """Read an open file, or the file or pipe at a path, completely.
 
     Raises:
         OSError: The file cannot be read.

@@ -1,8 +1,8 @@
 """Untrusted regular expressions (of schemas and manifests) with limits on time and memory.
 
-`compile_pattern` accepts the syntax of `re` and gives its results. Short texts are matched by `re`
-itself. Where a pattern could backtrack for long, the package ``regex`` matches with a time limit,
-since `re` can be neither interrupted nor limited.
+`compile_pattern` accepts the syntax of `re`, and matches have the same results. Short texts are
+matched by `re`. For longer texts, on which a pattern could backtrack for a long time, the package
+``regex`` is used with a time limit, because matching with `re` cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from tap_core.limits.environment import Limit
 __all__ = ["MATCH_SECONDS", "MATCH_SECONDS_TOTAL", "Pattern", "compile_pattern", "search"]
 
 MATCH_SECONDS: Final = Limit("TAP_CORE_PATTERN_SECONDS", 1)
-"""Maximum seconds of one match."""
+"""Maximum number of seconds that one match may take."""
 MATCH_SECONDS_TOTAL: Final = Limit("TAP_CORE_PATTERN_SECONDS_TOTAL", 20)
-"""Maximum seconds of all slow matches of a process together."""
+"""Maximum number of seconds that all slow matches of a process may take together."""
 
 _LONGEST: Final = 100_000
 """Maximum length of a pattern in characters."""
 _MOST_REPEATS: Final = 200_000
-"""Maximum nodes that ``regex`` creates for counted repeats, such as ``(a{1000}){100}``."""
+"""Maximum number of nodes that ``regex`` creates for repeats such as ``(a{1000}){100}``."""
 _STEPS: Final = 10_000_000
-"""Number of steps within which `re` is safe to use: a fraction of a second."""
+"""Maximum number of steps of a match with `re`; they take a fraction of a second."""
 _MOST_CHOICES: Final = 20
-"""Number of choices within which even an empty text is matched at once."""
+"""Maximum number of repeats and alternatives in a pattern that `re` may match."""
 _SLOW: Final = 0.01
 _REFILL: Final = 0.1
-"""Share of a run's time that slow matches may take permanently."""
+"""Seconds that the time budget regains per second of the process."""
 _SHOWN: Final = 80
 
 _CHOICE: Final = re.compile(r"[*+?|{]|\\[1-9]")
@@ -47,36 +47,36 @@ _DIALECT: Final = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!\d*,?\d*\})|\[:", re.DOTALL
 """Escapes, and syntax with a meaning in ``regex`` only: ``a{e}`` and ``[[:alpha:]]``."""
 
 
-class _Account:
-    """Time that slow matches may take together; all regular expressions of the process share it."""
+class _TimeBudget:
+    """Time budget for slow matches, which all regular expressions of the process share."""
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._spent = 0.0
         self._at = time.monotonic()
 
     def left(self) -> float:
-        """Return the number of seconds that slow matches may still take."""
+        """Return the remaining budget for slow matches, in seconds.
+
+        The budget regains a tenth of a second per second.
+        """
         if not self._spent:
             return MATCH_SECONDS_TOTAL.value
-        with self._turn:
+        with self._lock:
             now = time.monotonic()
             self._spent = max(0.0, self._spent - _REFILL * (now - self._at))
             self._at = now
             return MATCH_SECONDS_TOTAL.value - self._spent
 
     def spend(self, seconds: float) -> None:
-        """Subtract the duration of a match from the remaining time.
-
-        Fast matches are not counted.
-        """
+        """Subtract the duration of a match from the budget, if it took more than 0.01 seconds."""
         if seconds > _SLOW:
-            with self._turn:
+            with self._lock:
                 self._at = self._at if self._spent else time.monotonic()
                 self._spent += seconds
 
 
-_account: Final = _Account()
+_time_budget: Final = _TimeBudget()
 
 
 class Pattern:
@@ -98,7 +98,7 @@ class Pattern:
         self._longest = _safe_length(text)
 
     def search(self, text: str) -> Any:
-        """Return the first match in a text, or None.
+        """Return the first match in a text, like `re.Pattern.search`, or None.
 
         Raises:
             LimitExceededError: The search takes too long.
@@ -108,7 +108,7 @@ class Pattern:
         return self._within_time(self._guarded.search, text)
 
     def match(self, text: str) -> Any:
-        """Return the match at the beginning of a text, or None.
+        """Return the match at the beginning of a text, like `re.Pattern.match`, or None.
 
         Raises:
             LimitExceededError: The match takes too long.
@@ -118,22 +118,26 @@ class Pattern:
         return self._within_time(self._guarded.match, text)
 
     def _within_time(self, find: Any, text: str) -> Any:
-        """Call ``find``, a method of a pattern of the package ``regex``, with a time limit."""
+        """Call a method of a ``regex`` pattern with a time limit.
+
+        Raises:
+            LimitExceededError: The match takes too long.
+        """
         seconds, began = self._seconds(text), time.monotonic()
         try:
             return find(text, timeout=seconds)
         except TimeoutError:
             raise self._too_slow(text, MATCH_SECONDS, "takes") from None
         finally:
-            _account.spend(time.monotonic() - began)
+            _time_budget.spend(time.monotonic() - began)
 
     def sub(self, replacement: str, text: str, longest: int) -> str:
-        """Return the text with every match replaced.
+        """Return a text in which every match is replaced, like `re.Pattern.sub`.
 
         Args:
             replacement: Replacement text, with references to groups as in `re.sub`.
             text: The text.
-            longest: Maximum number of characters of all replacements together.
+            longest: Maximum total number of characters of the replacements.
 
         Raises:
             LimitExceededError: Matching takes too long, or the replacements are too long.
@@ -141,7 +145,7 @@ class Pattern:
         parts: list[str] = []
         position = size = 0
         names_groups, began = "\\" in replacement, time.monotonic()
-        for match in self._each(text):
+        for match in self._iterate_matches(text):
             new = match.expand(replacement) if names_groups else replacement
             parts += (text[position : match.start()], new)
             position = match.end()
@@ -155,8 +159,12 @@ class Pattern:
                 )
         return "".join((*parts, text[position:]))
 
-    def _each(self, text: str) -> Iterator[Any]:
-        """Yield all matches in a text."""
+    def _iterate_matches(self, text: str) -> Iterator[Any]:
+        """Yield all matches in a text, like `re.Pattern.finditer`.
+
+        Raises:
+            LimitExceededError: Matching takes too long.
+        """
         if len(text) <= self._longest:
             yield from self._plain.finditer(text)
             return
@@ -166,23 +174,23 @@ class Pattern:
         except TimeoutError:
             raise self._too_slow(text, MATCH_SECONDS, "takes") from None
         finally:
-            _account.spend(time.monotonic() - began)
+            _time_budget.spend(time.monotonic() - began)
 
     def _seconds(self, text: str) -> float:
         """Return the time limit for the next match, in seconds.
 
         Raises:
-            LimitExceededError: Slow matches have used up the time that all matches share.
+            LimitExceededError: Slow matches have used up the time budget of the process.
         """
-        seconds = min(MATCH_SECONDS.value, _account.left())
+        seconds = min(MATCH_SECONDS.value, _time_budget.left())
         if seconds <= 0:
             raise self._too_slow(text, MATCH_SECONDS_TOTAL, "and others before it take")
         return seconds
 
     @cached_property
     def _guarded(self) -> Any:
-        """The expression compiled by the package ``regex``, whose matches can be interrupted."""
-        if _repeats(self.text) > _MOST_REPEATS:
+        """Pattern compiled by the package ``regex``, whose matches can have a time limit."""
+        if _expanded_length(self.text) > _MOST_REPEATS:
             raise LimitExceededError(
                 f"The counted repeats of the regular expression {_excerpt(self.text)} make more"
                 f" than {_MOST_REPEATS:,} parts: use lower counts."
@@ -191,7 +199,7 @@ class Pattern:
         return regex.compile(_DIALECT.sub(_as_in_re, self.text), regex.V0, cache_pattern=False)
 
     def _too_slow(self, text: str, limit: Limit, subject: str) -> LimitExceededError:
-        """Return the error for a match that exceeds a time limit."""
+        """Return the LimitExceededError for a match that exceeds the time limit ``limit``."""
         return LimitExceededError(
             f"The regular expression {_excerpt(self.text)} {subject} longer than {limit.value:g}"
             f" seconds on a text of {len(text):,} characters: simplify it, or raise"
@@ -201,7 +209,7 @@ class Pattern:
 
 @lru_cache(maxsize=1_024)
 def compile_pattern(text: str) -> Pattern:
-    """Return a compiled regular expression; results are cached.
+    """Compile a regular expression; results are cached.
 
     Raises:
         re.error: The text is not a regular expression.
@@ -211,7 +219,7 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def search(pattern: str, text: str) -> Any:
-    """Return the first match of a regular expression in a text, or None, as `re.search` does.
+    """Return the first match of a regular expression in a text, like `re.search`, or None.
 
     Raises:
         re.error: The pattern is not a regular expression.
@@ -221,7 +229,7 @@ def search(pattern: str, text: str) -> Any:
 
 
 def _safe_length(pattern: str) -> int:
-    """Return the text length up to which the module `re` is certainly fast for a pattern.
+    """Return the length of the longest text that `re` certainly matches fast by a pattern.
 
     Each repeat and each alternative may multiply the number of steps by the length of the text.
     Return -1 for a repeated group, because the number of steps may grow exponentially.
@@ -233,8 +241,8 @@ def _safe_length(pattern: str) -> int:
     return int(_STEPS ** (1 / (choices + 1))) - 1
 
 
-def _repeats(pattern: str) -> int:
-    """Return an upper bound of a pattern's length with repeats such as ``a{3}`` written out."""
+def _expanded_length(pattern: str) -> int:
+    """Return an upper bound for the length of a pattern in which ``a{3}`` is written ``aaa``."""
     counts = [(before, min(int(count[:9]), 10**9)) for before, count in _COUNT.findall(pattern)]
     is_plain = not _UNUSUAL_GROUP.search(pattern)
     groups = [count for before, count in counts if before == ")" or not is_plain]
@@ -243,9 +251,9 @@ def _repeats(pattern: str) -> int:
 
 
 def _as_in_re(match: re.Match[str]) -> str:
-    """Return matched syntax in escaped form if only the package ``regex`` gives it a meaning.
+    """Return a match of `_DIALECT`, escaped if only the package ``regex`` gives it a meaning.
 
-    Without the escape, the pattern would differ from the same pattern in `re`.
+    With the escape, the pattern means the same for ``regex`` and `re`.
     """
     text = match[0]
     if text == "{":
@@ -254,5 +262,5 @@ def _as_in_re(match: re.Match[str]) -> str:
 
 
 def _excerpt(pattern: str) -> str:
-    """Return the beginning of a pattern in quotes, for messages."""
+    """Return at most 80 characters of a pattern, in quotes, for error messages."""
     return repr(pattern if len(pattern) <= _SHOWN else f"{pattern[:_SHOWN]}…")

@@ -1,7 +1,7 @@
-"""Errors about a manifest.
+"""Errors about a manifest, the YAML file that declares a connector.
 
-The code that finds a problem describes it and its solution; the code that knows the position (file,
-line, path of keys) puts the position before the message.
+The code that detects a problem describes the problem and its solution. The code that knows the
+position (file, line, path of keys) puts the position before the message.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ __all__ = ["FailedRecordsError", "ManifestError"]
 
 
 class ManifestError(ConfigurationError):
-    """Error in a manifest that cannot be read, or that declares something unsupported.
+    """Raised for a manifest that cannot be read, or that declares something unsupported.
 
     ``message`` is the problem without its position in the manifest. The position is ``line`` (0 if
-    unknown) and ``path``.
+    unknown) and ``path``, such as ``streams[0].retriever``.
     """
 
     def __init__(self, message: str, *, place: str = "", line: int = 0, path: str = "") -> None:
-        """Create the error; ``place`` is the position as text, which precedes the message."""
+        """Create the error; its text is ``message``, after the position ``place`` if that is set.
+
+        ``place`` is the position as text, such as ``manifest.yaml, line 3``.
+        """
         super().__init__(f"{place}: {message}" if place else message)
         self.message: str = message
         self.is_placed: bool = bool(place)
@@ -28,4 +31,4 @@ class ManifestError(ConfigurationError):
 
 
 class FailedRecordsError(DataError):
-    """Error for a slice with records on which a template failed; its other records were emitted."""
+    """Raised for a stream slice in which records were skipped because a template failed on them."""

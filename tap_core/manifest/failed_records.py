@@ -1,7 +1,7 @@
-"""Records on which a template fails: skipped, and reported by an error after the context.
+"""Records on which a Jinja template of a manifest fails.
 
-Skipped records are never acknowledged: no window of their context is closed after them, and the
-context ends with an error, so that its bookmark does not advance.
+Such a record is skipped, and the sync of its context ends with an error after all other records.
+The bookmark of the context therefore does not advance, and the next sync reads the record again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _MOST: Final = 1_000
 
 
 class FailedRecords:
-    """Counter and logger of the records of one slice on which a template failed; thread-safe."""
+    """Counter and logger of the records of one stream slice on which a Jinja template failed.
+
+    Several threads may use it.
+    """
 
     def __init__(self, stream: str, keys: Sequence[str], log: Callable[..., None]) -> None:
         self.count = 0
@@ -39,9 +42,9 @@ class FailedRecords:
         """Count and log a failed record.
 
         Args:
-            record: The record, which is skipped.
-            error: The error of the template.
-            number: The number of the record in the response, from 1.
+            record: Record, which is skipped.
+            error: Error of the template.
+            number: Number of the record in the response, from 1.
 
         Raises:
             FailedRecordsError: 1,000 records have failed, so the template itself must be wrong.
@@ -61,7 +64,7 @@ class FailedRecords:
             raise self._error("The context was not read to its end.")
 
     def check(self) -> None:
-        """Raise FailedRecordsError if any record failed; called at the end of the slice."""
+        """Raise FailedRecordsError if any record failed. Called at the end of the slice."""
         if self.count:
             raise self._error("All others were read.")
 

@@ -1,7 +1,7 @@
-"""Conversion of fractions to floats in templates and texts, as in airbyte-cdk.
+"""Conversion of ``Decimal`` values to floats for templates and texts, as in airbyte-cdk.
 
-Records keep a fraction as ``Decimal`` with all of its digits. Where a manifest calculates with a
-fraction or writes it as text, it becomes a float if the float has the same digits.
+Records store a number with a fraction as ``Decimal``, with all of its digits. If a template
+calculates with the number or a text contains it, it becomes a float, unless digits would be lost.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["as_float", "decimals_to_floats"]
 
 
 def as_float(value: Any) -> Any:
-    """Convert a Decimal to a float if that keeps its digits; return other values unchanged."""
+    """Convert a Decimal to a float if no digits are lost; return any other value unchanged."""
     if value.__class__ is not Decimal:
         return value
     found = float(value)
@@ -21,7 +21,7 @@ def as_float(value: Any) -> Any:
 
 
 def decimals_to_floats(value: Any) -> Any:
-    """Return a copy of a nested value with its Decimals as floats, where that keeps the digits."""
+    """Return a copy of a nested value with each Decimal as a float, unless digits would be lost."""
     if isinstance(value, dict):
         return {name: decimals_to_floats(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""Types that a manifest's components and the stream that runs them share.
+"""Interfaces of manifest components, such as decoders and authenticators, and of their stream.
 
-A component is a frozen dataclass whose fields are the options of the YAML. A field that varies per
-request holds a function from scope to value, otherwise the plain value; `resolve` accepts both, so
-that the code which runs a component does not depend on templates.
+A component is a frozen dataclass whose fields are options in the manifest's YAML. If the template
+of an option varies per request, its field is a function of the template variables; otherwise it is
+a plain value. `resolve` accepts both.
 """
 
 from __future__ import annotations
@@ -73,32 +73,32 @@ Condition: TypeAlias = Annotated[bool | Callable[[TemplateScope], bool], "condit
 """Option that is true or false, evaluated for each scope."""
 
 
-def resolve(given: Any, scope: TemplateScope) -> Any:
-    """Return the value of a field; if the field is a template, render it with ``scope``.
+def resolve(value: Any, scope: TemplateScope) -> Any:
+    """Return the value of a component's field; render it with ``scope`` if it is a template.
 
-    ``scope`` holds the template variables. Templates inside dicts and lists are rendered too. A
+    ``scope`` contains the template variables. Templates inside dicts and lists are rendered too. A
     plain value is returned unchanged.
     """
-    if callable(given):
-        return given(scope)
-    if given.__class__ is dict:
-        return {resolve(key, scope): resolve(value, scope) for key, value in given.items()}
-    if given.__class__ is list:
-        return [resolve(value, scope) for value in given]
-    return given
+    if callable(value):
+        return value(scope)
+    if value.__class__ is dict:
+        return {resolve(key, scope): resolve(one, scope) for key, one in value.items()}
+    if value.__class__ is list:
+        return [resolve(one, scope) for one in value]
+    return value
 
 
-def resolve_mapping(given: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Render the templates of a mapping; return {} if the result is not a mapping.
+def resolve_mapping(value: Any, scope: TemplateScope) -> dict[str, Any]:
+    """Render the templates in a mapping with the variables ``scope``.
 
-    ``scope`` holds the template variables.
+    Return {} if the result is not a mapping.
     """
-    found = resolve(given, scope)
+    found = resolve(value, scope)
     return dict(cast(Mapping[str, Any], found)) if isinstance(found, Mapping) else {}
 
 
 class ResponseAction(Enum):
-    """Action of an error handler for a response, as in Airbyte's manifests."""
+    """Action that an error handler chooses for a response, as in Airbyte's manifests."""
 
     SUCCESS = "SUCCESS"
     FAIL = "FAIL"
@@ -113,7 +113,7 @@ class ResponseAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResponseResolution:
-    """Resolution that an error handler returns for a response: action, message, failure type."""
+    """Result of an error handler for one response: action, message and failure type."""
 
     action: ResponseAction
     message: str | None = None
@@ -123,7 +123,7 @@ class ResponseResolution:
 
 
 class ErrorHandler(Protocol):
-    """Error handler: interprets responses, and computes the wait before a retry."""
+    """Error handler: decides the action for each response, and the wait before a retry."""
 
     @property
     def max_tries(self) -> int:
@@ -136,9 +136,9 @@ class ErrorHandler(Protocol):
     def interpret(
         self, response: requests.Response, scope: TemplateScope
     ) -> ResponseResolution | None:
-        """Return the resolution (action and message) for a response.
+        """Return the action and the message for a response.
 
-        None applies the default resolution for the HTTP status of the response.
+        Return None for the default resolution of the response's HTTP status.
         """
 
     def compute_wait(
@@ -146,7 +146,7 @@ class ErrorHandler(Protocol):
     ) -> float | None:
         """Return the seconds to wait after attempt number ``tries``; None for the default wait.
 
-        ``response`` is None if there was no response, for example after a broken connection.
+        ``response`` is None after a broken connection.
         """
 
 
@@ -158,26 +158,26 @@ class BackoffStrategy(Protocol):
     ) -> float | None:
         """Return the seconds to wait after attempt number ``tries``.
 
-        If the result is None or 0, the next strategy is tried. ``response`` is None if there was no
-        response, for example after a broken connection.
+        If the result is None or 0, the next strategy is used. ``response`` is None after a broken
+        connection.
         """
 
 
 class Authenticator(Protocol):
-    """Authenticator: adds credentials to the requests of a requester."""
+    """Authenticator: component that adds credentials to the requests of a stream."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
         """Return the function that adds credentials to the requests of a stream.
 
         The tap calls this method once, and shares the function among streams with equal
-        authenticators. A function whose tokens can be renewed has a method
+        authenticators. If a token can be renewed, the function has a method
         ``update_access_token()``, which is called after a response with status 401.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Page that was just read, as the input of a pagination strategy."""
+    """Page that was just read, from which a pagination strategy finds the next page."""
 
     response: requests.Response
     read: Callable[[], Any]
@@ -198,12 +198,12 @@ class Page:
 
 
 class Decoder(Protocol):
-    """Decoder: parses response bodies, such as JSON or CSV, into documents."""
+    """Decoder: parses a response body, such as JSON or CSV, into documents."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of a response.
 
-        JSON has one document; other formats have one per line or row.
+        JSON is one document; other formats have one document per line or row.
         """
 
 
@@ -211,25 +211,25 @@ class Transformation(Protocol):
     """Transformation of records, such as adding or removing fields."""
 
     def transform(self, record: Record, scope: TemplateScope) -> None:
-        """Change a record in place."""
+        """Change a record in place; ``scope`` contains the template variables."""
 
 
 class PartitionRouter(Protocol):
-    """Partition router: generates the slices of a stream, each with its partition values."""
+    """Partition router: divides a stream into slices, such as one for each parent record."""
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterable[Context]:
-        """Yield the contexts of the slices lazily; a context is a dict of partition values.
+        """Yield the contexts of the slices of a stream lazily, each a dict of partition values.
 
         The keys of a context are the partition fields, and ``parent_slice`` if the parent has
-        slices. ``stream`` is the stream to read; parent streams are read through it.
+        slices.
         """
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add the slice's partition values to a request, as declared by the request options."""
+        """Add the slice's partition values to a request, where the request options declare them."""
 
 
 class Retriever(Protocol):
-    """Retriever: reads records, also for other components such as a schema loader."""
+    """Retriever: requests pages and selects records, for a stream or a schema loader."""
 
     @property
     def requester(self) -> Any:
@@ -237,35 +237,35 @@ class Retriever(Protocol):
 
     @property
     def record_selector(self) -> Any:
-        """Record selector that finds the records in the retriever's responses."""
+        """Record selector that extracts the records from the retriever's responses."""
 
 
 class DeclarativeStreamProtocol(Protocol):
-    """Members of a stream that its components use."""
+    """Members of a stream that the components of a manifest use."""
 
     name: str
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Config of the connector."""
+        """Config settings of the connector."""
 
     def log(self, message: str, *args: Any, level: int = ..., **kwargs: Any) -> None:
         """Log a message that includes the name of the stream."""
 
     def parent(self, node: Any) -> DeclarativeStreamProtocol:
-        """Return the parent stream that the option ``stream`` of a ParentStreamConfig declares.
+        """Return the parent stream that a ParentStreamConfig declares; it is built once per tap.
 
-        Each parent stream is built once per tap.
+        ``node`` is the value of the option ``stream``.
         """
 
     def slices(self) -> Iterable[Context | None]:
-        """Return the contexts (partition values) of this stream's slices.
+        """Return the contexts of this stream's slices, each a dict of partition values.
 
         Return [None] if the stream has no partition routers.
         """
 
     def read_slice(self, context: Context | None) -> Iterable[Record]:
-        """Yield the transformed records of a slice, from which a child stream makes its slices.
+        """Yield the transformed records of a slice, from which a child stream derives its slices.
 
         Responses that were received earlier in this run are read from the tap's cache.
         """
@@ -286,13 +286,13 @@ class DeclarativeStreamProtocol(Protocol):
         """
 
     def send_request(self) -> requests.Response:
-        """Send the one request of a copy from `with_request_only`; return the response."""
+        """Send the request of a copy from `with_request_only`, and return the response."""
 
     def request_records(self, context: None, /) -> Iterable[Record]:
-        """Yield the records of all pages, for a stream that has only one slice."""
+        """Yield the records of all pages of a stream without slices."""
 
     def iterate_records(self, retriever: Any) -> Iterable[Record]:
-        """Yield the records of another retriever, read as a single slice."""
+        """Yield the records of another retriever, for example a schema loader's, without slices."""
 
     @property
     def schema(self) -> JsonSchema:
@@ -300,26 +300,20 @@ class DeclarativeStreamProtocol(Protocol):
 
     @property
     def mask(self) -> Mapping[tuple[str, ...], bool]:
-        """Selection in the catalog: for each property path, True if selected, otherwise False."""
+        """Selection in the catalog by property path: True if the property is selected."""
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the stored position (state) of a parent stream; None in the first sync.
-
-        ``parent`` is the name of the parent stream.
-        """
+        """Return the state that was stored for the parent stream ``parent``, or None."""
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store the position of a parent stream once all slices yielded so far are synced.
+        """Store the state of the parent stream ``parent``, once all slices so far are synced.
 
-        ``parent`` is the name of the parent stream.
+        ``position`` is the value of the parent stream's `resume_position`.
         """
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
-        """Return a copy of a parent stream that reads only changes after a stored position."""
+        """Return a copy of a parent stream that reads only changes since the state ``position``."""
 
     @property
     def resume_position(self) -> Any:
-        """Position that a parent stream has reached, as a JSON value for `resume_from`.
-
-        The property is None if the position is unknown.
-        """
+        """State that a parent stream has reached, as a JSON value for `resume_from`, or None."""

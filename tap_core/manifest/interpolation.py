@@ -1,9 +1,9 @@
-"""Interpolation: Jinja templates in a sandbox, compiled once, rendered to a value.
+"""Interpolation: Jinja templates of a manifest, compiled in a sandbox and rendered to values.
 
-Syntax and names of a template are checked when it is compiled; every name must be one that Airbyte
-knows. A template of plain look-ups with text around them is rendered without Jinja, with the same
-result. The result is a text; if the text is a Python literal, the value is the literal's (Airbyte's
-YAML reference, "Interpolation").
+Compiling a template checks its syntax and the names of its variables, which are Airbyte's. A
+template with plain look-ups, such as ``/users/{{ config['id'] }}``, is rendered without Jinja, with
+the same result. If the rendered text is a Python literal, the result is the literal's value
+(Airbyte's YAML reference, "Interpolation").
 """
 
 from __future__ import annotations
@@ -77,16 +77,14 @@ _Result = TypeVar("_Result")
 
 
 class Template:
-    """Compiled template, shared by all options that have the same template text."""
+    """Compiled Jinja template, shared by all options with the same text."""
 
     __slots__ = ("_render", "is_volatile", "names", "text")
 
     def __eq__(self, other: object) -> bool:
-        """Return True if the other template has the same text."""
         return isinstance(other, Template) and self.text == other.text
 
     def __hash__(self) -> int:
-        """Return the hash of the text."""
         return hash(self.text)
 
     def __init__(self, text: str) -> None:
@@ -108,20 +106,20 @@ class Template:
 
     @property
     def is_fixed(self) -> bool:
-        """True if all renderings with the same config and parameters give the same result."""
+        """True if the result depends only on the config and the parameters."""
         return not self.is_volatile and self.names <= _FIXED
 
     @property
     def needs_scope(self) -> bool:
-        """True if the template uses a variable that differs between requests."""
+        """True if the template uses a variable other than ``config`` and ``parameters``."""
         return not self.names <= _FIXED
 
     def render(self, scope: Mapping[str, Any], constants: Mapping[str, Any]) -> str:
-        """Render the template; an undefined variable renders as an empty text.
+        """Render the template to text; an undefined variable renders as empty text.
 
         Args:
-            scope: The variables of the request.
-            constants: The variables that are the same for all requests: parameters and config.
+            scope: Variables of the request.
+            constants: Variables that are the same for all requests: parameters and config.
 
         Raises:
             UndefinedError: the template accesses an attribute or item of an undefined value.
@@ -132,12 +130,10 @@ class Template:
         return self._render_with(self._render, scope, constants)
 
     def render_parts(self, scope: Mapping[str, Any], constants: Mapping[str, Any]) -> list[str]:
-        """Render the template and return the result in parts.
+        """Render the template to a list of texts, in which inserted data is marked.
 
-        Text of the template is a str, data that was inserted into it is a `DataText`.
-
-        Raises:
-            Exception: see `render`.
+        Text of the template is a str, data that was inserted into it is a `DataText`. The arguments
+        and errors are those of `render`.
         """
         return self._render_with(_compile_parts(self.text), scope, constants)
 
@@ -193,7 +189,10 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class BoundTemplate:
-    """Template of one field in a manifest; calling it with variables returns the field's value."""
+    """Template of one option in a manifest; a function from variables to the option's value.
+
+    It includes the variables that are the same for all requests: ``parameters`` and ``config``.
+    """
 
     template: Template
     constants: Mapping[str, Any] = field(hash=False, repr=False)
@@ -208,7 +207,7 @@ class BoundTemplate:
     """Position in the manifest, for messages."""
 
     def __call__(self, scope: Mapping[str, Any]) -> Any:
-        """Render the template with the variables in ``scope`` and return the value of the field.
+        """Render the template with the variables in ``scope`` and return the value of the option.
 
         A condition that compares incompatible types is true, as in airbyte-cdk. A condition that
         accesses an attribute of an undefined value is false.
@@ -235,7 +234,7 @@ class BoundTemplate:
         return parse_plain(text, self.kind, self.types, self.empty)
 
     def render_parts(self, scope: Mapping[str, Any]) -> list[str]:
-        """Render the template and return the result in parts.
+        """Render the template to a list of texts, in which inserted data is marked.
 
         Text of the template is a str, data that was inserted into it is a `DataText`.
 
@@ -268,13 +267,13 @@ class BoundTemplate:
 
 @lru_cache(maxsize=1_024)
 def _warn(message: str) -> None:
-    """Log a warning; the same text is logged only once per process."""
+    """Log a warning, unless the same text was logged before in this process."""
     _log.warning("%s", message)
 
 
 @lru_cache(maxsize=8_192)
 def compile_template(text: str) -> Template:
-    """Compile a template; results are cached by text.
+    """Compile a Jinja template; equal texts share one result.
 
     Raises:
         ManifestError: the syntax is invalid, or the template uses an unknown name.
@@ -283,7 +282,7 @@ def compile_template(text: str) -> Template:
 
 
 def find_config_keys(text: str) -> frozenset[str]:
-    """Return the config keys that a template accesses with a literal name.
+    """Return the config keys in a template, such as ``a`` in ``{{ config['a'] }}``.
 
     The result is empty if the text is not a valid template.
     """
@@ -295,7 +294,7 @@ def find_config_keys(text: str) -> frozenset[str]:
 
 
 def _find_config_keys(tree: nodes.Template) -> Iterator[str]:
-    """Yield the config keys that a template accesses, from the template's syntax tree.
+    """Yield the config keys that a parsed template accesses.
 
     Recognized forms are ``config['a']``, ``config.a`` and ``config.get('a')``.
     """
@@ -316,7 +315,7 @@ def _is_config(node: nodes.Node) -> bool:
 
 
 def _parse(text: str) -> tuple[nodes.Template, frozenset[str]]:
-    """Parse a template; return its syntax tree and the names of its variables.
+    """Parse a template and return its syntax tree and the names of its variables.
 
     Raises:
         ManifestError: the text is too long, or not a valid template.
@@ -358,10 +357,10 @@ def _is_volatile(tree: nodes.Template) -> bool:
 
 
 def _compile_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that renders a template with Jinja.
+    """Return a function that renders a parsed template with Jinja.
 
-    It builds the Jinja context from the needed names only, which is five times as fast as Jinja's
-    own ``render``.
+    Its Jinja context has only the names that the template uses, which is five times as fast as
+    Jinja's own ``render``.
     """
     functions = {name.name for name in tree.find_all(nodes.Name)} & _JINJA.globals.keys()
     is_special = any(name.name == "self" for name in tree.find_all(nodes.Name))
@@ -376,15 +375,16 @@ def _compile_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _mark_text(value: Any) -> str:
-    """Convert an output value to text that shows its origin.
+    """Convert a value that a template outputs to text.
 
-    `OwnText` becomes ordinary text; any other value is data and becomes `_DataOutput`.
+    Text of the manifest (`OwnText`) becomes a str. Any other value is data and becomes a
+    `_DataOutput`.
     """
     return str(value) if value.__class__ is OwnText else _DataOutput(decimals_to_floats(value))
 
 
 class _DataOutput(str):
-    """Piece of a template's output that is data; Jinja's conversion to text keeps this type."""
+    """Text in a template's output that comes from data; Jinja does not change its class."""
 
     __slots__ = ()
 
@@ -398,7 +398,7 @@ _MARKING: Final = Sandbox(_mark_text)
 
 @lru_cache(maxsize=1_024)
 def _compile_parts(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
-    """Return a function that renders a template in parts, in which data is marked as `DataText`."""
+    """Return a function that renders a template to a list of texts, with data as `DataText`."""
     root = _MARKING.compiled(_MARKING.parse(text)).root_render_func
 
     def render(scope: Mapping[str, Any]) -> list[str]:
@@ -417,7 +417,7 @@ def _compile_fast(
 ) -> Callable[[Mapping[str, Any]], str] | None:
     """Return a fast function that renders a template without Jinja.
 
-    Return None if the template contains more than text and plain look-ups, such as a filter.
+    Return None if the template contains more than text and plain look-ups, for example a filter.
     """
     if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
         return None
@@ -436,7 +436,7 @@ def _compile_fast(
 
 
 def _compile_lookup(node: nodes.Node, names: frozenset[str]) -> _Part | None:
-    """Return a function for a chain of look-ups such as ``config['a'].b``; None for other nodes."""
+    """Return a function for a look-up such as ``config['a'].b``; None for any other node."""
     if isinstance(node, nodes.Name):
         name = node.name
         return (lambda scope: scope[name]) if name in names else None

@@ -1,8 +1,8 @@
-"""Linter: all problems of a manifest in one list.
+"""Linter: reports all problems of a manifest in one list.
 
-The linter runs the builder, which collects problems here instead of raising the first one. Parts
-that depend on the config are checked as far as possible without it. A problem that several
-components share by reference is listed once.
+The linter builds all components of the manifest and collects the problems, instead of raising the
+first one. Components that depend on config values are checked as far as possible without a config.
+A problem that several components share by reference is listed once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Problem:
         return self.severity == "error"
 
     def __str__(self) -> str:
-        """Return the problem as one line in the format of compiler messages."""
+        """Return the problem as ``file:line: severity: path: message``, like a compiler message."""
         path = f"{self.path}: " if self.path else ""
         place = f"{self.file}:{self.line}" if self.line else self.file
         return f"{place}: {self.severity}: {path}{self.message}"
@@ -62,7 +62,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class LintResult:
-    """Problems of a manifest, sorted by line, and the numbers of the streams that it declares."""
+    """Problems of a manifest, sorted by line, and the number of streams that it declares."""
 
     name: str
     """Path of the file, or "manifest"."""
@@ -90,15 +90,18 @@ class LintResult:
 
 
 def find_problems(source: Path | str) -> list[Problem]:
-    """Return all problems in a manifest, sorted by line; `lint_manifest` also counts its streams.
+    """Return all problems in a manifest, sorted by line.
 
-    ``source`` is a Path to a file, or the text of a manifest.
+    ``source`` is the Path of a file, or the text of a manifest.
     """
     return lint_manifest(source).problems
 
 
 def lint_manifest(source: Path | str) -> LintResult:
-    """Check a manifest: a file (Path), or its text (str)."""
+    """Check a manifest, and return its problems and the number of its streams.
+
+    ``source`` is the Path of a file, or the text of a manifest.
+    """
     name = str(source) if isinstance(source, Path) else "manifest"
     streams = templates = 0
     try:
@@ -117,7 +120,7 @@ def lint_manifest(source: Path | str) -> LintResult:
 
 
 def _count(manifest: Manifest, key: str) -> int:
-    """Return the number of items of a top-level list; 0 if it is missing or not a list."""
+    """Return the number of items in a top-level list of the manifest; 0 if there is no list."""
     found = manifest.raw.get(key)
     return len(found) if isinstance(found, list) else 0
 
@@ -139,9 +142,9 @@ def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
 def _check_stream_names(
     manifest: Manifest, problems: list[ManifestProblem]
 ) -> Iterator[ManifestProblem]:
-    """Yield a problem for each duplicate stream name.
+    """Yield a problem for each duplicate stream name, and for each unknown one in ``check``.
 
-    Also yield one for each unknown stream name in the connection check.
+    Problems in stream templates are added to ``problems``.
     """
     streams = [(str(one.get("name") or ""), one) for one in manifest.streams]
     open_names = False
@@ -160,9 +163,9 @@ def _check_stream_names(
 def _check_connection_check(
     manifest: Manifest, names: Collection[str] | None
 ) -> Iterator[ManifestProblem]:
-    """Yield a problem for each unknown stream name in the connection check.
+    """Yield a problem for each unknown stream name in the manifest's ``check``.
 
-    ``names`` are the known stream names; None if some names are known only at run time.
+    ``names`` are the names of all streams; None if some names are known only at run time.
     """
     check = manifest.tree.get("check")
     if not isinstance(check, MappingNode):
@@ -192,7 +195,7 @@ def _check_template_names(manifest: Manifest, check: MappingNode) -> Iterator[Ma
 def _check_template(
     manifest: Manifest, node: MappingNode, problems: list[ManifestProblem]
 ) -> Iterator[tuple[str | None, MappingNode]]:
-    """Check the streams that a template generates; yield the name and the node of each.
+    """Check the streams that a template generates, and yield the name and the node of each.
 
     The name is None if it comes from the config or an API. Problems are added to ``problems``.
     """
@@ -219,8 +222,7 @@ def _check_template(
 def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | None:
     """Return the stream template that a dynamic stream declares, with its resolver built.
 
-    Return None if the template or the resolver has problems, which the builder has already
-    reported.
+    Return None if the template or the resolver has problems, which were reported before.
     """
     template, given = node.get("stream_template"), node.get("components_resolver")
     if not isinstance(template, MappingNode) or not isinstance(given, MappingNode):
@@ -255,7 +257,7 @@ def _get_stream_name(stream: MappingNode, problems: list[ManifestProblem]) -> st
 def _warn_of_unused_mappings(
     template: StreamTemplate, node: MappingNode
 ) -> Iterator[ManifestProblem]:
-    """Yield a warning for each component mapping with a path that the template does not contain."""
+    """Yield a warning for each component mapping whose path the template does not contain."""
     given = node["components_resolver"]["components_mapping"]
     for number in replace(template, known_names={"parameters"}).find_unused_mappings():
         ending = "; `create_or_update: true` creates it" if template.resolver.CREATES else ""

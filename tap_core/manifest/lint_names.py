@@ -1,7 +1,7 @@
 """Lint rules for the version and for unknown names: settings, keys, cursor fields, schema types.
 
-A manifest with such names runs, here as in airbyte-cdk, but may lose data silently; so each is a
-warning. Names that only the config or an API can supply are not checked.
+A manifest with an unknown name runs, here as in airbyte-cdk, but may lose data silently, so such a
+name is a warning. Names that only the config or an API defines are not checked.
 
 Sources: JSON Schema Draft 7, the meta-schema, for the schemas of streams; the check of the version
 in airbyte-cdk's ManifestDeclarativeSource.
@@ -35,7 +35,7 @@ _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "str
 
 
 def find_version_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
-    """Yield a warning if the version is missing, is not a version, or is newer than supported."""
+    """Yield a warning if the manifest's version is missing, invalid, or newer than supported."""
     given = manifest.raw.get("version")
     line = manifest.raw.lines.get("version", manifest.raw.line)
     supported = ".".join(map(str, _SUPPORTED))
@@ -56,7 +56,10 @@ def find_version_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
 
 
 def find_name_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
-    """Yield a warning for each unknown name in a template and each invalid part of a schema."""
+    """Yield a warning for each unknown config setting, primary key and cursor field.
+
+    Also yield a warning for each error in a JSON Schema.
+    """
     yield from _unknown_settings(manifest)
     for stream in _iterate_streams(manifest):
         schema = _get_inline_schema(stream.get("schema_loader"))
@@ -69,7 +72,10 @@ def find_name_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
 
 
 def _iterate_streams(manifest: Manifest) -> Iterator[MappingNode]:
-    """Yield the declared streams; of a StateDelegatingStream, the two that it chooses from."""
+    """Yield the nodes of the declared streams.
+
+    A StateDelegatingStream has two: a full-refresh stream and an incremental stream.
+    """
     for stream in manifest.streams:
         delegates = [stream.get(f"{mode}_stream") for mode in ("full_refresh", "incremental")]
         yield from [one for one in delegates if isinstance(one, MappingNode)] or [stream]
@@ -120,7 +126,7 @@ def _iterate_templates(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
 
 
 def _iterate_mappings(value: Any) -> Iterator[MappingNode]:
-    """Yield all mappings in a part of a manifest, outer ones first."""
+    """Yield all mappings nested in a value of a manifest, outer ones first."""
     waiting = [value]
     for one in waiting:
         if isinstance(one, MappingNode):
@@ -131,7 +137,7 @@ def _iterate_mappings(value: Any) -> Iterator[MappingNode]:
 
 
 def _get_inline_schema(loader: Any) -> MappingNode | None:
-    """Return the schema of a schema loader; None if it is not an InlineSchemaLoader."""
+    """Return the schema of an InlineSchemaLoader; None for any other schema loader."""
     if not isinstance(loader, MappingNode) or loader.get("type") != "InlineSchemaLoader":
         return None
     schema = loader.get("schema")
@@ -156,9 +162,9 @@ def _find_unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterat
 
 
 def _describe_missing(steps: Sequence[str], schema: Any) -> str | None:
-    """Return a message if a schema does not have the property at a path of keys.
+    """Return a message if a schema has no property at a path of keys, otherwise None.
 
-    Return None if the schema has it, or does not name the properties at one of the levels.
+    Also return None if the schema does not list the properties at one of the levels.
     """
     for place, step in enumerate(steps):
         properties = schema.get("properties") if isinstance(schema, Mapping) else None
@@ -190,9 +196,9 @@ def _value_at(schema: Any, steps: Iterable[Any]) -> Any:
 
 
 def _find_line(schema: MappingNode, steps: Iterable[Any]) -> int:
-    """Return the line of a part of a schema, or of its nearest parent with a known line.
+    """Return the line of a value in a schema, or of its nearest parent with a known line.
 
-    ``steps`` is the path of the part.
+    ``steps`` is the path of keys to the value.
     """
     value: Any = schema
     line = schema.line

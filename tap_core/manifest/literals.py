@@ -1,7 +1,7 @@
 """Conversion of text to Python literals, for rendered templates and plain options.
 
-The functions are pure and give the same result as `ast.literal_eval`; a text whose first characters
-rule out a literal is not parsed. Nothing here uses Jinja.
+The result is the same as that of `ast.literal_eval`. A text whose first characters exclude a
+literal is not parsed, to save time. Nothing here uses Jinja.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WORDS: Final[dict[str, Any]] = {"": "", "True": True, "False": False, "None": N
 
 
 def parse_literal(text: str, types: tuple[type, ...] = ()) -> Any:
-    """Return the value of a Python literal; return a text that is not a literal unchanged.
+    """Return the value of a Python literal, such as 5 for ``"5"``; return other text unchanged.
 
     If ``types`` is not empty, a literal of any other type is returned as text.
     """
@@ -70,18 +70,21 @@ def _value(text: str) -> Any:
 
 
 def has_template(text: str) -> bool:
-    """Return True if a text contains template delimiters; always False for `DataText`."""
+    """Return True if a text contains Jinja delimiters such as ``{{``; always False for `DataText`.
+
+    `DataText` is data from a response or the config, which is never read as a template.
+    """
     return text.__class__ is not DataText and any(mark in text for mark in _MARKS)
 
 
 def parse_plain(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:
-    """Convert a rendered or plain text to the value of a field.
+    """Convert a rendered or plain text to the value of a component's option.
 
     Args:
-        text: The output of a template, or the text of an option without a template.
-        kind: The kind of the field: ``text``, ``value`` or ``condition``.
-        types: The allowed types of a literal; empty allows all types.
-        empty: The value of an empty text, for the kind ``value``.
+        text: Output of a template, or the text of an option without a template.
+        kind: Kind of the option: ``text``, ``value`` or ``condition``.
+        types: Accepted types of a literal; empty accepts all types.
+        empty: Value for an empty text, for the kind ``value``.
     """
     if kind == "text":
         return parse_literal(text, types or (str,))

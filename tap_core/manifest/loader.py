@@ -1,7 +1,8 @@
 """Loader of manifests: YAML (or JSON) with line numbers and resolved references.
 
-Scalars are read as PyYAML reads them, except that dates stay text. References are resolved per
-top-level key, when a command needs that key: the spec is available without resolving the streams.
+Scalars are read as PyYAML reads them, except that dates stay text. References are resolved
+separately for each top-level key, so that a command that needs only the spec need not resolve the
+streams.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _TOO_DEEP: Final = "this is nested too deeply after its references are resolved:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Manifest, as written (`raw`) and with references and defaults resolved (`tree`)."""
+    """Manifest of a connector: as written (`raw`), and with references and defaults (`tree`)."""
 
     name: str
     """File name of the manifest, for messages."""
@@ -62,7 +63,7 @@ class Manifest:
 
     @cached_property
     def tree(self) -> MappingNode:
-        """The whole manifest with references, default types and ``$parameters`` resolved.
+        """Whole manifest with references, default types and ``$parameters`` resolved.
 
         Raises:
             ManifestError: a reference has no target, or is circular.
@@ -87,7 +88,7 @@ class Manifest:
 
     @property
     def streams(self) -> list[MappingNode]:
-        """Nodes of the streams that the manifest declares without a template.
+        """Nodes of the streams under the key ``streams``, which come from no stream template.
 
         Raises:
             ManifestError: ``streams`` is not a list of mappings, or is missing without
@@ -115,7 +116,7 @@ class Manifest:
         return []
 
     def get_part(self, key: str) -> Any:
-        """Return the value of a top-level key with references resolved; None if the key is missing.
+        """Return the value of a top-level key, with references resolved; None for a missing key.
 
         Raises:
             ManifestError: a reference has no target, or is circular.
@@ -131,7 +132,7 @@ class Manifest:
         return None
 
     def report_problem(self, line: int, path: str, message: str) -> None:
-        """Append a problem to `problems`; raise it if `problems` is None.
+        """Append a problem to `problems`, or raise it if `problems` is None.
 
         Raises:
             ManifestError: `problems` is None.
@@ -147,7 +148,9 @@ class Manifest:
 
 
 def read_manifest(source: Path | str) -> Manifest:
-    """Read a manifest from a file (Path) or from its text (str).
+    """Read a manifest from YAML or JSON.
+
+    ``source`` is the Path of a file, or the text of a manifest.
 
     Raises:
         ManifestError: the source cannot be read, is not YAML, or is not a mapping.
@@ -162,7 +165,7 @@ def read_manifest(source: Path | str) -> Manifest:
 
 
 def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the names of dynamic streams; one without a name is ``dynamic_stream_<index>``."""
+    """Return the names of dynamic streams; an unnamed one is called ``dynamic_stream_<index>``."""
     return [
         str(one.get("name") or f"dynamic_stream_{place}")
         for place, one in enumerate(dynamic_streams)
@@ -170,7 +173,7 @@ def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str
 
 
 def parse_value(text: str) -> Any:
-    """Parse a text as YAML; return a text that is not valid YAML unchanged.
+    """Parse a text as YAML; return invalid YAML unchanged, as text.
 
     Raises:
         ManifestError: the YAML exceeds a size limit.

@@ -1,7 +1,7 @@
-"""Functions and filters of templates.
+"""Functions and filters that the templates of a manifest can use.
 
-Names, arguments and results are Airbyte's (its YAML reference, "Macros" and "Filters"), so that a
-template means the same here.
+Names, arguments and results are those of Airbyte's YAML reference ("Macros" and "Filters"), so that
+the templates of existing manifests give the same results.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _timestamp(dt: float | str) -> int | float:
 
 
 def _parse_datetime(s: str) -> datetime:
-    """Parse an ISO 8601 date or datetime to UTC; a year, or year and month, is enough."""
+    """Parse an ISO 8601 date or datetime to UTC; a year, or year and month, is also valid."""
     s = s + ""  # raises TypeError for None, UndefinedError for an undefined value
     if _SHORT_DATE.fullmatch(s):
         s += _JANUARY_FIRST[(len(s) - 4) :]
@@ -71,7 +71,7 @@ def _day_delta(num_days: int, format: str = "%Y-%m-%dT%H:%M:%S.%f%z") -> str:
 
 @dataclass(frozen=True)
 class _Months:
-    """Duration in months or years, which can be added to and subtracted from dates."""
+    """Duration in months or years, which can be added to dates and subtracted from them."""
 
     length: ISODuration
     sign: int
@@ -183,12 +183,12 @@ def _base64decode(value: str) -> str:
 
 
 def _base64binascii_decode(value: str) -> str:
-    """Encode a text as base64, as airbyte-cdk's filter of this name does in spite of the name."""
+    """Encode a text as base64; airbyte-cdk's filter of this name encodes too, despite the name."""
     return base64.standard_b64encode(value.encode("ascii")).decode("ascii")
 
 
 def _to_quoted_json(value: Any) -> str:
-    """Return a value as a quoted JSON string, so that it is not parsed as a Python literal.
+    """Return a value as JSON between triple quotes, so that it is not parsed as a Python literal.
 
     A text is returned unchanged.
     """

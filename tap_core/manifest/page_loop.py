@@ -1,7 +1,7 @@
-"""Page loop of a manifest's stream, for `tap_core.http.page_iteration`.
+"""Pagination of a manifest's stream: a paginator for the loop in `tap_core.http.page_iteration`.
 
-A page without records does not end the pagination; the paginator decides. An error response that
-the error handler ignores has no records and no next page.
+A page without records does not end the pagination; the manifest's paginator decides. An error
+response that the error handler ignores has no records and ends the pagination.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["PageLoop", "PageToken"]
 
 @dataclass(frozen=True, slots=True)
 class PageToken:
-    """Page to request: the page cursor, and the template variables of the request."""
+    """Token of a page to request: its page cursor, and the template variables of the request."""
 
     cursor: PageCursor
     scope: TemplateScope
@@ -37,7 +37,7 @@ class PageToken:
 
 @dataclass(slots=True)
 class _PageCounts:
-    """Counts of the current page's records, before and after filtering, and its last record."""
+    """Numbers of a page's records before and after filtering, and the last record."""
 
     size: int = 0
     kept: int = 0
@@ -45,7 +45,7 @@ class _PageCounts:
 
 
 class PageLoop:
-    """Pagination of one slice: parses each response and moves to the next page.
+    """Pagination of one stream slice: parses each response and finds the next page.
 
     Args:
         cursor: Page cursor of the slice.
@@ -55,7 +55,8 @@ class PageLoop:
         is_pristine: True if processing the records never changes the documents.
         documents: Function that yields the documents from which records are selected; None uses
             ``decode``.
-        on_page_read: Function called with each page's record count before the paginator moves on.
+        on_page_read: Function called with each page's record count before the next page is
+            requested.
         page_sizes: Current page size, if the manifest declares a page size reduction.
         admits: Client-side record filter: a function that returns True to keep a record.
         on_failure: Callback for a record on which a template fails; None raises the error.
@@ -92,11 +93,11 @@ class PageLoop:
 
     @property
     def current_value(self) -> PageToken:
-        """Page to request next, with the variables for the templates of its request."""
+        """Token of the page to request next, with the template variables of its request."""
         return PageToken(self._cursor, {**self._scope, "next_page_token": self._cursor.token})
 
     def reduce(self, error: SyncError) -> None:
-        """Reduce the page size and wait; the rejected page is then requested again.
+        """Reduce the page size and wait, so that the rejected page is requested again.
 
         Raises:
             SyncError: the page size cannot be reduced further.
@@ -108,7 +109,7 @@ class PageLoop:
         self._comes_again = True
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
-        """Yield the records of a response; yield nothing if the page must be requested again."""
+        """Yield the records of a response; nothing if the page must be requested again."""
         if self._comes_again:
             return
         counts = self._counts = _PageCounts()
@@ -129,9 +130,9 @@ class PageLoop:
             yield record
 
     def _keep_first(self, documents: Iterator[Any]) -> Iterator[Any]:
-        """Yield the documents unchanged, and store the first one for later template variables.
+        """Yield the documents unchanged, and store the first one for template variables.
 
-        It is not stored if processing the records may change documents.
+        It is not stored if processing the records may change the documents.
         """
         self._first = None
         for document in documents:
@@ -140,17 +141,17 @@ class PageLoop:
             yield document
 
     def _read_document(self, response: requests.Response) -> Any:
-        """Return the first document of a response; decode it again if it may have changed."""
+        """Return the first document of a response, decoded again if it may have changed."""
         if self._is_pristine:
             return {} if self._first is None else self._first
         return next(self._decode(response), {})
 
     def continue_if_empty(self, response: requests.Response) -> bool:  # noqa: ARG002  a hook
-        """Always return True: the paginator decides if another page follows an empty page."""
+        """Return True: the manifest's paginator decides if a page follows an empty page."""
         return True
 
     def advance(self, response: requests.Response) -> None:
-        """Move to the next page; do nothing if the current page must be requested again."""
+        """Go to the next page; do nothing if the current page must be requested again."""
         is_refused, self._comes_again = self._comes_again, False
         if self.finished or is_refused:
             return

@@ -1,8 +1,8 @@
 """Limits on restarts of a slice's pagination (``pagination_reset``).
 
-A pagination that restarts unchanged may do so as often as a request may be tried. With
-``SPLIT_USING_CURSOR`` the pagination continues from the highest cursor value, as long as that value
-grows; the value itself is requested again, since more records may have it.
+A pagination may restart unchanged as often as a request may be retried. With ``SPLIT_USING_CURSOR``
+it continues from the highest cursor value read, which must grow with each restart. Records with
+exactly that value are requested again, since more of them may exist.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["RestartLimiter", "RestartPagination", "SplitWindow"]
 
 
 class RestartPagination(Exception):  # noqa: N818  (no failure)
-    """Exception that restarts the pagination of a slice at the first page."""
+    """Raised to restart the pagination of a slice at the first page."""
 
     def __init__(self, error: SyncError) -> None:
         super().__init__(str(error))
@@ -34,13 +34,13 @@ class RestartPagination(Exception):  # noqa: N818  (no failure)
 
 
 class SplitWindow(RestartPagination):
-    """Exception that splits the current time window, so that it is read in two halves."""
+    """Raised to read the current time window again in two halves."""
 
 
 class RestartLimiter:
-    """Limit for the number of paginations of a slice; also computes the window after a restart.
+    """Counter of the pagination restarts of one stream slice; raises an error after too many.
 
-    ``most`` is the maximum number of paginations.
+    ``most`` is the maximum number of paginations, including the first.
 
     Raises:
         ManifestError: the manifest sets ``limits`` without a DatetimeBasedCursor.
@@ -62,7 +62,7 @@ class RestartLimiter:
         self._highest: dt.datetime | None = None
 
     def track_records(self, records: Iterable[Record]) -> Iterable[Record]:
-        """Yield the records unchanged; track their highest cursor value if a restart needs it."""
+        """Yield the records unchanged, and store their highest cursor value for `next_window`."""
         return records if self._cursor is None else self._track_records(records, self._cursor)
 
     def _track_records(
@@ -79,7 +79,7 @@ class RestartLimiter:
             yield record
 
     def count_page(self, size: int) -> None:
-        """Add the size of a page to the record count; called before the next page is requested.
+        """Add ``size``, the number of records of a page, before the next page is requested.
 
         Raises:
             RestartPagination: the number of records has reached the limit of one pagination.
@@ -96,7 +96,10 @@ class RestartLimiter:
     def next_window(
         self, restart: RestartPagination, current: TimeWindow | None
     ) -> TimeWindow | None:
-        """Return the time window to read after a restart; None if the stream has no time windows.
+        """Return the time window to read after a restart; None if there are no time windows.
+
+        It begins at the highest cursor value read, or equals ``current`` if the whole slice is read
+        again.
 
         Raises:
             SyncError: the restart would repeat the same requests, or there were too many restarts.

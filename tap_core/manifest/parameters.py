@@ -1,8 +1,8 @@
 """Propagation of ``$parameters`` to components, and default component types.
 
-A parameter reaches all components within the component that declares it. It fills an option of the
-same name that has no value, and is available to templates. A JSON Schema is not a component and
-stays unchanged (Airbyte's YAML reference, "$parameters").
+A component inherits the parameters of all components around it. A parameter fills an option of the
+same name that has no value, and is available to templates. A JSON Schema is not a component, so it
+is not changed (Airbyte's YAML reference, "$parameters").
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ def expand_component(
     """Return a component with default types and ``$parameters`` filled in, at all levels.
 
     Args:
-        node: The component.
-        path: The path of keys to the component.
-        implied: The type of the component if it declares none.
-        inherited: The parameters of the enclosing components.
+        node: Component.
+        path: Path of keys to the component.
+        implied: Type of the component if it declares none.
+        inherited: Parameters of the enclosing components.
         parents_win: True if ``inherited`` overrides the component's own parameters.
     """
     kind, own = node.get("type") or implied, node.get(_PARAMETERS)
@@ -138,12 +138,12 @@ def expand_component(
 def _merge_parameters(
     own: Any, inherited: Mapping[str, Any], *, parents_win: bool
 ) -> Mapping[str, Any]:
-    """Return a component's own parameters merged with the inherited ones.
+    """Return the parameters of a component merged with the inherited ones.
 
     Args:
-        own: The component's own parameters.
-        inherited: The parameters of the enclosing components.
-        parents_win: True if inherited parameters override own ones, False for the reverse.
+        own: Parameters that the component declares.
+        inherited: Parameters of the enclosing components.
+        parents_win: True if inherited parameters override those of the component.
     """
     if own is UNKNOWN:
         own = {UNKNOWN: UNKNOWN}
@@ -153,9 +153,9 @@ def _merge_parameters(
 
 
 def _find_inherited_options(own: Any, component: MappingNode) -> list[Any]:
-    """Return the options of a component that may have been filled in by an earlier expansion.
+    """Return the options whose value equals the component's parameter of the same name.
 
-    These are the options with the same value as the component's parameter of the same name.
+    An earlier expansion may have filled in these options.
     """
     if not isinstance(own, Mapping):
         return []
@@ -174,8 +174,7 @@ def _expand_option(
 ) -> Any:
     """Return the value of a component's option, with nested components expanded.
 
-    If ``parents_win`` is True, ``parameters`` override the nested components' own parameters. If it
-    is False, the nested components' own parameters have priority.
+    If ``parents_win`` is True, ``parameters`` override those that a nested component declares.
     """
     value, field, path = (
         component[key],
@@ -211,10 +210,9 @@ def _get_default_type(node: MappingNode, field: tuple[str, str]) -> str | None:
 def _expand_nested_components(
     mapping: MappingNode, implied: str | None, *, parents_win: bool
 ) -> MappingNode:
-    """Expand the components in a mapping that is not a component; return the mapping.
+    """Expand the components in a mapping without a type, and return the mapping.
 
-    If ``parents_win`` is True, outer parameters override the components' own parameters. If it is
-    False, the components' own parameters have priority.
+    If ``parents_win`` is True, inherited parameters override those that a component declares.
     """
     for key, value in mapping.items():
         if isinstance(value, MappingNode) and value.get("type"):
@@ -226,9 +224,9 @@ def _expand_nested_components(
 
 
 def expand_parameters(node: Any) -> Any:
-    """Return a copy of a node in which each component has its ``$parameters`` key restored.
+    """Return a copy of a node in which each component has the key ``$parameters`` again.
 
-    The key contains the merged own and inherited parameters.
+    The key contains the parameters of the component, including inherited ones.
     """
     if isinstance(node, ListNode):
         return ListNode([expand_parameters(one) for one in node], lines=list(node.lines))
@@ -245,10 +243,10 @@ def expand_parameters(node: Any) -> Any:
 
 
 def apply_own_parameters(node: MappingNode) -> MappingNode:
-    """Return a mapping with the key ``$parameters`` that airbyte-cdk adds to it.
+    """Return a mapping with the key ``$parameters`` added, as airbyte-cdk adds it.
 
     airbyte-cdk treats any mapping with a ``type``, such as a request body, as a component. It fills
-    in the parameters and also keeps them under the key.
+    in the parameters and also stores them under this key.
     """
     if not node.parameters or "type" not in node or UNKNOWN in node.parameters:
         return node
@@ -258,7 +256,7 @@ def apply_own_parameters(node: MappingNode) -> MappingNode:
 
 
 def parameter_names(node: Any) -> Iterator[Any]:
-    """Yield the names of all ``$parameters`` in a node."""
+    """Yield the names of all ``$parameters`` that a node and its nested nodes declare."""
     if isinstance(node, MappingNode):
         own = node.get(_PARAMETERS)
         yield from own if isinstance(own, MappingNode) else ()

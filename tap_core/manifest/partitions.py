@@ -1,7 +1,8 @@
-"""Slices of a stream as its partition routers yield them: lazy and cached.
+"""Lazy cache of the contexts of a stream's slices, which partition routers generate.
 
-Contexts are produced as parents yield records, so the first slice is read before the last parent.
-They are kept for the run, because its end iterates over all of them again.
+A context is generated when the parent stream yields its record, so the first slice is read before
+the last parent record. All contexts are stored for the run, because its end iterates over them
+again.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ __all__ = ["PartitionCache", "cartesian_product"]
 
 
 class PartitionCache(Iterable["Context"]):
-    """Cache of contexts, the partition values of slices; several threads may iterate over it.
+    """Lazy cache of the contexts of slices, each a dict of partition values.
 
-    Contexts are generated on demand. The first iteration yields them with their extra fields, later
-    iterations yield them as plain dicts.
+    Several threads may iterate over it. The first iteration yields contexts with their extra
+    fields, later iterations yield plain dicts.
     """
 
     def __init__(self, contexts: Iterator[Context]) -> None:
@@ -48,15 +49,15 @@ class PartitionCache(Iterable["Context"]):
         return found
 
 
-def cartesian_product(parts: Sequence[Callable[[], Iterable[Context]]]) -> Iterator[Context]:
-    """Yield all combinations of the contexts of several routers; the last router varies fastest.
+def cartesian_product(routers: Sequence[Callable[[], Iterable[Context]]]) -> Iterator[Context]:
+    """Yield all combinations of the contexts of several partition routers; the last varies fastest.
 
-    Each item of ``parts`` is a function that yields the contexts of one router.
+    Each item of ``routers`` is a function that yields the contexts of one router.
     """
-    if not parts:
+    if not routers:
         yield {}
         return
-    first, *others = parts
+    first, *others = routers
     if not others:
         yield from first()
         return

@@ -1,4 +1,4 @@
-"""Problem of a manifest: raised when the manifest runs, collected when it is linted."""
+"""Problem of a manifest: raised as an error by a sync, listed by the linter."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Pages whose properties need several requests (property chunking), merged by key.
+"""Pages that need several requests, one for each group of properties (property chunking).
 
-To the page loop each request is a separate page. No merged record of a page is emitted before the
-page's last chunk has arrived, so a reader that stops early stops between whole pages.
+To the page loop, each request is a separate page. The merged records of a page are only emitted
+after the last request for it, so a reader that stops early stops between whole pages.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PropertyChunkReader(PageLoop):
 
     @property
     def current_value(self) -> PageToken:
-        """Page to request next, with the current group of properties as a template variable."""
+        """Token of the page to request next; its variables include the group of properties."""
         token = super().current_value
         return PageToken(token.cursor, inject_properties(token.scope, self._chunks[self._place]))
 
@@ -50,7 +50,7 @@ class PropertyChunkReader(PageLoop):
     def parse(self, response: requests.Response) -> Iterator[Record]:
         """Yield the records of a page once the requests for all groups of properties are done.
 
-        Records that could not be merged come first, then the merged ones.
+        Records without a key are yielded first, then the merged records.
         """
         if self._merging is None:
             yield from super().parse(response)
@@ -74,7 +74,7 @@ class PropertyChunkReader(PageLoop):
         return key is not None
 
     def advance(self, response: requests.Response) -> None:
-        """Move to the next group of properties, or after the last group to the next page."""
+        """Go to the next group of properties, or after the last group to the next page."""
         if self._is_last:
             self._place = 0
             super().advance(response)

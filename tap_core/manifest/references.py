@@ -1,8 +1,8 @@
-"""Resolution of a manifest's references, such as ``#/definitions/…``.
+"""Resolution of a manifest's references, such as ``#/definitions/requester``.
 
 A reference is any text that begins with ``#/``. A mapping with ``$ref`` becomes the referenced
-mapping, overridden by its own keys. The target of several references is resolved once and shared
-(Airbyte's YAML reference, "References").
+mapping, updated with the other keys of the mapping. If several references have the same target, the
+target is resolved once and shared (Airbyte's YAML reference, "References").
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class References:
         self._open: list[str] = []
 
     def resolve(self, node: Any, line: int = 0) -> Any:
-        """Return a part of the document with its references replaced by their targets.
+        """Return a value of the document with its references replaced by their targets.
 
         ``line`` is the line for error messages.
 
@@ -77,7 +77,7 @@ class References:
         return found
 
     def _find_target(self, reference: str, line: int) -> Any:
-        """Return the target of a reference.
+        """Return the target of a reference such as ``#/definitions/requester``.
 
         A key may contain slashes; if several keys match, the longest one is used.
         """

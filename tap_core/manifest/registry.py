@@ -1,7 +1,7 @@
-"""Registry of the component types and the modules that define them.
+"""Registry of component types, such as ``HttpRequester``, and of the modules that define them.
 
-A type is the name of a class in the module that the table names. The module is imported when a
-manifest uses the type. A type that is not in the table is an error.
+A component type is the name of a class in its module. The module is imported when a manifest first
+uses the type. A type that is not in the registry is an error.
 """
 
 from __future__ import annotations
@@ -198,6 +198,6 @@ MODULES: Final[Mapping[str, str]] = {
 
 
 def get_component_class(name: str) -> type | None:
-    """Import and return the class of a component type; None if the type is unknown."""
+    """Return the class of a component type such as ``HttpRequester``; None for an unknown type."""
     module = MODULES.get(name)
     return None if module is None else getattr(import_module(module), name)

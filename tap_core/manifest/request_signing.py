@@ -1,8 +1,8 @@
-"""Functions that sign requests for a manifest's authenticators.
+"""Authenticators of a manifest: functions that add credentials to requests.
 
 They extend classes of `tap_core.authenticators` by the field names and request options of a
-manifest. Signing a request twice adds the credential once. A token is requested under a lock, once
-for all threads, and is used until shortly before it expires.
+manifest. A request that is signed twice has the credential once. A token is requested under a lock,
+once for all threads, and is used until shortly before it expires.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ _USUAL_LIFETIME = 3600
 """Lifetime in seconds assumed for an OAuth token if the server sends none."""
 
 
-def parse_expiry(value: Any, form: str | None = None) -> datetime | None:
-    """Parse the expiry of a token: with the format ``form``, as ISO 8601, or as a Unix timestamp.
+def parse_expiry(value: Any, format: str | None = None) -> datetime | None:
+    """Parse the expiry of a token to an aware datetime; None if it is not a datetime.
 
-    Returns:
-        An aware datetime, or None if the value is not a datetime.
+    Args:
+        value: Expiry, as text or number.
+        format: Datetime format; without it, the value is an ISO 8601 datetime or a Unix timestamp.
     """
     text = str(value).strip()
-    for each in (form, "%s" if text.isdecimal() else None):
+    for each in (format, "%s" if text.isdecimal() else None):
         if each is not None:
             with contextlib.suppress(ValueError):
                 return get_format(each).read(text)
@@ -55,13 +56,13 @@ def parse_expiry(value: Any, form: str | None = None) -> datetime | None:
 
 
 class InjectedCredential(APIAuthenticatorBase):
-    """Authenticator that adds a credential to the part of a request that an option declares."""
+    """Authenticator that adds a credential to a header, parameter or body field of a request."""
 
     def __init__(self, option: RequestOption, credential: Callable[[], str]) -> None:
         """Create the authenticator.
 
         Args:
-            option: The part and the field of the request in which the credential is set.
+            option: Part of the request and name of the field, such as the header ``X-Api-Key``.
             credential: Function that returns the current credential.
         """
         super().__init__()
@@ -69,7 +70,7 @@ class InjectedCredential(APIAuthenticatorBase):
         self._credential = credential
 
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add the credential to a request and return the request."""
+        """Add the credential to a request, and return the request."""
         is_json, fields = _parse_body_fields(request)
         asked = HTTPRequest(url="", data=fields)
         self._option.put(asked, self._credential())
@@ -80,9 +81,10 @@ class InjectedCredential(APIAuthenticatorBase):
 
 
 def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[str, Any] | None]:
-    """Return a pair: True for a JSON body (False for any other), and the fields of the body.
+    """Parse the body of a request.
 
-    The fields are None if the body has no fields.
+    Returns:
+        True for a JSON body, else False; and the fields of the body, or None if it has no fields.
     """
     body = request.body or b""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
@@ -111,11 +113,10 @@ def _write_body(request: requests.PreparedRequest, asked: HTTPRequest, *, is_jso
 
 
 class ExpiringToken:
-    """Token that is obtained on demand and cached until shortly before it expires.
+    """Token that is requested when needed, and cached until shortly before it expires.
 
-    ``get`` is a function that returns a pair: a new token, and the datetime of its expiry (None if
-    unknown). After a response with status 401 the stream renews the token. It does not if another
-    thread has already done so, that is, if ``access_token`` differs from the rejected token.
+    ``get`` returns a new token and the datetime of its expiry, or None if unknown. After a response
+    with status 401 the stream renews the token, unless another thread has already renewed it.
     """
 
     def __init__(self, get: Callable[[], tuple[str, datetime | None]]) -> None:
@@ -125,7 +126,7 @@ class ExpiringToken:
         self._updating = threading.RLock()
 
     def __call__(self) -> str:
-        """Return the current token; get a new one first if the current one expires soon."""
+        """Return the current token, or a new one if the current one is about to expire."""
         if not self.is_valid():
             with self._updating:
                 if not self.is_valid():
@@ -133,7 +134,7 @@ class ExpiringToken:
         return self.access_token or ""
 
     def is_valid(self) -> bool:
-        """Return True if there is a token and it does not expire soon."""
+        """Return True if there is a token that is not about to expire."""
         until = self._good_until
         return self.access_token is not None and (until is None or utc_now() < until)
 
@@ -149,7 +150,7 @@ class ExpiringToken:
 
 
 class CachedToken(OAuthAuthenticator):
-    """OAuth token that is requested with the field names that a manifest declares.
+    """Authenticator with an OAuth token, requested with the field names that a manifest declares.
 
     Args:
         endpoint: URL of the token endpoint; None for a fixed token.
@@ -160,7 +161,7 @@ class CachedToken(OAuthAuthenticator):
         end_format: Datetime format of the expiry; None if the API sends a lifetime in seconds.
         known: Token of an earlier run with its expiry; None if there is none.
         keep_in: Config paths at which the token and its expiry are stored; None stores nothing.
-        client_secret: The client secret, which is removed from messages.
+        client_secret: Client secret, which is removed from messages.
     """
 
     def __init__(
@@ -206,7 +207,7 @@ class CachedToken(OAuthAuthenticator):
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """Form fields of the token request."""
+        """Form fields of the token request, as a dict."""
         return self._body()
 
     def _token_request(self, payload: Any) -> TokenRequest:
@@ -233,7 +234,7 @@ class CachedToken(OAuthAuthenticator):
             listener(self._store_token)
 
     def _store_token(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of a config with the token and its expiry, for the next run."""
+        """Return a copy of the config settings with the token and its expiry, for the next run."""
         token_path, end_path = self._keep_in or ((), ())
         ends_at = (self.last_refreshed or utc_now()) + timedelta(seconds=self.expires_in or 0)
         renewed = replace_path(settings, token_path, self.access_token)

@@ -1,8 +1,8 @@
-"""Values that component mappings put into a stream template: manifest text, or data.
+"""Values that component mappings insert into a stream template: manifest text or data.
 
-A text of the manifest may be a template after it was inserted. A value from a response or the
-config is data: it is never rendered as a template and never names a component, even within a text
-of the manifest.
+Text of the manifest may be a Jinja template, even after it was inserted. A value from a response or
+the config is data: it is never rendered as a template and never names a component, even inside a
+text of the manifest.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ _OPENING: Final = ("{{", "{%", "{#")
 _CLOSING: Final = ("}}", "%}", "#}")
 
 
-def insert_value(given: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
-    """Return the value of a component mapping; data from a response or the config is marked.
+def insert_value(value: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
+    """Return the value of a component mapping, with data marked.
 
-    Marked data is never read as a template.
+    Data comes from a response or the config. Because of the mark, it is never read as a template.
 
     Args:
-        given: The value, or a template for it.
-        scope: The variables of the template.
+        value: Value of the mapping, or a template for it.
+        scope: Template variables.
         reads_yaml: True to parse a string value as YAML.
 
     Raises:
         ManifestError: a template in the value fails, or data would become part of a template.
     """
-    if callable(given):
-        return _resolve_value(given, scope, reads_yaml=reads_yaml)
-    if isinstance(given, dict):
+    if callable(value):
+        return _resolve_value(value, scope, reads_yaml=reads_yaml)
+    if isinstance(value, dict):
         return {
             insert_value(key, scope, reads_yaml=False): insert_value(one, scope, reads_yaml=False)
-            for key, one in given.items()
+            for key, one in value.items()
         }
-    if isinstance(given, list):
-        return [insert_value(one, scope, reads_yaml=False) for one in given]
-    return parse_value(given) if isinstance(given, str) and reads_yaml else given
+    if isinstance(value, list):
+        return [insert_value(one, scope, reads_yaml=False) for one in value]
+    return parse_value(value) if isinstance(value, str) and reads_yaml else value
 
 
 def split_template_text(value: Any) -> Any:
-    """Return a part of a manifest with its texts as `OwnText`, to distinguish them from data."""
+    """Return a value of a manifest with each str as `OwnText`, to distinguish it from data."""
     if isinstance(value, dict):
         return {key: split_template_text(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -86,8 +86,8 @@ def _restore_data(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any
     """Return a parsed value with its placeholders replaced by data.
 
     Args:
-        value: The parsed value.
-        pieces: The data; a placeholder contains the index of its data in this sequence.
+        value: Parsed value.
+        pieces: Data; a placeholder contains the index of its data in this sequence.
         reads_yaml: True to parse data as YAML if its placeholder is a whole string in the value.
     """
     if isinstance(value, dict):
@@ -111,7 +111,7 @@ def _restore_data(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any
 
 
 def _embed_data(parts: Sequence[str]) -> str:
-    """Return a template that renders to the joined parts; data in them is escaped."""
+    """Return a template that renders to the joined ``parts``; data in it is escaped."""
     made = ""
     for number, one in enumerate(parts):
         if not isinstance(one, DataText):
@@ -131,6 +131,6 @@ def _embed_data(parts: Sequence[str]) -> str:
 
 
 def _ends_in_template(text: str) -> bool:
-    """Return True if a text ends inside the braces of a template."""
+    """Return True if a text ends inside an expression such as ``{{ ... }}``."""
     opened, closed = (max(map(text.rfind, marks)) for marks in (_OPENING, _CLOSING))
     return opened > closed

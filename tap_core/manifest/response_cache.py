@@ -1,9 +1,9 @@
 """Cache of a run's responses, so that streams with the same parent request its pages once.
 
 Two requests are equal if method, URL, headers and body are equal. Bodies are stored in an unnamed
-temporary file, which only this process can open and which disappears with the process. While one
-thread sends a request, other threads with the same request wait for its response. Only complete,
-successful responses are stored; each caller gets a new copy.
+temporary file, which is deleted with the process. While one thread sends a request, other threads
+with an equal request wait for its response. Only complete, successful responses are stored. Each
+caller gets a new copy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _IsGood: TypeAlias = Callable[[requests.Response], bool]
 
 @dataclass
 class _Entry:
-    """Cache entry of one request; while a thread sends the request, it holds the lock ``turn``."""
+    """Cache entry of one request; a thread that sends the request holds the lock ``turn``."""
 
     turn: threading.Lock = field(default_factory=threading.Lock)
     kept: _CachedResponse | None = None
@@ -38,7 +38,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _CachedResponse:
-    """Cached response: the position of the body in the cache file, and the other attributes."""
+    """Cached response: the offset and length of its body in the cache file, and its attributes."""
 
     offset: int
     length: int
@@ -50,7 +50,7 @@ class _CachedResponse:
 
 
 class ResponseCache:
-    """Cache of responses, with the request as the key; thread-safe."""
+    """Thread-safe cache of responses by request."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, _Entry] = {}
@@ -61,12 +61,12 @@ class ResponseCache:
     def fetch(
         self, request: requests.PreparedRequest, send: _Send, is_good: _IsGood | None = None
     ) -> requests.Response:
-        """Return the response to a request from the cache, or send the request with ``send``.
+        """Return the cached response to a request, or send the request and cache the response.
 
-        If the body of the request is a stream, the request is always sent.
+        A request whose body is a stream is always sent.
 
         Args:
-            request: The request.
+            request: Request.
             send: Function that sends the request and returns its response.
             is_good: Function that returns True if a response with a success status may be cached;
                 None caches all of them.
@@ -137,7 +137,7 @@ class ResponseCache:
 def _build_key(request: requests.PreparedRequest) -> bytes | None:
     """Return the cache key of a request; equal requests have the same key.
 
-    Return None if the body of the request is a stream.
+    Return None if the body of the request is a stream, which cannot be compared.
     """
     body: object = request.body or b""
     if not isinstance(body, (str, bytes)):

@@ -1,6 +1,6 @@
-"""Jinja environment for templates: a sandbox with limits on time and memory.
+"""Jinja environment for the templates of a manifest, with limits on time and memory.
 
-All operations that can make large results from small input are intercepted: operators, ``~``,
+Every operation that can make a large result from small input is intercepted: operators, ``~``,
 calls, filters, loop iterations, and the joining of output. Each checks the template's running time
 and the size of its result. Filters that future Jinja versions add are limited too.
 """
@@ -77,7 +77,7 @@ _current: Final = threading.local()
 
 @contextmanager
 def running() -> Iterator[_Rendering]:
-    """Apply one set of limits to everything that this thread renders in the ``with`` block.
+    """Apply one time and size limit to everything that this thread renders in the ``with`` block.
 
     A nested block shares the limits of the outer block.
     """
@@ -92,7 +92,7 @@ def running() -> Iterator[_Rendering]:
 def bounded(
     render: Callable[[Mapping[str, Any]], str],
 ) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that calls ``render`` within one set of limits on time and size."""
+    """Wrap a render function so that each call has a limit on its time and its output size."""
 
     def run(scope: Mapping[str, Any]) -> str:
         with running():
@@ -102,7 +102,7 @@ def bounded(
 
 
 def _check_deadline() -> Bounds:
-    """Raise an error if the current rendering takes too long; return its size limits.
+    """Return the size limits of the current rendering, after a check of its running time.
 
     Raises:
         LimitExceededError: the deadline has passed.
@@ -117,7 +117,7 @@ def _check_deadline() -> Bounds:
 
 
 def _count_size(value: Any) -> Any:
-    """Add the size of a value to the total size of the rendering; return the value unchanged."""
+    """Add the length of a value to the total, which is limited; return the value unchanged."""
     run: _Rendering | None = getattr(_current, "run", None)
     if run is not None and isinstance(value, (str, bytes, *_HOLDERS)):
         run.made += len(value)
@@ -127,7 +127,7 @@ def _count_size(value: Any) -> Any:
 
 
 def _join(parts: Iterable[str]) -> str:
-    """Check the total size of the output parts of a template, and join them."""
+    """Join the output texts of a template, after a check of their total size."""
     items = list(parts)
     _check_deadline().check(sum(map(len, items)))
     text: str = _count_size("".join(items))
@@ -135,7 +135,7 @@ def _join(parts: Iterable[str]) -> str:
 
 
 class Sandbox(SandboxedEnvironment):
-    """Jinja sandbox in which all templates are compiled; it limits time and size of renderings."""
+    """Jinja sandbox that limits the time and the size of renderings, for all templates."""
 
     intercepted_binops = frozenset({"+", "*", "%", "**"})
     concat = staticmethod(_join)
@@ -160,15 +160,15 @@ class Sandbox(SandboxedEnvironment):
     # Templates calculate with floats, not with Decimals.
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Return ``obj[argument]``; a Decimal is converted to a float."""
+        """Return ``obj[argument]``, with a Decimal as a float."""
         return as_float(super().getitem(obj, argument))
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return ``obj.attribute``; a Decimal is converted to a float."""
+        """Return ``obj.attribute``, with a Decimal as a float."""
         return as_float(super().getattr(obj, attribute))
 
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a function or method for a template within the limits; return its result."""
+        """Call a function or method for a template, and return its result within the limits."""
         bounds = _check_deadline()
         if isinstance(obj, (BuiltinFunctionType, MethodType)) and self.is_safe_callable(obj):
             for name in ("_loop_vars", "_block_vars"):  # set by Jinja
@@ -177,7 +177,7 @@ class Sandbox(SandboxedEnvironment):
         return as_float(_count_size(super().call(context, obj, *args, **kwargs)))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Return ``str.format`` with a limit on its result's size; None for another object."""
+        """Return ``str.format`` with a limit on the size of its result; None for another object."""
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
             return None
@@ -191,7 +191,7 @@ class Sandbox(SandboxedEnvironment):
         return format_text
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Return the result of a binary operator; the size of the result is limited."""
+        """Return the result of a binary operator such as ``+``, within the size limits."""
         bounds = _check_deadline()
         if operator == "+":
             return _count_size(bounds.add(left, right))
@@ -204,15 +204,15 @@ class Sandbox(SandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def compiled(self, tree: nodes.Template) -> Any:
-        """Compile a parsed template; its loops and concatenations check the limits."""
+        """Compile a parsed template to one whose loops and concatenations check the limits."""
         return self.from_string(_LimitInserter().visit(tree))
 
 
 class _LimitInserter(NodeTransformer):
-    """Syntax tree transformer that adds limit checks to loops and to the operator ``~``."""
+    """Transformer of a template's syntax tree that adds limit checks to loops and to ``~``."""
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802  Jinja's name
-        """Wrap the iterable of a loop in a filter that checks the limits at each iteration."""
+        """Wrap the iterable of a loop in a filter that checks the time at each iteration."""
         self.generic_visit(node)
         node.iter = _filtered(_COUNTED, node.iter)
         return node
@@ -241,7 +241,7 @@ def _joined(_context: Any, parts: list[Any]) -> str:
 
 
 def _check_output(value: Any) -> Any:
-    """Check the size of a value before it is converted to text; return the value."""
+    """Return a value after a check of its size, before it is converted to text."""
     if isinstance(value, _HOLDERS):
         bounds = _check_deadline()
         bounds.check(weight(value, bounds.most))
@@ -249,7 +249,7 @@ def _check_output(value: Any) -> Any:
 
 
 def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter that checks the sizes of its input and of its result."""
+    """Return a Jinja filter that calls ``function`` with limits on the size of input and result."""
     passed = getattr(getattr(function, "jinja_pass_arg", None), "name", "")
 
     @pass_context
@@ -301,7 +301,7 @@ def _estimate_join(value: Any, arguments: list[Any], bounds: Bounds) -> int:
 
 
 def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
-    """Estimate the size of a text to which a filter adds characters in each line or word."""
+    """Return the size of a text to which a filter adds characters in each line or word."""
     text = str(value)
     more = sum(one if isinstance(one, int) else len(str(one)) for one in arguments)
     return len(text) + (text.count("\n") + text.count(" ") + text.count("\t") + 1) * more

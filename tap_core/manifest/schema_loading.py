@@ -1,6 +1,6 @@
 """JSON Schema of a stream, from the schema loaders that its manifest declares.
 
-A stream without a schema has an empty schema, and its records are emitted unchanged.
+A stream without a schema loader has an empty schema; its records are emitted unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def load_schema(
     stream: DeclarativeStreamProtocol,
     folder: Path | None = None,
 ) -> JsonSchema:
-    """Return the schema of a stream, merged from its schema loaders.
+    """Return the JSON Schema of a stream, merged from its schema loaders.
 
     If several loaders define a property, the first definition is used. Without a loader, return the
     schema in the file ``<stream name>.json`` in ``folder``, or {} if the file does not exist.

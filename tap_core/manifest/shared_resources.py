@@ -1,6 +1,6 @@
-"""`SharedResources`: the objects that the streams of one manifest's tap share during a run.
+"""`SharedResources`: objects that all streams of a manifest's tap share during a run.
 
-Each object is built when it is first needed. Streams of several threads use them at the same time.
+Each object is created when it is first needed. Streams in several threads use it at the same time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _log: Final = logging.getLogger(__name__)
 
 
 class SharedResources:
-    """Objects that all streams of a manifest's tap share during a run.
+    """Objects that all streams of a manifest's tap share, such as caches and rate limits.
 
     Args:
         manifest: Manifest that declares the streams.
-        config: Config of the connector.
-        changes: Overrides for options of all cursors, from the command's flags or environment
+        config: Config settings of the connector.
+        changes: Options that override those of all cursors, from command-line flags or environment
             variables.
-        make_parent: Function that builds the stream which reads all records of a parent.
+        make_parent: Function that creates the stream which reads all records of a parent.
         find_parent_names: Function that yields the names of the selected streams' parents.
     """
 
@@ -68,7 +68,7 @@ class SharedResources:
 
     @cached_property
     def threads(self) -> int:
-        """Number of threads that may read slices and windows; 1 if the manifest declares none."""
+        """Number of threads that may read slices and time windows; 1 by default."""
         node = self.manifest.tree.get("concurrency_level")
         if not node:
             return 1
@@ -79,7 +79,7 @@ class SharedResources:
 
     @cached_property
     def job_limiter(self) -> JobLimiter:
-        """Limit for the asynchronous jobs that all streams run at the API at the same time."""
+        """Limit for the number of asynchronous jobs that all streams run at the same time."""
         from tap_core.manifest.async_jobs import JobLimiter
 
         node = self.manifest.get_part("max_concurrent_async_job_count")
@@ -107,7 +107,7 @@ class SharedResources:
 
     @cached_property
     def response_cache(self) -> ResponseCache:
-        """Cache for the responses of parent streams."""
+        """Cache for the responses of parent streams, created on first use."""
         from tap_core.manifest.response_cache import ResponseCache
 
         return ResponseCache()
@@ -123,9 +123,9 @@ class SharedResources:
 
     @contextmanager
     def caching_parents(self, names: Iterable[str]) -> Iterator[None]:
-        """Cache the responses of the named parent streams during the ``with`` block.
+        """Cache the responses of the parent streams ``names`` during the ``with`` block.
 
-        It is used before the tap has determined the parents of all selected streams.
+        Discovery and connection tests use it, because the selected streams are not known yet.
         """
         before, self._names_in_use = self._names_in_use, frozenset(names)
         try:
@@ -145,7 +145,7 @@ class SharedResources:
     # Credentials
 
     def get_signer(self, authenticator: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return an authenticator's function that adds credentials to the requests of a stream.
+        """Return the function with which an authenticator adds credentials to a stream's requests.
 
         Equal authenticators share one function and its tokens.
         """
@@ -160,7 +160,7 @@ class SharedResources:
     def get_origins(self, signer: Auth) -> set[Origin]:
         """Return the origins (scheme, host, port) that may receive the credentials of a signer.
 
-        ``signer`` is the function that adds the credentials to requests. The set is mutable, so
-        that callers can add origins to it.
+        ``signer`` is the function from `get_signer`. The set is mutable: a caller can add origins
+        to it.
         """
         return self._origins.setdefault(id(signer), set())  # signers live as long as the tap

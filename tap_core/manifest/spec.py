@@ -1,8 +1,8 @@
-"""Config spec of a connector, from the manifest's ``spec``.
+"""Config spec of a connector, from the key ``spec`` of its manifest.
 
-Only this key of the manifest is resolved, so that a client gets the spec quickly. Airbyte's own
-keywords stay in the schema for clients that know them; a property marked ``airbyte_secret`` is also
-marked as a secret of this SDK.
+References are resolved in this key only, so that a client gets the spec quickly. Airbyte's keywords
+remain in the schema for clients that know them; a property marked ``airbyte_secret`` is also marked
+``secret``, the keyword of this SDK.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SECRET: Final = "airbyte_secret"  # noqa: S105  (the keyword, not a secret)
 
 
 def config_jsonschema(manifest: Manifest) -> JsonSchema:
-    """Return the JSON Schema of the config; a manifest without a spec allows any properties.
+    """Return the JSON Schema of the config; without a spec, it allows any properties.
 
     Raises:
         ManifestError: a reference in the spec has no target.
@@ -36,12 +36,12 @@ def config_jsonschema(manifest: Manifest) -> JsonSchema:
 
 
 def documentation_url(manifest: Manifest) -> str | None:
-    """Return the URL of the connector's documentation; None if the manifest has none."""
+    """Return the URL of the connector's documentation, or None if the spec has none."""
     return _get_url(manifest, "documentation_url", "documentationUrl")
 
 
 def changelog_url(manifest: Manifest) -> str | None:
-    """Return the URL of the connector's changelog; None if the manifest has none."""
+    """Return the URL of the connector's changelog, or None if the spec has none."""
     return _get_url(manifest, "changelog_url", "changelogUrl")
 
 
@@ -54,8 +54,9 @@ def _get_url(manifest: Manifest, *names: str) -> str | None:
 
 
 def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
-    """Return ``advanced_auth`` of the spec, the OAuth flow that a platform runs; None without it.
+    """Return the option ``advanced_auth`` of the spec, or None if the spec has none.
 
+    It describes an OAuth flow that a platform runs in the user's browser.
     Source: Airbyte's declarative component schema, Spec and AuthFlow.
     """
     spec = manifest.get_part("spec")
@@ -65,7 +66,7 @@ def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
 
 
 def _mark_secrets(schema: Any) -> None:
-    """Set ``secret`` on all properties with ``airbyte_secret`` in a schema, in place."""
+    """Set ``secret`` on each property of a schema that has ``airbyte_secret``, in place."""
     if isinstance(schema, list):
         for one in schema:
             _mark_secrets(one)

@@ -1,8 +1,8 @@
-"""Translation of stream states between the formats of airbyte-cdk and this SDK.
+"""Conversion of stream states between the formats of airbyte-cdk and this SDK.
 
-States whose keys are recognized are translated, others are returned unchanged. Of a list of
-completed windows with gaps, only the first unbroken run counts. A state in an unknown format causes
-a full read, never a lost record.
+A state is converted if its keys are recognized, and returned unchanged otherwise. In a list of
+completed time windows with gaps, only the windows before the first gap are used. A state in an
+unknown format causes a full read, never a lost record.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _NOTHING: Final = ("__ab_no_cursor_state_message", "__ab_full_refresh_sync_compl
 class LegacyToPerPartitionStateMigration:
     """Migration of ``{"<parent key>": {"<cursor field>": "<value>"}}`` to per-partition state.
 
-    The component does nothing: `from_cdk_state` converts such a state for every stream with a
-    single partition field.
+    The component does nothing, because `from_cdk_state` converts such a state for every stream with
+    a single partition field.
     """
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:  # noqa: ARG002
@@ -66,7 +66,7 @@ class LegacyToPerPartitionStateMigration:
         return False
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state unchanged."""
+        """Return the state unchanged, because `from_cdk_state` has already converted it."""
         return stream_state
 
 
@@ -80,9 +80,9 @@ def from_cdk_state(
     """Convert the state of a stream from airbyte-cdk's format to the format of this SDK.
 
     Args:
-        state: The state, in either format.
+        state: State, in either format.
         cursor_field: Cursor field of the stream; None without a cursor.
-        partition_field: The key of the stream's slices; None if they have no key or several keys.
+        partition_field: Name of the stream's only partition field; None for no or several fields.
         keeps_global: True to keep the global cursor, the position at which new slices start.
     """
     if _is_own_format(state) or not state:
@@ -122,10 +122,7 @@ def translate_custom_state(
 
 
 def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Convert the state of a custom cursor to a state entry in the format of this SDK.
-
-    ``own`` is the state in the cursor's format.
-    """
+    """Convert the state ``own`` of a custom cursor to a bookmark in the format of this SDK."""
     value = own.get(cursor_field)
     is_one = not isinstance(value, (Mapping, list))
     known = _make_bookmark(cursor_field, value) if is_one else {}
@@ -135,7 +132,10 @@ def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
 
 
 def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Convert a state entry in the format of this SDK to the state of a custom cursor."""
+    """Convert a bookmark in the format of this SDK to the state of a custom cursor.
+
+    Return {} if the bookmark belongs to another cursor field.
+    """
     if isinstance(own := entry.get(CURSOR_STATE), Mapping):
         return dict(own)
     value = entry.get("replication_key_value")
@@ -146,7 +146,7 @@ def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, An
 def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[str, Any]:
     """Convert the state of a parent stream to the format that a custom cursor expects.
 
-    A missing or empty state gives {}.
+    Return {} if ``state`` is None or empty.
     """
     if not state:
         return {}
@@ -175,12 +175,12 @@ def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_own_format(state: Mapping[str, Any]) -> bool:
-    """Return True if a state is in the format of this SDK."""
+    """Return True if a state is in the format of this SDK, not of airbyte-cdk."""
     return bool(_OURS.intersection(state))
 
 
 def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the nodes of a stream's parent streams, of their parents, and so on."""
+    """Yield the manifest nodes of a stream's parent streams, their parents, and so on."""
     own = stream.get("incremental_sync")
     for router in (*_routers(stream), own if isinstance(own, Mapping) else {}):
         for one in router.get("parent_stream_configs") or ():
@@ -190,7 +190,7 @@ def iterate_parent_nodes(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any
 
 
 def partition_field(stream: Mapping[str, Any]) -> str | None:
-    """Return the key of a stream's slices; None if they have no key or several keys."""
+    """Return the name of a stream's only partition field; None for no or several fields."""
     names = [name for router in _routers(stream) for name in _get_partition_fields(router)]
     return names[0] if len(names) == 1 and "{{" not in names[0] else None
 
@@ -207,7 +207,10 @@ def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
 
 
 def parse_context(partition: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert an airbyte-cdk partition to a context, without an empty ``parent_slice``."""
+    """Convert a partition in a state of airbyte-cdk to a context.
+
+    An empty ``parent_slice`` is removed.
+    """
     return {
         key: parse_context(value) if key == "parent_slice" else value
         for key, value in partition.items()
@@ -222,8 +225,8 @@ def _translate_partitions(
 ) -> dict[str, Any]:
     """Convert the states of all slices to the format of this SDK.
 
-    The global state is converted too if ``use_global_cursor`` is set. ``read`` is a function that
-    converts the cursor of one slice to a state entry.
+    The global state is converted too if ``use_global_cursor`` is set. ``read`` converts the cursor
+    of one slice to a bookmark.
     """
     result: dict[str, Any] = {}
     if state.get("use_global_cursor") and isinstance(state.get("state"), Mapping):
@@ -246,10 +249,10 @@ def _translate_partitions(
 
 
 def _translate_global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Return the global part of an airbyte-cdk state, under the key `GLOBAL_CURSOR`.
+    """Return the global state of airbyte-cdk under the key `GLOBAL_CURSOR`, or {} without one.
 
-    Return {} if the state has no global part. Also return {} if ``use_global_cursor`` is set: all
-    slices then share the global state, and `_translate_partitions` converts it.
+    Also return {} if ``use_global_cursor`` is set: `_translate_partitions` then converts that
+    state.
     """
     found = _bookmark(state.get("state"), cursor_field)
     if not found or state.get("use_global_cursor"):
@@ -279,9 +282,9 @@ def _get_cursor_value(cursor: Any, cursor_field: str) -> Any:
 
 
 def _get_contiguous_end(slices: Iterable[Any]) -> Any:
-    """Return the time up to which all data was read: the end of the first contiguous interval.
+    """Return the time up to which all data was read: the end of the first interval in ``slices``.
 
-    ``slices`` are the intervals in the state of an airbyte-cdk cursor.
+    ``slices`` are the completed time intervals in a state of airbyte-cdk.
     """
     first = min(
         (one for one in slices if isinstance(one, Mapping)),

@@ -1,11 +1,12 @@
-"""`ManifestStream`: a stream of an HTTP API whose requests and records components define.
+"""`ManifestStream`: stream of an HTTP API that a manifest declares.
 
-Pagination loop, retries, sessions, threads and the removal of secrets from errors are those of
-every HTTP stream. Bookmarks and checkpoints are those of the sync engine.
+The components of the manifest define its requests and records. The pagination loop, retries,
+sessions and threads are those of every HTTP stream; bookmarks are those of the sync engine.
 
-A requester's base URL is trusted if its template depends only on the config and the manifest. If
-part of a URL comes from a record, a parent's stream slice or another response, credentials are sent
-only to origins that the manifest declares for the same authenticator or lists in ``allowed_hosts``.
+Credentials are sent to the base URL of a requester if its template depends only on the config and
+the manifest. If part of a URL comes from a record, a parent's slice or a response, credentials are
+sent only to origins that the manifest declares for the same authenticator or lists in
+``allowed_hosts``.
 """
 
 from __future__ import annotations
@@ -92,17 +93,17 @@ _OF_ONE_SLICE: Final = (FatalAPIError, RetriableAPIError, RequestException, Fail
 
 
 class _RequestCounter(metrics.Counter):
-    """Counter of all requests of a stream, logged at intervals."""
+    """Counter of all requests of a stream, which logs their number as a metric at intervals."""
 
     def exit(self) -> None:
-        """Do nothing: logging after each pagination is useless, as it may be a single request."""
+        """Do nothing: a log after each pagination would often count a single request."""
 
     def with_context(self, value: Context | None) -> None:
         """Ignore the context: requests of all contexts are counted together."""
 
 
 class ManifestStream(_HTTPStream[PageToken]):
-    """Stream that is built from a DeclarativeStream or a StateDelegatingStream of a manifest."""
+    """Stream that a DeclarativeStream or StateDelegatingStream of an Airbyte manifest declares."""
 
     _request_scope: TemplateScope | None = None
     """Interpolation scope of a copy that sends one request of an asynchronous job, else None."""
@@ -129,8 +130,8 @@ class ManifestStream(_HTTPStream[PageToken]):
 
         Args:
             tap: Tap of the stream, a `ManifestTap`.
-            node: Part of the manifest that declares the stream.
-            is_description: True for an internal stream with records from which other streams are
+            node: Node of the manifest that declares the stream.
+            is_description: True for an internal stream from whose records other streams are
                 generated. Its responses are cached, and its records keep null fields.
         """
         shared: SharedResources = tap.shared
@@ -157,11 +158,11 @@ class ManifestStream(_HTTPStream[PageToken]):
         self._counted: metrics.Counter = _RequestCounter(metrics.Metric.HTTP_REQUEST_COUNT, tags)
 
     def _has_known_state(self) -> bool:
-        """Return True if this run reads a StateDelegatingStream incrementally."""
+        """Return True if this run reads the stream incrementally, because it has a stored state."""
         return not self.is_parent and self.name in self._shared.names_with_state
 
     def _log_warnings(self) -> None:
-        """Log the warnings about the stream's declaration; each text is logged once per tap."""
+        """Log the warnings about the stream's node; the same text is logged once per tap."""
         warnings = self._components.warnings
         sentences, warnings[:] = list(warnings), []
         for sentence in sentences:
@@ -173,12 +174,12 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """SimpleRetriever of the stream; for another type of retriever, the one inside it."""
+        """SimpleRetriever of the stream, or the SimpleRetriever inside another retriever."""
         return self._components.retriever
 
     @cached_property
     def schema(self) -> JsonSchema:
-        """JSON Schema of the stream's records, from the manifest's schema loaders."""
+        """JSON Schema of the records, from the schema loaders that the manifest declares."""
         loaders = self._components.build_option("schema_loader", SchemaLoader | list[SchemaLoader])
         return load_schema(
             loaders, cast(DeclarativeStreamProtocol, self), self._shared.manifest.folder
@@ -186,12 +187,12 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def incremental_sync(self) -> DatetimeBasedCursor | None:  # type: ignore[override]
-        """DatetimeBasedCursor with the tap's overrides; None for another cursor or no cursor."""
+        """DatetimeBasedCursor, with the tap's overrides applied; None for any other cursor."""
         return self._components.datetime_cursor
 
     @property
     def _reader(self) -> ManifestReader:
-        """Reader of the slices and time windows of this stream."""
+        """Reader of this stream's contexts, in slices and time windows."""
         return self._get_reader(
             lambda stream: ManifestReader(
                 stream,
@@ -220,7 +221,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return None if has_other else super().get_replication_key_signpost(context)
 
     def compare_start_date(self, value: str, start_date_value: str) -> str:
-        """Return the later of the two values; ``value`` if the cursor is not time-based."""
+        """Return the later of two datetimes; the bookmark ``value`` without a time-based cursor."""
         has_other = self._components.other_cursor is not None
         return value if has_other else super().compare_start_date(value, start_date_value)
 
@@ -230,10 +231,10 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def is_probably_selected(self) -> bool:
-        """True if the stream is selected, as far as that can be decided without its schema.
+        """True if the stream is selected, as far as this is known without its schema.
 
-        The schema is not used because loading it may send requests to the API, which may need this
-        property.
+        The schema is not loaded here, because that may send requests to the API, which may need
+        this property.
         """
         catalog = self._tap_input_catalog
         if self._metadata is None and (catalog is None or catalog.get_stream(self.name) is None):
@@ -241,9 +242,9 @@ class ManifestStream(_HTTPStream[PageToken]):
         return self.selected
 
     def _continues_after(self, error: Exception) -> bool:
-        """Return True if an error affects only its slice, so that the other slices are still read.
+        """Return True if an error concerns one slice only, so that the other slices are read.
 
-        A config error affects all slices and ends the stream.
+        A config error concerns all slices and ends the stream.
         """
         is_of_one = bool(self.retriever.routers) and isinstance(error, _OF_ONE_SLICE)
         return is_of_one and getattr(error, "failure_type", None) != "config_error"
@@ -251,7 +252,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     # State
 
     def rebuild_components(self) -> None:
-        """Discard the components of a StateDelegatingStream, as its state may select others."""
+        """Discard the components of a StateDelegatingStream, whose state may select other ones."""
         if self._components.is_delegating:
             self._replace_components(self._components.rebuilt(self._has_known_state))
 
@@ -261,11 +262,11 @@ class ManifestStream(_HTTPStream[PageToken]):
             vars(self).pop(name, None)
 
     def is_state_expired(self, state: Mapping[str, Any]) -> bool:
-        """Return True if a stored state is older than the manifest's ``api_retention_period``."""
+        """Return True if all bookmarks of a state are older than ``api_retention_period``."""
         return bool(state) and self._components.is_state_expired(state, self.name)
 
     def translate_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a stored state in this SDK's format; convert it first if it is airbyte-cdk's."""
+        """Return a stored state in the format of this SDK, converted if it is airbyte-cdk's."""
         return self._components.translate_state(state, self.replication_key)
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
@@ -296,7 +297,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return known or [None]
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the transformed records of a slice, from which a child stream makes its slices."""
+        """Yield the transformed records of a slice, which define the slices of a child stream."""
         manager, key = self.state_manager, str(self.replication_key)
         cursor = (
             None if self._resume_document is None else manager.cursor(context, replication_key=key)
@@ -320,7 +321,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return self._components.parent_names
 
     def parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
-        """Return the stream that reads all records of a parent, which ``node`` declares."""
+        """Return the parent stream that ``node`` declares, which reads all of its records."""
         return self._shared.parent_stream(node)
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
@@ -347,16 +348,16 @@ class ManifestStream(_HTTPStream[PageToken]):
         )
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the stored position of a parent, up to which all child records are synced.
+        """Return the stored position of the parent stream ``parent``; None in the first sync.
 
-        None if the stream has several partition routers. All parent records are then read, as in
-        airbyte-cdk, because an old parent record may be part of a new combination.
+        Also return None if the stream has several partition routers. All parent records are then
+        read, as in airbyte-cdk, because an old parent record may be part of a new combination.
         """
         has_one = len(self.retriever.routers) == 1
         return self._slices.find_parent_state(parent) if has_one else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store the position of a parent in the state once this stream has completed."""
+        """Store the position of a parent stream in the state once this stream has completed."""
         if len(self.retriever.routers) == 1:
             self._slices.keep_parent_state(parent, position)
 
@@ -367,10 +368,10 @@ class ManifestStream(_HTTPStream[PageToken]):
         _ = self._selection, self._components.error_handler
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context; records on which a template fails are skipped.
+        """Yield the records of a context, except those on which a template fails.
 
         Raises:
-            FailedRecordsError: records were skipped; raised after all others are yielded.
+            FailedRecordsError: records were skipped; raised after all other records are yielded.
         """
         failed = self._failed_records = FailedRecords(self.name, self.primary_keys, self.log)
         yield from super().get_records(context)
@@ -378,7 +379,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def _has_ended(self) -> bool:
-        """True if a data feed has reached records of an earlier sync; no more pages are read."""
+        """True if a newest-first feed has reached records of an earlier sync, so reading stops."""
         current = self._reader.current_slice
         return super()._has_ended if current is None else current.reader.is_past
 
@@ -393,7 +394,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     # Requests of a slice
 
     def _make_scope(self, context: Context | None) -> TemplateScope:
-        """Return the template variables of a slice and its current window."""
+        """Return the template variables for a request: config, slice and time window."""
         if self._request_scope is not None:
             return self._request_scope
         cursor, window = self.incremental_sync, self.stream_interval
@@ -412,11 +413,11 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def url_base(self) -> str:
-        """Empty string: the requesters build complete URLs."""
+        """Empty string, because the requesters of a manifest build complete URLs."""
         return ""
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of all pages of a slice, or of the current window in it."""
+        """Request all pages of a slice, or of its current time window, and yield their records."""
         self._log_warnings()
         retriever = self._components.declared.retriever
         if isinstance(retriever, CustomRetriever):
@@ -445,7 +446,7 @@ class ManifestStream(_HTTPStream[PageToken]):
                 return
 
     def _read_halves(self, context: Context | None, error: SyncError) -> Iterator[Record]:
-        """Split the current window and yield the records of both halves, one after the other.
+        """Split the current time window, and yield the records of both halves.
 
         ``error`` is the error of the API for the whole window. It is raised if the manifest
         declares no window splitting.
@@ -454,14 +455,14 @@ class ManifestStream(_HTTPStream[PageToken]):
         if splitting is None or cursor is None or self.stream_interval is None:
             raise error
         for window in splitting.split(cursor, self.stream_interval, error):
-            self.log("A window is read in halves: %s to %s", window.start_time, window.end_time)
+            self.log("A window is split: now reading %s to %s", window.start_time, window.end_time)
             self.stream_interval = window
             yield from self.request_records(context)
 
     # Asynchronous jobs
 
     def _read_job(self, retriever: AsyncRetriever, scope: TemplateScope) -> Iterable[Record]:
-        """Return the records of a slice that are read with an asynchronous job."""
+        """Return the records of a slice that an asynchronous job of the API exports."""
         place = f"Stream '{self.name}'"
         if stream_slice := scope["stream_slice"]:
             place += f", slice {dump_json(dict(stream_slice), default=str)}"
@@ -474,7 +475,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     ) -> ManifestStream:
         """Return a copy of the stream that sends the requests of another retriever, without slices.
 
-        ``scope`` holds template variables; ``into_file`` True stores response bodies in files.
+        ``scope`` contains template variables; ``into_file`` True stores response bodies in files.
         """
         made = self._copy_with_retriever(retriever)
         selection = retriever.record_selector.make_selection()
@@ -482,7 +483,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return made
 
     def send_request(self) -> requests.Response:
-        """Send the request of the retriever once; return the response.
+        """Send the retriever's request, with retries, and return the response.
 
         Raises:
             SyncError, requests.exceptions.RequestException: the request failed.
@@ -505,7 +506,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return response
 
     def _read_pages(self, context: Context | None) -> Iterable[Record]:
-        """Yield a slice's records for a custom retriever, which may read several slices."""
+        """Yield the records of a slice for a custom retriever, which may read several slices."""
         made = copy.copy(self)
         made._components = copy.copy(self._components)
         declared = replace(self._components.declared, retriever=self.retriever)
@@ -514,7 +515,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return made.request_records(context)
 
     def get_new_paginator(self) -> Any:
-        """Return a new pagination of the current slice."""
+        """Return a new `PageLoop`, the paginator of the current slice."""
         scope, declared = self._scope, self._components.declared
         selector = self.retriever.record_selector
         cursor = self.retriever.paginator.start_pagination(scope)
@@ -544,7 +545,7 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def _admits(self) -> Callable[[Record], bool] | None:
-        """Client-side record filter of the cursor; None if the cursor needs no filter.
+        """Client-side filter of the cursor: True for a record to keep; None without a filter.
 
         The paginator counts only records that pass the filter.
         """
@@ -553,15 +554,15 @@ class ManifestStream(_HTTPStream[PageToken]):
         return record_filter.admits if filters and record_filter is not None else None
 
     def parse_response(self, response: requests.Response) -> Iterable[Record]:
-        """Return the records in the response of one page of the current slice."""
+        """Return the records in the response for one page of the current slice."""
         return self._page_loop.parse(response)
 
     def get_http_request(self, *, page: PageContext[PageToken]) -> HTTPRequest:
         """Return the request for a page.
 
-        The requester creates the request; paginator, routers and cursor then add to it.
+        The requester creates it; paginator, partition routers and cursor add their parameters.
         """
-        assert page.next_page_token is not None  # noqa: S101 - `Pages` gives one
+        assert page.next_page_token is not None  # noqa: S101 - `PageLoop` sets a token
         token, retriever = page.next_page_token, self.retriever
         scope = self._scope = token.scope
         request = retriever.requester.request(scope)
@@ -575,15 +576,15 @@ class ManifestStream(_HTTPStream[PageToken]):
         return finalize_request(request)
 
     def _add_slice_options(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add the current window or slice of the cursor to a request."""
+        """Add the bounds of the current time window to a request, or a custom cursor's values."""
         current = self._reader.current_slice
         if current is None:
             super()._add_window_options(request)
         else:
             current.reader.put(request, scope, current.cursor_slice)
 
-    def _add_window_options(self, asked: HTTPRequest) -> None:
-        """Do nothing: `_add_slice_options` already adds the window."""
+    def _add_window_options(self, request: HTTPRequest) -> None:
+        """Do nothing, because `_add_slice_options` adds the bounds of the time window."""
 
     # Record selection
 
@@ -592,14 +593,14 @@ class ManifestStream(_HTTPStream[PageToken]):
         return self._copy_with_retriever(retriever).request_records(None)
 
     def _copy_with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> ManifestStream:
-        """Return a copy of the stream with another retriever, but without slices and cursor."""
+        """Return a copy of the stream with another retriever, and without slices and cursor."""
         made = copy.copy(self)
         made._replace_components(self._components.with_retriever(retriever))
         vars(made).update(schema={}, _record_filter=None, _failed_records=None)
         return made
 
     def _make_selection(self) -> RecordSelection:
-        """Return the function that selects and processes the records in documents."""
+        """Return the function that selects the records in documents and transforms them."""
         cursor = self.incremental_sync
         return self.retriever.record_selector.make_selection(
             self._components.declared.transformations,
@@ -609,18 +610,18 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @cached_property
     def _selection(self) -> RecordSelection:
-        """Function that selects and processes records, and drops their top-level nulls."""
+        """Function that selects and transforms records, and removes their top-level nulls."""
         select = self._make_selection()
         return select if self._is_description else drop_nulls(select)
 
     # Requests
 
     def get_http_request_counter(self) -> metrics.Counter:
-        """Return the counter for all requests of this stream."""
+        """Return the counter of all requests of this stream, which is logged as a metric."""
         return self._counted
 
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
-        """Return a request without credentials; they are added each time the request is sent."""
+        """Return a request without credentials, which are added each time it is sent."""
         asked = requests.Request(*args, **{"auth": lambda unsigned: unsigned, **kwargs})
         return prepare_request(self.requests_session, asked, user_agent=self.user_agent)
 
@@ -633,12 +634,12 @@ class ManifestStream(_HTTPStream[PageToken]):
 
     @property
     def authenticator(self) -> Auth:
-        """Function that adds credentials to requests; equal authenticators share it."""
+        """Callable that adds credentials to a request; equal authenticators share one callable."""
         return self._signer
 
     @property
     def timeout(self) -> Any:
-        """Connect timeout and read timeout in seconds."""
+        """Timeout of a request in seconds, or a pair of connect timeout and read timeout."""
         return self.retriever.requester.timeout or super().timeout
 
     def _send(
@@ -683,10 +684,10 @@ class ManifestStream(_HTTPStream[PageToken]):
         return is_limited and self._signer.has_other_token(response.request)
 
     def _find_embedded_page(self, context: Context | None) -> requests.Response | None:
-        """Return the first page of a slice if the parent's record contains it; otherwise None.
+        """Return the first page of a slice if the parent's record contains it, otherwise None.
 
-        With a bookmark it is always None, because the parent's record contains the child records of
-        all times, and only newer ones are needed.
+        A parent's record may contain all of its child records. Return None if the slice has a
+        bookmark, because only newer records are then needed.
         """
         page = getattr(context, "extra_fields", {}).get(CHILD_RESPONSE)
         if page is None or self._scope.get("next_page_token"):
@@ -711,12 +712,12 @@ class ManifestStream(_HTTPStream[PageToken]):
     def _is_cached(self) -> bool:
         """True if responses are cached, because child streams read them or ``use_cache`` is set."""
         if self._request_scope is not None:
-            return False  # a job's status changes
+            return False  # the response to a request for a job's status changes
         is_used_again = self._is_description or self.name in self._shared.parent_names
         return is_used_again or self.retriever.requester.use_cache
 
     def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
-        """Send one request for a component, without the authentication of the stream."""
+        """Send a component's request, without the stream's credentials; return the response."""
         before, self._scope = self._scope, scope  # a request of the stream may wait for this one
         params, as_json = request.encode_params(), bool(request.as_json)
         ready = self._build_request(
@@ -743,7 +744,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     # Errors
 
     def validate_response(self, response: requests.Response) -> None:
-        """Apply the error handler's action to a response.
+        """Apply the action that the error handler chooses for a response.
 
         Raises:
             RetriableAPIError, FatalAPIError: the action treats the response as an error.
@@ -774,7 +775,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         return self._components.error_handler.max_tries
 
     def backoff_jitter(self, value: float) -> float:
-        """Return a wait unchanged: the error handler has already added any jitter."""
+        """Return ``value`` unchanged, because the waits of the error handler include jitter."""
         return value
 
     def backoff_wait_generator(self) -> Generator[float, Any, None]:
@@ -789,10 +790,10 @@ class ManifestStream(_HTTPStream[PageToken]):
             error = yield random_jitter(2.0 ** (tries - 1)) if told is None else told
 
     def _check_body(self, response: requests.Response) -> None:
-        """Parse a JSON body immediately, while a truncated body still leads to a retry.
+        """Parse a JSON body immediately, so that a truncated body leads to a retry.
 
-        If the extractor reads the response itself, only the length of the body is checked, because
-        it need not be JSON.
+        If the record extractor reads the response itself, only the length of the body is checked,
+        because the body need not be JSON.
         """
         if hasattr(self.retriever.record_selector.extractor, "replace_decoder"):
             if not self._stores_responses:
@@ -805,7 +806,7 @@ class ManifestStream(_HTTPStream[PageToken]):
     # Origins that may receive credentials
 
     def _route(self, authenticator: Auth) -> Route:
-        """Return the rules for where requests with the authenticator's credentials may be sent."""
+        """Return the rules that decide which hosts may receive the authenticator's credentials."""
         route = super()._route(authenticator)
         route.allowed_hosts = check_allowed_hosts(self.retriever.requester.allowed_hosts)
         route.setting = f"`allowed_hosts` of the requester of the stream '{self.name}'"
@@ -822,24 +823,24 @@ class ManifestStream(_HTTPStream[PageToken]):
         )
 
     def _begin_pagination(self, request: requests.PreparedRequest) -> None:
-        """Do nothing: the allowed origins come from the manifest, not from the first request."""
+        """Do nothing: the manifest defines the allowed origins, not the first request."""
 
     def _may_get_credentials(self, origin: Origin) -> bool:
-        """Return True if requests to an origin (scheme, host, port) may carry the credentials."""
+        """Return True if an origin (scheme, host, port) may receive the credentials."""
         return origin in self._known_origins or origin in self._declared_origins()
 
     def _is_secure(self) -> bool:
-        """Return True if the manifest declares an HTTPS origin for the current credentials."""
+        """Return True if an origin that may receive the credentials uses HTTPS."""
         return any(one.scheme == "https" for one in self._declared_origins())
 
     @property
     def _known_origins(self) -> set[Origin]:
-        """Origins (scheme, host, port) found so far; equal authenticators share them."""
+        """Origins (scheme, host, port) found so far that may receive the credentials."""
         is_signed = self.retriever.requester.authenticator is not None
         return self._shared.get_origins(self._signer) if is_signed else self._unsigned_origins
 
     def _declared_origins(self) -> set[Origin]:
-        """Return the origins found so far, including the current requester's own origin."""
+        """Return the origins that may receive the credentials, including that of the requester."""
         routers = None if self._request_scope is not None else self.retriever.routers
         scope = make_trusted_scope(self._scope, self.config, self.name, routers)
         base = self.retriever.requester.find_base_url(scope)

@@ -1,7 +1,7 @@
 """`StreamComponents`: the components of one stream, built from its node of the manifest.
 
-Each component is built when it is first needed, so that discovery needs no config values. Copies of
-a stream (for a thread or a window) share its components.
+A component is built when it is first needed, so that discovery needs no config values. Copies of a
+stream, such as a worker thread's, share its components.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _NEW_SLICES: Final = "new_slices"
 
 
 class StreamComponents:
-    """Components of a DeclarativeStream or StateDelegatingStream, built on first use."""
+    """Components of a manifest's stream, such as its retriever and cursor, built on first use."""
 
     def __init__(
         self, shared: SharedResources, node: Mapping[str, Any], has_state: Callable[[], bool]
     ) -> None:
-        """Store the node; components are built later.
+        """Store the node of the stream; components are built later.
 
         Args:
             shared: Objects that the streams of the tap share.
-            node: Part of the manifest that declares the stream.
+            node: Node of the manifest that declares the stream.
             has_state: Function that returns True if a StateDelegatingStream is read incrementally.
         """
         self.node = node
@@ -98,42 +98,46 @@ class StreamComponents:
         made.warnings = self.warnings
         return made
 
-    # Facts about the node, known before anything is built
+    # Properties of the node, which need no built component
 
     @property
     def incremental_node(self) -> Mapping[str, Any]:
-        """Part of the manifest that declares the incremental sync.
+        """Node of the manifest that declares the incremental sync.
 
-        For a StateDelegatingStream it is the incremental stream, otherwise the stream itself.
+        For a StateDelegatingStream it is the node of the incremental stream, otherwise of the
+        stream.
         """
         found: Mapping[str, Any] = self.node.get("incremental_stream", self.node)
         return found
 
     @property
     def is_delegating(self) -> bool:
-        """True for a StateDelegatingStream, which selects one of two streams by its state."""
+        """True for a StateDelegatingStream, which has a full-refresh and an incremental stream."""
         return "incremental_stream" in self.node
 
     @property
     def makes_jobs(self) -> bool:
-        """True if the records are read by an AsyncRetriever."""
+        """True if an AsyncRetriever reads the records with asynchronous jobs of the API."""
         retriever = self.incremental_node.get("retriever")
         kind = retriever.get("type") if isinstance(retriever, Mapping) else None
         return kind == AsyncRetriever.__name__
 
     @property
     def has_custom_cursor(self) -> bool:
-        """True if the cursor is a Python class of the connector, which defines its state format."""
+        """True if the cursor is a Python class of the connector, with a custom state format."""
         return bool(DeclarativeStream.get_restricted_names(self.incremental_node))
 
     @property
     def has_global_cursor(self) -> bool:
-        """True if new slices start at the cursor position that the existing slices have reached."""
+        """True if a new slice starts at the latest bookmark of all slices.
+
+        False if it starts at the start date.
+        """
         return self._shared.changes.get(_NEW_SLICES) == "global_cursor"
 
     @property
     def cursor_field(self) -> str | None:
-        """Name of the cursor field; reading it does not build the cursor."""
+        """Name of the cursor field, or None; the cursor itself is not built."""
         node = self.incremental_node.get("incremental_sync")
         if not isinstance(node, Mapping) or not (field := node.get("cursor_field")):
             return None
@@ -142,7 +146,7 @@ class StreamComponents:
 
     @property
     def primary_key(self) -> list[str]:
-        """Field names of the primary key; empty if the key contains a nested field.
+        """Names of the primary key fields; empty if the key contains a nested field.
 
         Raises:
             ManifestError: the option is not a name, a list of names, or a list of paths.
@@ -167,7 +171,7 @@ class StreamComponents:
 
     @cached_property
     def declared(self) -> DeclarativeStream:
-        """DeclarativeStream with all of its components; built on first access."""
+        """DeclarativeStream of the manifest, built with its nested components on first access."""
         node = self.node
         if self.is_delegating:
             node = node["incremental_stream" if self._has_state() else "full_refresh_stream"]
@@ -176,13 +180,13 @@ class StreamComponents:
 
     @property
     def retriever(self) -> SimpleRetriever:
-        """SimpleRetriever of the stream; for another type of retriever, the one inside it."""
+        """SimpleRetriever of the stream, or the SimpleRetriever inside another retriever."""
         found = self.declared.retriever
         return found if isinstance(found, SimpleRetriever) else found.simple
 
     @cached_property
     def datetime_cursor(self) -> DatetimeBasedCursor | None:
-        """DatetimeBasedCursor with the tap's overrides; None for another cursor or no cursor."""
+        """DatetimeBasedCursor, with the tap's overrides applied; None for any other cursor."""
         if not self.incremental_node.get("incremental_sync"):
             return None
         found = self.declared.incremental_sync
@@ -194,22 +198,22 @@ class StreamComponents:
         if self._has_groups:
             changes["global_substream_cursor"] = True
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # collected when it was built
+            warnings.simplefilter("ignore", UserWarning)  # logged when the cursor was built
             return replace(found, **changes) if changes else found
 
     @property
     def _has_groups(self) -> bool:
         """True if slices are groups of partitions, so that all slices must share one state.
 
-        A new partition changes the groups. A separate state per group would then not match the
-        groups in the next sync.
+        A new partition changes the groups, so the groups of the next sync would not match states
+        that are stored for each group.
         """
         routers = self.retriever.routers
         return len(routers) == 1 and isinstance(routers[0], GroupingPartitionRouter)
 
     @cached_property
     def other_cursor(self) -> OtherCursor | None:
-        """Custom or counting cursor; None if the stream has a DatetimeBasedCursor or no cursor."""
+        """Custom or counting cursor; None for a DatetimeBasedCursor or no cursor."""
         if not self.incremental_node.get("incremental_sync"):
             return None
         found = self.declared.incremental_sync
@@ -217,12 +221,12 @@ class StreamComponents:
 
     @cached_property
     def error_handler(self) -> ErrorHandler:
-        """Error handler of the requester, by default a DefaultErrorHandler."""
+        """Error handler of the requester, or a DefaultErrorHandler."""
         return self.retriever.requester.error_handler or DefaultErrorHandler()
 
     @cached_property
     def decoder(self) -> Decoder:
-        """Decoder of the responses, by default a JsonDecoder."""
+        """Decoder of the responses, or a JsonDecoder."""
         return self.retriever.decoder or JsonDecoder()
 
     # State
@@ -230,7 +234,7 @@ class StreamComponents:
     def is_state_expired(self, state: Mapping[str, Any], stream: str) -> bool:
         """Return True if all bookmarks of a state are older than ``api_retention_period``.
 
-        Always return False if the option is missing, or for a stream without a DatetimeBasedCursor.
+        False if the manifest does not set this option, or the stream has no DatetimeBasedCursor.
         """
         given = self.node.get("api_retention_period")
         period = self.build(given, str | None, get_parameters(self.node))
@@ -246,7 +250,7 @@ class StreamComponents:
     def translate_state(
         self, stored: Mapping[str, Any], replication_key: str | None
     ) -> dict[str, Any]:
-        """Return a stored state in this SDK's format; convert it first if it is airbyte-cdk's."""
+        """Return a stored state in the format of this SDK, converted if it is airbyte-cdk's."""
         node, state = self.incremental_node, self._migrate_state(stored)
         if self.has_custom_cursor:
             by_slices = bool((node.get("retriever") or {}).get("partition_router"))
@@ -261,8 +265,8 @@ class StreamComponents:
     def _migrate_state(self, stored: Mapping[str, Any]) -> Mapping[str, Any]:
         """Apply the manifest's state migrations to a state.
 
-        A state of this SDK is converted to airbyte-cdk's format first, the only one that migrations
-        support.
+        A state of this SDK is first converted to airbyte-cdk's format, because migrations support
+        no other format.
         """
         migrations = self.build_option("state_migrations", list[StateMigration]) or ()
         state, is_migrated = to_cdk_state(stored) if migrations else stored, False
@@ -275,7 +279,7 @@ class StreamComponents:
 
 
 def get_parameters(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the ``$parameters`` that apply at a manifest node; {} without any."""
+    """Return the ``$parameters`` of a manifest node, including inherited ones; {} if none."""
     found: Mapping[str, Any] = getattr(node, "parameters", None) or {}
     return found
 

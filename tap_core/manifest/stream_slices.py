@@ -1,7 +1,8 @@
-"""`StreamSlices`: the slices of a stream in one run, and what its state keeps about them.
+"""`StreamSlices`: the slices of a stream in one run, and the state that all slices share.
 
-A parent with ``incremental_dependency`` resumes from a position that the child stores in its own
-state. Copies of a stream (for a thread or a window) share its slices.
+A slice is a partition, such as the child records of one parent record. A parent stream with
+``incremental_dependency`` resumes from a position that the child stream stores in its state. Copies
+of a stream, such as a worker thread's, share its slices.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ __all__ = ["StreamSlices"]
 
 
 class StreamSlices:
-    """Slices of a stream in the current run, and the state that these slices share.
+    """Slices of a stream in the current run, such as one for each parent record.
 
-    That state consists of the positions of parent streams and the global cursor.
+    They share a state: the positions of parent streams, and the global cursor (the latest bookmark
+    of all slices).
     """
 
     def __init__(self, stream: SyncStream) -> None:
@@ -53,10 +55,10 @@ class StreamSlices:
         A context is the dict of a slice's partition values.
 
         Args:
-            routers: One function per partition router, which yields the router's contexts.
+            routers: One function for each partition router, which yields the router's contexts.
 
         Returns:
-            The combinations of the routers' contexts, or None if there are no routers.
+            All combinations of the routers' contexts, or None if there are no routers.
         """
         if not routers:
             return None
@@ -74,7 +76,7 @@ class StreamSlices:
         return self._contexts
 
     def _iterate_distinct(self, contexts: Iterable[Context]) -> Iterator[Context]:
-        """Yield each context once, because repeated contexts would share one bookmark."""
+        """Yield each context once, because equal contexts would share one bookmark."""
         seen: set[Any] = set()
         repeated = 0
         for context in contexts:
@@ -93,10 +95,10 @@ class StreamSlices:
             )
 
     def limit_end(self, end: dt.datetime) -> dt.datetime:
-        """Return the end of the period to read, for a slice that shares its cursor with others.
+        """Return ``end``, or the end of the first slice in this run if that is earlier.
 
-        It is ``end``, but at most the end of the first slice in this run. The shared state does not
-        pass that end, so later records would be read again in the next sync.
+        All slices share one bookmark, which does not pass the end of the first slice. Later records
+        would be read again in the next sync.
         """
         run = self._stream._tap.document.runs
         if self._end is None or self._end[0] != run:
@@ -106,21 +108,27 @@ class StreamSlices:
     # State
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the stored position of a parent, up to which all child records are synced.
+        """Return the stored position of the parent stream ``parent``; None in the first sync.
 
-        Return None in the first sync.
+        The child records of all parent records before this position have been synced.
         """
         kept = get_stream_state(self._stream).get("parent_state")
         return kept.get(parent) if isinstance(kept, Mapping) else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store the position of a parent in the state once the stream has completed."""
+        """Store the position of a parent stream in the state once this stream has completed.
+
+        Args:
+            parent: Name of the parent stream.
+            position: State that the parent stream has reached.
+        """
         self._parents[parent] = position
 
     def start_at_global_cursor(self, context: Context, cursor: DatetimeBasedCursor | None) -> None:
         """Set the bookmark of a new slice to the global cursor minus the lookback window.
 
-        Nothing is set if the slice already has a bookmark or the global cursor is invalid.
+        The global cursor is the latest bookmark of all slices in the last sync. Nothing is set if
+        the slice already has a bookmark or the global cursor is invalid.
         """
         stream, manager = self._stream, self._stream.state_manager
         known = manager.stream_state.get(GLOBAL_CURSOR)
@@ -144,7 +152,10 @@ class StreamSlices:
         manager.touch(context)
 
     def complete(self, *, has_global_cursor: bool) -> None:
-        """Store the parents' positions and the global cursor after all slices are complete."""
+        """Store the positions of the parent streams after the last slice was read.
+
+        The global cursor (the latest bookmark of all slices) is stored too, if the stream has one.
+        """
         stream, state = self._stream, get_stream_state(self._stream)
         is_kept = has_global_cursor and self._keep_global_cursor()
         if self._parents:

@@ -1,8 +1,8 @@
-"""Manifest as a tap: its class, its streams and its connection check.
+"""Tap of a manifest: its class, its streams and its connection check.
 
-The class is made from the manifest file alone, so a protocol can read its attributes (spec, name,
-documentation URL) without a config. The tap instance holds the objects that streams share in a run:
-cached responses, authenticators, the API budget.
+The class is created from the manifest file alone, so that its attributes (spec, name, documentation
+URL) can be read without a config. An instance holds the objects that streams share in a run: cached
+responses, authenticators and the API budget.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class ManifestTap(Tap):
     def _fill_defaults(self) -> None:
         """Fill in the defaults of built-in settings, but not the defaults in the manifest's spec.
 
-        airbyte-cdk does the same: the spec's defaults only pre-fill the configuration form, and
-        templates handle missing settings.
+        airbyte-cdk does the same: the spec's defaults are only suggestions in the configuration
+        form, and templates define the values of missing settings.
         """
         own: dict[str, Any] = {"properties": {}}
         self.append_builtin_config(own)
@@ -69,7 +69,7 @@ class ManifestTap(Tap):
     # Streams
 
     def discover_streams(self) -> Sequence[Stream]:
-        """Return the streams that the manifest declares, and those generated from its templates.
+        """Return the streams that the manifest declares, and those generated from stream templates.
 
         Raises:
             DiscoveryError: the data for a template cannot be read.
@@ -83,12 +83,12 @@ class ManifestTap(Tap):
 
     @cached_property
     def _declared_streams(self) -> list[ManifestStream]:
-        """Streams that the manifest declares without a template."""
+        """Streams under the key ``streams`` of the manifest, without generated ones."""
         return [ManifestStream(self, node) for node in self.manifest.streams]
 
     @cached_property
     def _template_streams(self) -> list[tuple[str, ManifestStream]]:
-        """Streams generated from templates, each with the name of its dynamic stream."""
+        """Streams generated from stream templates, each with the name of its dynamic stream."""
         if not self.dynamic_catalog:
             return []
         from tap_core.manifest.dynamic_streams import generate_streams
@@ -100,13 +100,13 @@ class ManifestTap(Tap):
         ]
 
     def check_streams(self) -> None:
-        """Raise ConfigurationError if the start or end of a stream's cursor is invalid."""
+        """Raise ConfigurationError if the start or end date of a stream's cursor is invalid."""
         for stream in self.streams.values():
             if isinstance(stream, ManifestStream):
                 stream.check_edges()
 
     def check_connection(self) -> None:
-        """Read one record of each stream that the manifest's connection check names.
+        """Read one record of each stream that the manifest's ``check`` names.
 
         Raises:
             ConfigurationError: the check names an unknown stream, or there are no streams.
@@ -131,7 +131,7 @@ class ManifestTap(Tap):
                 read_one_record(self.streams[name])
 
     def _check_first_streams(self, check: CheckDynamicStream) -> None:
-        """Read one record from each of the first `stream_count` streams, in the manifest's order.
+        """Read one record from each of the first ``stream_count`` streams of the manifest.
 
         Raises:
             ConfigurationError: there are no streams.
@@ -147,9 +147,10 @@ class ManifestTap(Tap):
                 read_one_record(self.streams[name])
 
     def _try_declared(self, names: Sequence[str]) -> bool:
-        """Read one record of each stream and return True, if no stream comes from a template.
+        """Read one record of each named stream, unless a stream comes from a stream template.
 
-        Otherwise return False without reading anything.
+        Returns:
+            True if the streams were read; False if a name needs the templates and nothing was read.
         """
         streams = self._declared_streams if self.dynamic_catalog else []
         declared = {stream.name: stream for stream in streams}
@@ -164,7 +165,7 @@ class ManifestTap(Tap):
     def _find_template_streams(
         self, check_configs: Sequence[DynamicStreamCheckConfig]
     ) -> Iterator[str]:
-        """Yield the names of the generated streams to check, as the check's options declare."""
+        """Yield the names of the generated streams that the connection check reads."""
         templates = dict.fromkeys(get_template_names(self.manifest.dynamic_streams))
         for check in check_configs:
             if check.dynamic_stream_name not in templates:
@@ -180,7 +181,7 @@ class ManifestTap(Tap):
             yield from names[: check.stream_count]
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load a state, which may be in the format of airbyte-cdk."""
+        """Load a Singer state, in the format of this SDK or of airbyte-cdk."""
         known = state.get("bookmarks") or {}
         self.shared.names_with_state = frozenset(name for name, kept in known.items() if kept)
         bookmarks = {name: self._translated(name, kept or {}) for name, kept in known.items()}
@@ -226,7 +227,7 @@ class ManifestTap(Tap):
 def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type[ManifestTap]:
     """Return a tap class for a manifest file.
 
-    ``changes`` overrides options of all cursors.
+    ``changes`` overrides options of all cursors: ``cutoff``, ``boundary`` and ``new_slices``.
 
     Raises:
         ManifestError: the file cannot be read, or is not a manifest.
@@ -250,7 +251,7 @@ def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type
 
 
 def _make_tap_name(path: Path) -> str:
-    """Return the tap's name, which is the file name, or the folder name if that is generic."""
+    """Return ``tap-`` and the file name, or the folder name if the file name is generic."""
     stem = path.stem if path.stem not in {"manifest", "source", "connector"} else ""
     word = re.sub(r"[^a-z0-9]+", "-", (stem or path.resolve().parent.name).lower()).strip("-")
     return f"tap-{word.removeprefix('source-').removeprefix('tap-') or 'manifest'}"

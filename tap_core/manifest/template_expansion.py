@@ -1,9 +1,9 @@
-"""Expansion of stream templates with a components resolver's values.
+"""Generation of streams from a stream template and the values of a components resolver.
 
-The input is the template after references were resolved and ``$parameters`` handed down; both steps
-are repeated on the result, so components keep their ``$parameters`` in between. A linter expands as
-far as possible; values that it cannot know are `UNKNOWN` (airbyte-cdk's component schema,
-ComponentMappingDefinition).
+The template's references were resolved and its ``$parameters`` propagated before. Both steps are
+repeated for each generated stream, so components keep their ``$parameters`` in between. The linter
+generates streams as far as possible; a value that it cannot know is `UNKNOWN` (airbyte-cdk's
+component schema, ComponentMappingDefinition).
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ _TYPE: Final = "type"
 
 @dataclass(frozen=True)
 class StreamTemplate:
-    """Stream template, with the components resolver that generates streams from it."""
+    """Stream template of a manifest, with the components resolver that generates streams from it.
+
+    The resolver has component mappings, each of which sets a value at a path in the template.
+    """
 
     node: MappingNode
     """Node of the template."""
@@ -51,13 +54,13 @@ class StreamTemplate:
     """Variables whose values are known to the templates of mappings; None for all of them."""
 
     def fill(self, scope: TemplateScope) -> MappingNode:
-        """Return the stream that results from applying the component mappings.
+        """Return the node of a stream: the template with all component mappings applied.
 
         ``scope`` contains the template variables of the stream.
 
         Raises:
-            ManifestError: a template of a mapping fails, or its path leads through a scalar
-                value; ``line`` is the line of the mapping.
+            ManifestError: a template of a mapping fails, or its path leads through a scalar value;
+                ``line`` is the line of the mapping.
         """
         document: MappingNode = expand_parameters(self.node)
         seen = {**scope, "stream_template_config": split_template_text(to_plain(document))}
@@ -71,7 +74,7 @@ class StreamTemplate:
         )
 
     def find_unused_mappings(self) -> list[int]:
-        """Return the indices of component mappings that cannot change anything in the template."""
+        """Return the indices of component mappings whose path does not exist in the template."""
         document, found = expand_parameters(self.node), []
         mappings = self.resolver.components_mapping
         for number, (mapping, line) in enumerate(zip(mappings, self.lines, strict=True)):
@@ -112,7 +115,11 @@ class StreamTemplate:
         self._put(document, mapping, value, self._steps(mapping, scope), line)
 
     def _evaluate_mapping(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> Any:
-        """Return the value of a mapping; values from responses or the config are marked as data."""
+        """Return the value of a component mapping.
+
+        A value from a response or the config is marked as data, so that it is never read as a
+        template.
+        """
         reads_yaml = not self.resolver.keeps_text(mapping)
         brings_data = self.resolver.BRINGS_DATA or "config" in find_template_names(mapping.value)
         if self.known_names is None and brings_data:
@@ -139,7 +146,7 @@ class StreamTemplate:
         steps: list[Any],
         line: int,
     ) -> None:
-        """Set a value at all locations in a stream that match the path of a component mapping.
+        """Set a value in a stream wherever ``steps``, the path of a component mapping, matches.
 
         If nothing matches and the mapping has ``create_or_update``, the path is created.
         """
@@ -156,7 +163,7 @@ class StreamTemplate:
 
 
 def get_lines(resolver: Mapping[str, Any]) -> list[int]:
-    """Return the line number of each component mapping in a resolver's node."""
+    """Return the line numbers of the items under ``components_mapping`` in a resolver's node."""
     return [getattr(one, "line", 0) for one in resolver.get("components_mapping") or ()]
 
 
@@ -175,7 +182,7 @@ def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> N
 
 
 def _set_line(holder: Any, name: Any, line: int) -> None:
-    """Set the line number of a value that a component mapping changed, for error messages."""
+    """Set the line number of a value, for error messages, to that of its component mapping."""
     if isinstance(holder, MappingNode):
         holder.lines[name] = line
     elif isinstance(holder, ListNode) and int(name) < len(holder.lines):
@@ -183,10 +190,10 @@ def _set_line(holder: Any, name: Any, line: int) -> None:
 
 
 def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
-    """Set to UNKNOWN each value that a path with unknown parts may match.
+    """Set to UNKNOWN each value that a path with unknown keys may match.
 
-    The option ``type`` is never changed. ``creates`` is True if the component mapping may also
-    create options; then any option may be unknown.
+    The option ``type`` is never changed. If ``creates`` is True, the component mapping may also
+    create options, so any option may be unknown.
     """
     for holder, name in make_locator(["*" if step is UNKNOWN else step for step in steps])(
         document
@@ -203,7 +210,7 @@ def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> 
 
 
 def _is_unknown_at(document: Any, steps: list[Any]) -> bool:
-    """Return True if a parent in a path is UNKNOWN, so that the path may exist."""
+    """Return True if a parent of the value at a path is UNKNOWN, so that the path may exist."""
     return any(
         holder[name] is UNKNOWN
         for length in range(1, len(steps))

@@ -1,9 +1,9 @@
 """Rotation of several API tokens by their remaining quotas.
 
-The remaining quotas are requested before the first request, and again after each wait for the next
-quota window. In between they are counted here and corrected by response headers. Counting happens
-under a lock, waiting outside of it. A token without quota tracking at the API is never waited for.
-Messages never contain tokens.
+The remaining quotas are requested from the API before the first request, and after each wait for
+the next quota window. In between, requests are counted here, and response headers correct the
+counts. If the API reports no quota for a token, the token is used without waiting. Messages never
+contain tokens.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SKEW: Final = timedelta(seconds=60)
 
 @dataclass(slots=True)
 class _QuotaState:
-    """Number of requests that a token may still send under a quota in its current window.
+    """Number of requests that a token may still send under a quota in its current time window.
 
     If `is_counted` is False, the API reports no quota for the token, and nothing is counted.
     """
@@ -101,7 +101,7 @@ class TokenRotator:
         self._request_lock = threading.RLock()
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add a token to a request; if no token has a request left, wait until one has.
+        """Add a token to a request; if all quotas are used up, wait for the next quota window.
 
         Raises:
             SyncError: the wait would exceed ``max_wait_time``.
@@ -120,8 +120,8 @@ class TokenRotator:
     def _find_quota(self, request: requests.PreparedRequest) -> TokenQuota:
         """Return the quota that counts a request.
 
-        It is the first quota whose matchers match the request; else the first without matchers;
-        else the first declared.
+        It is the first quota whose matchers match the request, else the first quota without
+        matchers, else the first quota of all.
         """
         quotas = self._declared.quotas
         matching = (quota for quota in quotas if quota.matches(request))
@@ -131,7 +131,7 @@ class TokenRotator:
     # Quota accounting
 
     def _take_token(self, quota: TokenQuota) -> str:
-        """Count one request of a quota and return the token to use; wait if no request is left.
+        """Count one request under a quota and return the token to use, after a wait if necessary.
 
         Raises:
             SyncError: the wait would exceed ``max_wait_time``.
@@ -169,7 +169,7 @@ class TokenRotator:
         return error
 
     def _choose_token(self, quota: TokenQuota) -> str | None:
-        """Return the token for the next request and count the request under its quota.
+        """Return the token for the next request, and count the request under the token's quota.
 
         Return None if no token has requests left.
         """
@@ -196,9 +196,10 @@ class TokenRotator:
         return (min(one.ends for one in self._get_states(quota)) - utc_now()).total_seconds()
 
     def _compute_delay(self, quota: TokenQuota) -> float:
-        """Return the seconds to delay a request, to spread the requests over the quota window.
+        """Return the seconds by which to delay a request when the quotas are nearly used up.
 
-        The result is 0 as long as any token has more requests left than its declared reserve.
+        The delay spreads the remaining requests over the quota window. It is 0 as long as any token
+        has more requests left than its declared reserve.
         """
         declared, known = self._declared, self._get_states(quota)
         share, least = declared.budget_reserve_fraction, declared.budget_min_reserve
@@ -286,7 +287,7 @@ class TokenRotator:
             return any(one.remaining > 0 for one in others)
 
     def _find_token(self, request: requests.PreparedRequest) -> str:
-        """Return the token in a request's credentials; "" if there is none."""
+        """Return the token in a request's header, or "" if there is none."""
         value = request.headers.get(self._declared.header)
         return next(
             (token for token in self._tokens if self._format_credential(token) == value), ""

@@ -1,7 +1,7 @@
-"""Type hints of component classes, converted to the values that their YAML options accept.
+"""Parser of component classes: from the type hints of fields to the accepted YAML values.
 
-The functions are pure. A field's type hint is the only description of an option; it is parsed once
-per class.
+The builder of components uses the result to check the options of a manifest. Each class is parsed
+once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SCALARS: Final = frozenset({str, int, float, bool})
 
 @dataclass(frozen=True)
 class FieldType:
-    """Types of values that an option of a component accepts."""
+    """Types of values that an option of a component accepts, parsed from a type hint."""
 
     components: tuple[type, ...] = ()
     """Component classes and Protocols that are accepted."""
@@ -59,7 +59,7 @@ class FieldType:
 
 @dataclass(frozen=True)
 class ComponentPlan:
-    """Options of a component class with their types, from the class's type hints."""
+    """Options of a component class with their types, parsed from the class's type hints."""
 
     shapes: Mapping[str, FieldType]
     """Type of each option, by name."""
@@ -72,7 +72,10 @@ class ComponentPlan:
 
 @cache
 def get_component_plan(cls: type) -> ComponentPlan:
-    """Return the options of a component class, from its dataclass fields; results are cached."""
+    """Return the options of a component class with their types, from its dataclass fields.
+
+    Results are cached.
+    """
     hints = hints_of(cls, include_extras=True)
     fields = [one for one in dataclasses.fields(cls) if one.init]
     return ComponentPlan(
@@ -94,7 +97,7 @@ def get_component_plan(cls: type) -> ComponentPlan:
 
 
 def parse_annotation(annotation: Any) -> FieldType:
-    """Return the types of values that a type hint accepts."""
+    """Return the types of values that a type hint such as ``str | None`` accepts."""
     made: dict[str, Any] = {}
     for member in _members(annotation):
         _add(made, member)

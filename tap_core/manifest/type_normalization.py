@@ -1,10 +1,10 @@
 """Conversion of record values to their schema types (``schema_normalization: Default``).
 
-The conversion is compiled once per schema. A value is converted if the schema has one type (besides
-null) for it and the value can be read as that type; otherwise it stays unchanged. Fields outside
-the schema stay, and no record is rejected: validation is not done here. The rules are those of
-airbyte-cdk 7.39, except that no digits are lost: a fraction stays a ``Decimal``, and an integer
-stays an integer for the type ``number``.
+The conversion is compiled once per schema. A value is converted if the schema has one type for it,
+besides null, and the value can be read as that type. Any other value stays unchanged, and so do
+fields that are not in the schema; no record is rejected. The rules are those of airbyte-cdk 7.39,
+except that no digits are lost: a fraction stays a ``Decimal``, and an integer stays an integer for
+the type ``number``.
 """
 
 from __future__ import annotations
@@ -35,14 +35,18 @@ def make_normalizer(schema: JsonSchema) -> Callable[[Record], None]:
 
 
 class _Compiler:
-    """Compiler of the conversions for one schema; it compiles a recursive definition only once."""
+    """Compiler of a schema to conversion functions; a recursive definition is compiled once."""
 
     def __init__(self, root: JsonSchema) -> None:
         self._root = root
         self._compiled: dict[int, _Convert] = {}
 
     def compile_nested(self, schema: Any) -> _Convert:
-        """Return a function that converts the values inside an object or list, in place."""
+        """Return a function that converts the values inside an object or list, in place.
+
+        Args:
+            schema: JSON Schema of the object or list.
+        """
         schema = self._resolve_reference(schema)
         made = self._compiled.get(id(schema))
         if made is None:
@@ -91,16 +95,15 @@ class _Compiler:
         return change
 
     def _compile_nested_or_none(self, schema: Mapping[str, Any]) -> _Convert | None:
-        """Return a function that converts the values inside an object or list of a schema.
+        """Return a function that converts the values inside an object or list, in place.
 
-        Return None if the schema describes neither the properties of an object nor the items of a
-        list.
+        Return None if the schema has neither ``properties`` nor ``items``.
         """
         found = self._resolve_reference(schema)
         return self.compile_nested(found) if {"properties", "items"} & found.keys() else None
 
     def _resolve_reference(self, schema: Any) -> Mapping[str, Any]:
-        """Return the target of the ``$ref`` in a schema; {} if the target does not exist."""
+        """Return a schema with its ``$ref`` followed; {} if the target does not exist."""
         for _ in range(len(_SIMPLE) * 10):
             path = schema.get("$ref") if isinstance(schema, Mapping) else None
             if not isinstance(path, str):
@@ -117,7 +120,7 @@ def _apply_steps(steps: list[_Convert], value: Any) -> None:
 
 
 def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
-    """Return a function that converts a value to the schema's type; None for no conversion."""
+    """Return a function that converts one value to the schema's type; None for no conversion."""
     given = schema.get("type", [])
     types: list[Any] = given if isinstance(given, list) else [given]
     rest = [one for one in types if one != "null" or not isinstance(given, list)]
@@ -130,7 +133,7 @@ def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
 
 
 def _make_list_conversion(schema: Mapping[str, Any]) -> _Convert | None:
-    """Return a function that converts a scalar value to a list with that one item.
+    """Return a function that converts a scalar ``x`` to ``[x]``, for an array of scalars.
 
     Return None if the schema's list items are not scalars.
     """

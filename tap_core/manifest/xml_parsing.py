@@ -1,9 +1,9 @@
-"""XML as a document of mappings, lists and texts.
+"""Parser from XML to nested dicts, lists and texts.
 
 The result equals that of the xmltodict library, which Airbyte's XmlDecoder uses: an element is a
-mapping of its attributes (``@name``), its children and its text (``#text``). An element with only
-text is that text, an empty element is None, and repeated children are a list. Entities that the
-document declares are not expanded, and nothing outside the document is read.
+dict of its attributes (``@name``), its children and its text (``#text``). An element with only text
+becomes a str, an empty element None, and repeated children a list. Entities that the document
+declares are not expanded, and no other file or URL is read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TEXT: Final = "#text"
 
 
 class _XmlHandler:
-    """Handler of parser events, with a stack of the open elements and their content so far."""
+    """Handler of the parser's events; builds ``root``, the dict of the document."""
 
     def __init__(self) -> None:
         self.root: dict[str, Any] = {}
@@ -25,7 +25,7 @@ class _XmlHandler:
         self._texts: list[list[str]] = [[]]
 
     def start(self, _name: str, attributes: dict[str, str]) -> None:
-        """Open an element with its attributes."""
+        """Open an element with its attributes; called at a start tag."""
         self._open.append({f"@{name}": value for name, value in attributes.items()})
         self._texts.append([])
 
@@ -34,7 +34,7 @@ class _XmlHandler:
         self._texts[-1].append(text)
 
     def end(self, name: str) -> None:
-        """Close the innermost element and add it to its parent."""
+        """Close the innermost element and add it to its parent; called at an end tag."""
         inner: Any = self._open.pop()
         text = "".join(self._texts.pop()).strip() or None
         if not inner:
@@ -45,7 +45,9 @@ class _XmlHandler:
 
 
 def parse_xml(body: bytes, encoding: str | None = None) -> dict[str, Any]:
-    """Parse an XML body; ``encoding`` overrides the encoding that the XML declares.
+    """Parse an XML body to a dict: ``<a><b>1</b></a>`` gives ``{"a": {"b": "1"}}``.
+
+    ``encoding`` overrides the encoding that the XML declares.
 
     Raises:
         xml.parsers.expat.ExpatError: the body is not XML.
@@ -72,9 +74,9 @@ def _add(holder: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _ignore(_data: str) -> None:
-    """Ignore a part of the document that is neither an element nor text."""
+    """Ignore a comment, a declaration or an entity; a handler of the parser's events."""
 
 
 def _skip_entity(*_reference: Any) -> int:
-    """Return 1, so that parsing continues after a reference to an external entity."""
+    """Return 1, so that the parser continues after a reference to an external entity."""
     return 1

@@ -1,4 +1,4 @@
-"""Stream maps: rename, filter, compute and duplicate streams by the setting ``stream_maps``."""
+"""Stream maps: rename, filter, change and duplicate streams by the setting ``stream_maps``."""
 
 from __future__ import annotations
 

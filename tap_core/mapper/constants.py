@@ -1,4 +1,4 @@
-"""Reserved keys of the setting ``stream_maps``, identical to those of singer_sdk."""
+"""Reserved keys in the config setting ``stream_maps``, the same as in singer_sdk."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ MAPPER_KEY_PROPERTIES_OPTION = "__key_properties__"
 NULL_STRING = "__NULL__"
 
 StreamMapsDict: TypeAlias = dict[str, str | dict[str, Any] | None]
-"""The setting ``stream_maps``: maps by stream name or name pattern."""
+"""Value of the setting ``stream_maps``: map definitions by stream name or name pattern."""

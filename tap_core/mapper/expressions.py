@@ -1,10 +1,9 @@
-"""Compiler of stream map expressions to Python functions of a record.
+"""Compiler of stream map expressions to Python functions that take a record.
 
-Syntax that this module does not list is rejected when the map is created. The function is built
-from a newly generated syntax tree: user names become only look-up keys and constants, never
-Python names, so no builtin can be reached. Attributes and unsafe operators go through
-`tap_core.mapper.functions`. Errors that depend on the record (a missing field, a wrong type) name
-the stream and the property.
+Unsupported syntax is rejected when the map is created. A function is built from a new syntax tree,
+in which names from the expression are only dict keys and constants, never Python names. So an
+expression cannot reach Python's builtins. Attribute accesses and unsafe operators become calls of
+`tap_core.mapper.functions`.
 """
 
 from __future__ import annotations
@@ -50,39 +49,39 @@ __all__ = [
 
 
 class UnknownNameError(MapExpressionError):
-    """Error for a name in an expression that is neither defined nor a field of the record."""
+    """Error for a name in an expression that is neither defined nor a property of the record."""
 
 
 @dataclass(frozen=True)
 class ExpressionScope:
-    """Names that an expression can use in addition to the fields of its record."""
+    """Names that an expression can use in addition to the properties of the record."""
 
     functions: Mapping[str, Any]
     constants: Mapping[str, Any]
     record: Sequence[str] = ("_", "record")
     """Names that refer to the record itself."""
     own: str | None = None
-    """Property that ``self`` refers to, if the record has it; None without ``self``."""
+    """Name of the property whose value ``self`` is, if the record has it; None for no ``self``."""
 
 
 @dataclass(frozen=True)
 class Expression:
-    """Compiled expression of a stream map, which can be evaluated for each record."""
+    """Compiled expression of a stream map; ``run(record)`` evaluates it."""
 
     run: Callable[[Record], Any]
-    """Function that returns the value for a record; raises MapExpressionError."""
+    """Function that takes a record and returns the result, or raises MapExpressionError."""
     mutates: bool
     """True if the expression may change its record, or a value in it."""
 
 
 def parse_expression(text: str, location: str) -> ast.stmt:
-    """Return the syntax tree of an expression.
+    """Parse an expression to a Python syntax tree.
 
     Only the first statement of the text is used; further ones are ignored, as in singer_sdk.
 
     Args:
         text: Text of the expression.
-        location: Description of its location in the settings, for messages.
+        location: Location of the expression in the settings, for error messages.
 
     Raises:
         MapExpressionError: The text is not valid Python.
@@ -101,13 +100,13 @@ def parse_expression(text: str, location: str) -> ast.stmt:
 def compile_expression(
     text: str, tree: ast.expr, scope: ExpressionScope, location: str
 ) -> Expression:
-    """Compile a parsed expression.
+    """Compile a parsed expression to a function that evaluates it for a record.
 
     Args:
-        text: Text of the expression, for messages.
+        text: Text of the expression, for error messages.
         tree: Syntax tree of the expression.
         scope: Names that the expression can use.
-        location: Description of its location in the settings, for messages.
+        location: Location of the expression in the settings, for error messages.
 
     Raises:
         MapExpressionError: The expression uses syntax or names that are not allowed.
@@ -124,7 +123,7 @@ def compile_expression(
 
 
 def _message(text: str, location: str, error: BaseException) -> str:
-    """Return the message of a MapExpressionError: expression, location and cause."""
+    """Return the message of a MapExpressionError: the expression, its location and the cause."""
     is_plain = isinstance(error, (NotAllowedError, LimitExceededError))
     reason = str(error).removesuffix(".")
     reason = reason if is_plain else f"{type(error).__name__}: {reason}"
@@ -137,8 +136,8 @@ _Failure: TypeAlias = Callable[[Exception, Record], MapExpressionError]
 def _make_error_converter(text: str, location: str, fields: set[str]) -> _Failure:
     """Return a function that converts an error during evaluation to a `MapExpressionError`.
 
-    ``fields`` are the fields that the expression reads. If one of them is missing in the record,
-    the function returns an `UnknownNameError` instead.
+    ``fields`` are the properties that the expression reads. For a KeyError because the record lacks
+    one of them, the function returns an `UnknownNameError`.
     """
 
     def failed(error: Exception, record: Record) -> MapExpressionError:
@@ -165,11 +164,12 @@ def run(r):
 def _compile_function(
     body: ast.expr, translator: _Translator, failed: _Failure
 ) -> Callable[[Record], Any]:
-    """Return the function that evaluates an expression for a record.
+    """Compile the translated syntax tree of an expression to a function that takes a record.
 
-    The function is compiled from the translated syntax tree. Its globals include Python's builtins,
-    because methods implemented in C need them for imports. The expression itself cannot use them.
+    ``failed`` converts an error during evaluation to the exception that is raised.
     """
+    # The globals get Python's builtins, because methods implemented in C need them for imports.
+    # The expression cannot use them.
     names = "n = r.copy()" if translator.mutates else "n = r"
     frame = ast.parse(
         _FRAME.format(prologue=f"{names}; c = budget()" if translator.loops else names)
@@ -209,7 +209,7 @@ _PLAIN_OPERATORS = (
     *(ast.Sub, ast.Div, ast.FloorDiv),
     *(ast.BitAnd, ast.BitOr, ast.BitXor),
 )
-"""Operators that are safe in expressions and used unchanged."""
+"""Operators whose results cannot be much larger than their operands; they stay unchanged."""
 
 _GUARDED_OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -225,20 +225,20 @@ _Write: TypeAlias = Callable[["_Translator", Any], ast.expr]
 
 @dataclass
 class _Translator:
-    """Translator that turns an expression's syntax tree into one that is safe to run."""
+    """Translator of an expression's syntax tree to one that is safe to run as Python code."""
 
     words: ExpressionScope
     bound: dict[str, Any] = field(default_factory=dict)
-    """Values in the function's globals, by generated name."""
+    """Values for the globals of the compiled function, by generated name such as ``k0``."""
     fields: set[str] = field(default_factory=set)
-    """Fields of the record that the expression reads."""
+    """Names of the properties that the expression reads from the record."""
     loops: bool = False
     mutates: bool = False
     _locals: dict[str, str] = field(default_factory=dict)
     _made: int = 0
 
     def write(self, node: ast.AST) -> ast.expr:
-        """Return the translation of a syntax node and its children.
+        """Translate a syntax node and its children to safe syntax.
 
         Raises:
             NotAllowedError: The syntax is not allowed in expressions.
@@ -249,21 +249,21 @@ class _Translator:
         return write(self, node)
 
     def all(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
-        """Return the translations of several syntax nodes."""
+        """Translate several syntax nodes with `write`."""
         return [self.write(node) for node in nodes]
 
     def maybe(self, node: ast.expr | None) -> ast.expr | None:
-        """Return the translation of an optional syntax node; None stays None."""
+        """Translate a syntax node with `write`; return None for None."""
         return None if node is None else self.write(node)
 
     def bind(self, value: Any) -> ast.expr:
-        """Make a value available to the compiled function; return the syntax node that loads it."""
+        """Add a value to the globals of the compiled function; return the node that loads it."""
         name = f"k{len(self.bound)}"
         self.bound[name] = value
         return _load(name)
 
     def name(self, name: str) -> ast.expr:
-        """Return the translation of a name, which is a loop variable, a defined name or a field."""
+        """Translate a name: a loop variable, a defined name or a property of the record."""
         scope = self.words
         if name in self._locals:
             return _load(self._locals[name])
@@ -278,9 +278,9 @@ class _Translator:
         return self._field(name)
 
     def _field(self, name: str) -> ast.expr:
-        """Return the syntax node that reads a field of the record.
+        """Return a syntax node that reads the property ``name`` of the record.
 
-        If the record has no such field, the node gives the function with this name.
+        For a record without the property, the node returns the function of this name, if any.
         """
         if name in self.words.functions:
             get = ast.Attribute(_load("n"), "get", ast.Load())
@@ -290,7 +290,7 @@ class _Translator:
 
     @contextmanager
     def inner(self) -> Iterator[None]:
-        """Context manager for a comprehension; at the end, its loop variables are removed."""
+        """Return a context manager that removes a comprehension's loop variables at its end."""
         outer = dict(self._locals)
         try:
             yield
@@ -298,10 +298,13 @@ class _Translator:
             self._locals = outer
 
     def target(self, node: ast.expr) -> tuple[ast.expr, Any]:
-        """Return the translation of a comprehension's loop variable or variables.
+        """Translate the target of a comprehension (its loop variables) and return its nesting.
 
-        The second result describes how the variables are nested: None for a single variable, a
-        tuple for several ones.
+        The nesting is None for a single variable. For several variables it is a tuple of nestings:
+        ``(None, (None, None))`` for ``a, (b, c)``.
+
+        Raises:
+            NotAllowedError: The target has something other than names.
         """
         if isinstance(node, ast.Name):
             self._made += 1
@@ -352,8 +355,8 @@ def _compare(translator: _Translator, node: ast.Compare) -> ast.expr:
     return ast.Compare(translator.write(node.left), node.ops, translator.all(node.comparators))
 
 
-def _function_called(translator: _Translator, node: ast.Call) -> ast.expr:
-    """Return the translation of the function or method that a call refers to."""
+def _translate_function(translator: _Translator, node: ast.Call) -> ast.expr:
+    """Translate the function or method of a call; raise NotAllowedError if it is forbidden."""
     if isinstance(node.func, ast.Attribute):
         return translator.write(node.func)
     if not isinstance(node.func, ast.Name):
@@ -372,7 +375,7 @@ def _write_call(translator: _Translator, node: ast.Call) -> ast.expr:
         function: ast.expr = _load("call_method")
         first = _attribute_parts(translator, node.func)
     else:
-        function, first = _function_called(translator, node), []
+        function, first = _translate_function(translator, node), []
     keywords = [
         ast.keyword(keyword_argument.arg, translator.write(keyword_argument.value))
         for keyword_argument in node.keywords
@@ -385,7 +388,11 @@ def _attribute(translator: _Translator, node: ast.Attribute) -> ast.expr:
 
 
 def _attribute_parts(translator: _Translator, node: ast.Attribute) -> list[ast.expr]:
-    """Return the translations of the two parts of an attribute access: the object and the name."""
+    """Translate an attribute access such as ``a.b`` to two nodes: the object and the name.
+
+    Raises:
+        NotAllowedError: The name is not allowed.
+    """
     reject_name(node.attr)
     translator.mutates = translator.mutates or node.attr in MUTATORS
     return [translator.write(node.value), ast.Constant(node.attr)]
@@ -401,7 +408,7 @@ def _joined(translator: _Translator, node: ast.JoinedStr) -> ast.expr:
 
 
 def _formatted(translator: _Translator, node: ast.FormattedValue) -> ast.expr:
-    """Return the translation of a ``{…}`` part of an f-string; a conversion (``!r``) is ignored."""
+    """Translate a ``{value:format}`` part of an f-string; a conversion (``!r``) is ignored."""
     if node.format_spec is None:
         return translator.write(node.value)
     return _call("formatted", translator.write(node.value), translator.write(node.format_spec))
@@ -428,7 +435,7 @@ def _list(translator: _Translator, node: ast.List) -> ast.expr:
 def _comprehension(
     translator: _Translator, node: ast.ListComp | ast.GeneratorExp | ast.DictComp
 ) -> ast.expr:
-    """Return the translation of a comprehension; a generator expression becomes a list."""
+    """Translate a comprehension; a generator expression becomes a list comprehension."""
     translator.loops = True
     with translator.inner():
         generators = [_generator(translator, clause) for clause in node.generators]
@@ -442,10 +449,7 @@ def _comprehension(
 
 
 def _write_counted(translator: _Translator, node: ast.expr) -> ast.expr:
-    """Return the translation of a comprehension's element.
-
-    It also checks the size of the result.
-    """
+    """Translate the element of a comprehension; `count_element` will check its size."""
     element = translator.write(node)
     is_small = isinstance(node, (ast.Constant, ast.Compare))
     return element if is_small else _call("count_element", _load("c"), element)

@@ -1,8 +1,8 @@
 """Functions and limits of stream map expressions.
 
-Compiled expressions call these functions in place of unsafe operators and attributes. The
-limits are those of simpleeval 1.0, which singer_sdk uses, so that an expression behaves
-identically in both.
+Compiled expressions call these functions instead of operators and attribute accesses that may be
+unsafe. The limits are those of simpleeval 1.0, which singer_sdk uses, so an expression has the same
+result with both SDKs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _HIDDEN_PREFIXES = ("_", "func_")
 _HIDDEN = frozenset(
     ("ag_frame", "cr_frame", "exec", "format", "format_map", "gi_frame", "mro", "tb_frame")
 )
-"""Attributes that give access to interpreter internals."""
+"""Names of attributes that give access to internals of the Python interpreter."""
 
 _FORBIDDEN = frozenset(
     (
@@ -83,7 +83,7 @@ _FORBIDDEN = frozenset(
         ),
     )
 )
-"""Functions that expressions must not reach by any path."""
+"""Functions that no expression may call or return, because they can run arbitrary code."""
 
 MUTATORS = frozenset(
     (
@@ -92,21 +92,21 @@ MUTATORS = frozenset(
         *("intersection_update", "symmetric_difference_update"),
     )
 )
-"""Methods that change their object or an argument."""
+"""Names of methods that change their object or an argument."""
 
 PLAIN_METHODS = frozenset(
     name
     for kind in (str, bytes, int, float, list, dict, set, tuple, dt.datetime, dt.timedelta)
     for name in dir(kind)
 ) - set(GROWING_METHODS)
-"""Methods whose results are about as large as their inputs; they are called without a check."""
+"""Names of methods that cannot return far more than they get; called without a size check."""
 
 _PLAIN = frozenset((str, int, float, bool))
 _SIZELESS = frozenset((int, float, bool))
 
 
 class NotAllowedError(Exception):
-    """Error for an expression that uses a forbidden operation or exceeds a limit."""
+    """Error for an expression that uses a forbidden operation or exceeds a size limit."""
 
 
 # Functions
@@ -128,12 +128,14 @@ def _random_below(top: float) -> int:
 
 
 class FunctionLibrary:
-    """Wrapper of a Python module through which expressions can use only its public members."""
+    """Wrapper of a Python module, such as ``datetime``, for expressions.
+
+    Expressions can use only public members of the module.
+    """
 
     __slots__ = ("_module",)
 
     def __init__(self, module: ModuleType) -> None:
-        """Store the wrapped module."""
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
@@ -156,7 +158,7 @@ STANDARD_FUNCTIONS: dict[str, Any] = {
 
 
 def map_functions() -> dict[str, Callable[..., Any]]:
-    """Return the functions that stream map expressions can call, by name."""
+    """Return the functions and modules that stream map expressions can use, by name."""
     return {
         **STANDARD_FUNCTIONS,
         "md5": md5,
@@ -171,34 +173,33 @@ def map_functions() -> dict[str, Callable[..., Any]]:
 
 
 def reject_name(name: str) -> None:
-    """Raise an error for an attribute that gives access to interpreter internals.
+    """Check the name of an attribute that an expression accesses.
 
     Raises:
-        NotAllowedError: The attribute is not allowed.
+        NotAllowedError: The name is private or gives access to interpreter internals.
     """
     if name.startswith(_HIDDEN_PREFIXES) or name in _HIDDEN:
         raise NotAllowedError(f"the attribute '{name}' is not available to expressions")
 
 
 def reject_function(function: Any) -> None:
-    """Raise an error for a function that expressions must not call.
+    """Check that an expression may use a value, which can be a function.
 
     Raises:
-        NotAllowedError: The function is forbidden.
+        NotAllowedError: It is a forbidden function, such as ``eval``.
     """
     if callable(function) and function in _FORBIDDEN:
         raise NotAllowedError("this function is forbidden in expressions")
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return an attribute of a value or, if it has no such attribute, its item with that name.
-
-    `reject_name` has already checked the name when the expression was compiled.
+    """Return the attribute ``name`` of a value; without such an attribute, its item ``name``.
 
     Raises:
         NotAllowedError: The value has neither, or the attribute is a module or a forbidden
             function.
     """
+    # `reject_name` has already checked the name when the expression was compiled.
     try:
         member = getattr(value, name)
     except (AttributeError, TypeError):
@@ -212,7 +213,7 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def _item(value: Any, name: str) -> Any:
-    """Return the item of a value under the key ``name``.
+    """Return ``value[name]``, the item of a dict or other container.
 
     Raises:
         NotAllowedError: The value has no such item.
@@ -225,10 +226,10 @@ def _item(value: Any, name: str) -> Any:
 
 
 def checked_size(value: Any) -> Any:
-    """Return a value unchanged if it is not too long.
+    """Return a value unchanged after a check of its length.
 
     Raises:
-        NotAllowedError: The value has more than `_MAX_LENGTH` characters or items.
+        NotAllowedError: The value has more than 100,000 characters or items.
     """
     if hasattr(value, "__len__") and len(value) > _MAX_LENGTH:
         raise NotAllowedError(f"a value of {len(value):,} parts is too long")
@@ -236,7 +237,7 @@ def checked_size(value: Any) -> Any:
 
 
 def add(left: Any, right: Any) -> Any:
-    """Return the sum of two numbers, or the concatenation of two sequences.
+    """Return ``left + right``: the sum of numbers, or the concatenation of texts or lists.
 
     Raises:
         NotAllowedError: The result would be too long.
@@ -252,7 +253,7 @@ def add(left: Any, right: Any) -> Any:
 
 
 def multiply(left: Any, right: Any) -> Any:
-    """Return the product of two numbers, or a repeated sequence.
+    """Return ``left * right``: the product of numbers, or a repeated text or list.
 
     Raises:
         NotAllowedError: The result would be too long.
@@ -269,16 +270,16 @@ def multiply(left: Any, right: Any) -> Any:
 
 
 def _check_weight(size: int) -> None:
-    """Raise NotAllowedError if ``size``, the number of characters and items, exceeds the limit."""
+    """Raise NotAllowedError if a value has more than 10,000,000 characters and nested items."""
     if size > _MAX_WEIGHT:
         raise NotAllowedError(f"a value of more than {_MAX_WEIGHT:,} parts is too large")
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Return a number raised to a power.
+    """Return ``base ** exponent``.
 
     Raises:
-        NotAllowedError: The base or the exponent is too high.
+        NotAllowedError: The absolute value of an operand exceeds 4,000,000.
     """
     if abs(base) > _MAX_POWER or abs(exponent) > _MAX_POWER:
         raise NotAllowedError("a number is too high to be raised to a power")
@@ -286,15 +287,17 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def modulo(left: Any, right: Any) -> Any:
-    """Return the remainder of a division or, if ``left`` is text, the text formatted with ``%``."""
+    """Return ``left % right``: a remainder or, if ``left`` is text, the formatted text."""
     return left % right if type(left) in _SIZELESS else _BOUNDS.modulo(left, right)
 
 
 def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call the method ``name`` of a value, and check that its result is not too long.
+    """Call the method ``name`` of a value and return its result.
 
-    Methods of text with a short result in any case are called without a check.
+    Raises:
+        LimitExceededError: The result would be too large.
     """
+    # `replace` and `join` of short texts are called without a check.
     if value.__class__ is str and not kwargs:
         if name == "replace" and len(args) == _PAIR:
             if (len(value) + 1) * (len(args[1]) + 1) <= _MAX_LENGTH:
@@ -305,28 +308,28 @@ def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def left_shift(value: Any, bits: Any) -> Any:
-    """Return an integer shifted to the left; raise NotAllowedError if an operand is too high."""
+    """Return ``value << bits``; raise NotAllowedError if an operand is too large."""
     _check_shift(value, bits)
     return value << bits
 
 
 def right_shift(value: Any, bits: Any) -> Any:
-    """Return an integer shifted to the right; raise NotAllowedError if an operand is too high."""
+    """Return ``value >> bits``; raise NotAllowedError if an operand is too large."""
     _check_shift(value, bits)
     return value >> bits
 
 
 def _check_shift(value: Any, bits: Any) -> None:
-    """Raise NotAllowedError if an operand of a shift is too high."""
+    """Raise NotAllowedError if an operand of a bit shift is too large."""
     if abs(bits) > _MAX_SHIFT or abs(value) > _MAX_SHIFTED:
         raise NotAllowedError("a number is too high to be shifted")
 
 
 def safe_join(*parts: Any) -> str:
-    """Return the concatenated parts of an f-string.
+    """Join the parts of an f-string, each converted to text.
 
     Raises:
-        NotAllowedError: A part is too long.
+        NotAllowedError: A part has more than 100,000 characters.
     """
     return "".join([part if type(part) is str else str(part) for part in map(_part, parts)])
 
@@ -336,21 +339,22 @@ def _part(part: Any) -> Any:
 
 
 def safe_format(value: Any, form: str) -> str:
-    """Return a value formatted by the format specification of an f-string."""
+    """Return a value formatted by a format specification such as ``.2f``, as in an f-string."""
     _BOUNDS.check_spec(value, form)
     return ("{:" + form + "}").format(value)
 
 
 def operation_budget() -> list[int]:
-    """Return the budget for all comprehensions in one evaluation of an expression.
+    """Return the initial budget for all comprehensions in one evaluation of an expression.
 
-    The budget is a list of two numbers: the remaining iterations and the remaining total size.
+    The budget is a list of two numbers, which decrease during the evaluation: the remaining
+    iterations, and the remaining total size in characters and items.
     """
     return [_MAX_ROUNDS, _MAX_WEIGHT]
 
 
 def count_element(budget: list[int], value: Any) -> Any:
-    """Subtract the size of a comprehension's element from the budget; return the element.
+    """Subtract the size of an element from the budget of a comprehension; return the element.
 
     Raises:
         NotAllowedError: The budget is used up.
@@ -364,14 +368,14 @@ def count_element(budget: list[int], value: Any) -> Any:
 
 
 _Form = tuple[Any, ...] | None
-"""Nesting of a comprehension's target: None for a name, a tuple for several names."""
+"""Nesting of a comprehension's loop variables: None for one variable, a tuple for several."""
 
 
 def iterate(budget: list[int], items: Iterable[Any], form: _Form) -> Iterator[Any]:
-    """Yield the items that a comprehension iterates over; each item reduces the budget.
+    """Yield the items that a comprehension iterates over; each item reduces the budget by 1.
 
-    ``form`` describes the loop variables: None for a single variable. A tuple stands for several
-    variables, and each item is unpacked to them, with the same nesting.
+    ``form`` is the nesting of the loop variables: None for a single variable. For several variables
+    it is a tuple, and each item is unpacked to a tuple of the same nesting.
 
     Raises:
         NotAllowedError: The budget is used up.
@@ -384,9 +388,9 @@ def iterate(budget: list[int], items: Iterable[Any], form: _Form) -> Iterator[An
 
 
 def _unpack(item: Any, form: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the parts of an item, nested like the loop variables of a comprehension.
+    """Unpack an item for the loop variables of a comprehension, whose nesting is ``form``.
 
-    Parts beyond the number of variables are dropped.
+    Values beyond the number of variables are dropped.
     """
     return tuple(
         part if inner is None else _unpack(part, inner)

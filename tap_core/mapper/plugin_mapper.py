@@ -1,7 +1,7 @@
-"""Stream maps of a plugin: assignment of maps and names to streams.
+"""Stream maps of a plugin (tap, mapper or target), built from its config settings.
 
-The settings are read once and not changed. Each stream has a primary map, the first of its
-list, and a further map for each setting that names the stream as ``__source__``.
+Each stream has a list of maps. The first is its primary map. A further map follows for each entry
+of ``stream_maps`` that names the stream as ``__source__``.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ __all__ = ["PluginMapper"]
 
 
 class PluginMapper:
-    """The stream maps of a plugin.
+    """Collection of the stream maps of a plugin.
 
-    The attribute ``stream_maps`` is a dict with a list of maps for each original stream name.
+    The attribute ``stream_maps`` is a dict from the original name of a stream to its list of maps.
     """
 
     def __init__(self, plugin_config: Mapping[str, Any], logger: logging.Logger) -> None:
-        """Read the settings of a plugin.
+        """Read the stream map settings of a plugin.
 
         Args:
             plugin_config: Configuration of the plugin, with ``stream_maps`` and its related
@@ -87,10 +87,9 @@ class PluginMapper:
                 raise StreamMapConfigError(f"Option '{name}:{definition}' is not expected.")
 
     def register_raw_streams_from_catalog(self, catalog: Catalog) -> None:
-        """Create the maps of all streams in a catalog, using only their selected properties.
+        """Create the maps of all streams in a catalog, with only their selected properties.
 
-        For a deselected stream all properties are used, because its deselected properties may be
-        keys.
+        A deselected stream is mapped with all its properties, because deselected ones may be keys.
         """
         for entry in catalog.streams:
             mask = entry.metadata.resolve_selection()
@@ -104,7 +103,7 @@ class PluginMapper:
     def register_raw_stream_schema(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> None:
-        """Create the maps of a stream, or recreate them if its schema or keys have changed.
+        """Create the maps of a stream, or create them again if its schema or keys have changed.
 
         Args:
             stream_name: Name of the stream before the map.
@@ -131,7 +130,7 @@ class PluginMapper:
     def _build_maps(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> list[StreamMap]:
-        """Return the maps of a stream, the primary one first."""
+        """Create the maps of a stream by the setting ``stream_maps``; the primary map is first."""
         options = self.flattening_options
         maps: list[StreamMap] = [
             self.default_mapper_type(
@@ -155,7 +154,7 @@ class PluginMapper:
     def _is_registered(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> bool:
-        """Return True if a stream has maps for the same schema and keys."""
+        """Return True if the existing maps of a stream are for the same schema and keys."""
         primary = self.stream_maps.get(stream_name, [None])[0]
         return (
             isinstance(primary, self.default_mapper_type)
@@ -164,9 +163,12 @@ class PluginMapper:
         )
 
     def _names(self, name: str, options: Any, stream_name: str) -> tuple[str, str]:
-        """Return the source stream (or pattern) and the new name for an entry of ``stream_maps``.
+        """Return the source stream (or name pattern) and the new stream name of a map definition.
 
-        The options ``__source__`` and ``__alias__`` are removed from ``options``.
+        Args:
+            name: Key of the definition in the setting ``stream_maps``.
+            options: The definition; its options ``__source__`` and ``__alias__`` are removed.
+            stream_name: Name of the stream for which a map is built.
         """
         if not isinstance(options, dict):
             return name, stream_name
@@ -195,9 +197,18 @@ class PluginMapper:
         schema: JsonSchema,
         key_properties: Sequence[str] | None,
     ) -> StreamMap:
-        """Return the map for one entry of ``stream_maps``: a dict of expressions, or null.
+        """Build the map for one entry of the setting ``stream_maps``.
 
-        A null removes the stream ``stream_name``. The map's stream is renamed to ``alias``.
+        Args:
+            name: Key of the entry.
+            options: Value of the entry: a dict of expressions, or null to remove the stream.
+            alias: Name of the mapped stream.
+            stream_name: Name of the stream before the map.
+            schema: JSON Schema of the stream before the map.
+            key_properties: Primary keys of the stream before the map.
+
+        Raises:
+            StreamMapConfigError: The value has another type.
         """
         if isinstance(options, dict):
             return CustomStreamMap(
@@ -227,9 +238,10 @@ class PluginMapper:
 
     @staticmethod
     def _eval_stream(expr: str, stream_name: str) -> str:
-        """Return the new stream name for an ``__alias__``, which is a plain name or an expression.
+        """Return the new stream name for the option ``__alias__``: a plain name or an expression.
 
-        If the expression contains an unknown name, the alias is taken as a plain name.
+        An alias with an unknown name is taken as a plain name: ``users`` is one, but
+        ``__stream_name__ + '_v2'`` is an expression.
         """
         location = f"the {MAPPER_ALIAS_OPTION} of stream '{stream_name}'"
         if not isinstance(expr, str):

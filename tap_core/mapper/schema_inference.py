@@ -1,7 +1,7 @@
-"""Inference of the schema of a mapped property from the text of its expression.
+"""Inference of the JSON Schema of a mapped property from the text of its expression.
 
-The prefixes and their types are those of singer_sdk. If no prefix matches, the property keeps its
-existing type, or is text.
+As in singer_sdk, the beginning of the text decides: ``int(`` means integer. For other expressions
+the property keeps its existing type, or is a string.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DATE_TIME = ("datetime.datetime.", "datetime.datetime(")
 def infer_property_schema(
     name: str, expression: str, existing: JsonSchema | None, record: JsonSchema
 ) -> JsonSchema:
-    """Return the nullable schema of a mapped property, as ``{name: schema}``.
+    """Return a dict with the name of a mapped property and its JSON Schema, which allows null.
 
     Args:
         name: Name of the property.
@@ -40,7 +40,7 @@ def infer_property_schema(
 def _infer_type(
     expression: str, existing: JsonSchema | None, record: JsonSchema
 ) -> th.JSONTypeHelper[Any]:
-    """Return a type helper that describes the values of an expression, judged by its text."""
+    """Return the type of an expression's values, inferred from its text: ``int(a)`` is integer."""
     if expression == "record":
         return th.CustomType(record)
     for prefixes, kind in _BY_PREFIX:

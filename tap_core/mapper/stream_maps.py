@@ -1,8 +1,7 @@
-"""Stream maps: transformation of one stream's records, schema and name.
+"""Stream maps, which transform the records, the schema and the name of one stream.
 
-Everything is compiled when a map is created, so an invalid map fails before the first record.
-Names, signatures and results are those of singer_sdk 0.54. The raw schema is never changed. A map
-has no access to streams or taps.
+Expressions are compiled when a map is created, so an invalid map raises an error before the first
+record. Names, signatures and results are those of singer_sdk 0.54.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ _Run: TypeAlias = Callable[[Record], Any]
 
 
 class StreamMap(abc.ABC):
-    """Base class of stream maps, which change or drop records before they are sent.
+    """Base class of stream maps, which change or drop the records of a stream.
 
-    Mapped records are sent as the stream ``stream_alias``.
+    Mapped records are sent as records of the stream ``stream_alias``.
     """
 
     may_mutate = True
@@ -84,7 +83,7 @@ class StreamMap(abc.ABC):
 
     @property
     def flattening_enabled(self) -> bool:
-        """True if records are flattened, that is, nested objects become separate properties."""
+        """True if nested objects in records are flattened to separate properties."""
         options = self.flattening_options
         return options is not None and options.enabled and options.max_level > 0
 
@@ -124,15 +123,15 @@ class StreamMap(abc.ABC):
 
     @abc.abstractmethod
     def transform(self, record: Record) -> Record | None:
-        """Return the mapped and flattened record, or None to drop it.
+        """Return the mapped and flattened record, or None to drop the record.
 
-        An override should change the record and call ``super().transform(record)`` to flatten it.
+        An override should map the record, then call ``super().transform(record)`` to flatten it.
         """
         return self.flatten_record(record)
 
     @abc.abstractmethod
     def get_filter_result(self, record: Record) -> bool:
-        """Return True if a record is kept, False if it is dropped."""
+        """Return True if the map keeps a record, False if it drops the record."""
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
@@ -141,24 +140,24 @@ class StreamMap(abc.ABC):
 
 
 class DefaultStreamMap(StreamMap):
-    """Base class of the maps for streams that the setting ``stream_maps`` does not mention."""
+    """Base class of maps for streams that the setting ``stream_maps`` does not configure."""
 
 
 class RemoveRecordTransform(DefaultStreamMap):
-    """Map that drops all records, and so removes the stream."""
+    """Map that drops all records of a stream, and so removes the stream."""
 
     may_mutate = False
 
     def transform(self, record: Record) -> None:
         """Return None, which drops the record."""
 
-    def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - asks for nothing
+    def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - not used here
         """Return False for every record, because all records are dropped."""
         return False
 
 
 class SameRecordTransform(DefaultStreamMap):
-    """Map that keeps every record unchanged, or only flattens it."""
+    """Map that keeps every record and changes nothing, except for flattening if enabled."""
 
     may_mutate = False
 
@@ -166,19 +165,19 @@ class SameRecordTransform(DefaultStreamMap):
         """Return the record, flattened if flattening is enabled."""
         return super().transform(record)
 
-    def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - asks for nothing
+    def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - not used here
         """Return True for every record, because no record is dropped."""
         return True
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """The flattening function, or `transform` if a subclass overrides it."""
+        """Function that maps a record like `transform`, without the cost of a method call."""
         is_overridden = type(self).transform is not SameRecordTransform.transform
         return self.transform if is_overridden else (self.flattener or _same)
 
 
 class CustomStreamMap(StreamMap):
-    """Map of a stream that the setting ``stream_maps`` configures."""
+    """Stream map that computes properties by the expressions in the setting ``stream_maps``."""
 
     def __init__(
         self,
@@ -192,7 +191,7 @@ class CustomStreamMap(StreamMap):
         *,
         stream_name: str | None = None,
     ) -> None:
-        """Compile a map.
+        """Compile the expressions of a map, and build its schema.
 
         Args:
             stream_alias: Name of the mapped stream.
@@ -235,17 +234,17 @@ class CustomStreamMap(StreamMap):
     # Records
 
     def transform(self, record: Record) -> Record | None:
-        """Return the mapped record, or None if it is filtered out or empty."""
+        """Return the mapped and flattened record, or None if it is filtered out or empty."""
         result = self._transform(record)
         return super().transform(result) if result else None
 
     def get_filter_result(self, record: Record) -> bool:
-        """Return True to keep a record, as decided by the expression ``__filter__``."""
+        """Return True if ``__filter__`` is true for a record, or the map has no ``__filter__``."""
         return self._filter is None or bool(self._filter.run(record))
 
     @property
     def has_filter(self) -> bool:
-        """True if the map may drop records."""
+        """True if the map has a ``__filter__``, or a subclass overrides `get_filter_result`."""
         return self._filter is not None or self._has_custom_filter
 
     @property
@@ -255,7 +254,7 @@ class CustomStreamMap(StreamMap):
 
     @cached_property
     def _transform(self) -> Callable[[Record], Record | None]:
-        """Function that filters and maps one record, without flattening."""
+        """Function that returns a mapped record before flattening, or None to drop the record."""
         keep: _Run | None = self._filter.run if self._filter else None
         if self._has_custom_filter:
             keep = self.get_filter_result
@@ -296,9 +295,13 @@ class CustomStreamMap(StreamMap):
 
     @staticmethod
     def _pop_else(definitions: dict[str, Any]) -> bool:
-        """Remove the option ``__else__`` from a map's definition.
+        """Remove the option ``__else__`` from a map's definition, and return what it means.
 
-        Return True if properties that the map does not mention are kept, False if they are removed.
+        Returns:
+            True to keep properties that the map does not mention, False to remove them.
+
+        Raises:
+            NotImplementedError: The option is not null.
         """
         if MAPPER_ELSE_OPTION not in definitions:
             return True
@@ -320,7 +323,7 @@ class CustomStreamMap(StreamMap):
         return _faker(self.faker_config or {})
 
     def _build_filter(self, rule: Any) -> Expression:
-        """Return the compiled expression for ``rule``, the value of ``__filter__``."""
+        """Compile ``rule``, the value of the option ``__filter__``."""
         if not isinstance(rule, str):
             raise StreamMapConfigError(
                 f"Unexpected filter rule type '{type(rule).__name__}' in expression {rule!s}:"
@@ -339,9 +342,9 @@ class CustomStreamMap(StreamMap):
         return self._compile(rule, statement, location, None)
 
     def _build_step(self, name: str, definition: Any) -> tuple[str, Expression | None]:
-        """Return a property's name and its compiled expression.
+        """Return the name of a property and its compiled expression.
 
-        The expression is None if the property is to be removed.
+        The expression is None if ``definition`` is null, which removes the property.
         """
         location = f"property '{name}' in the map of stream '{self.stream_alias}'"
         if is_null_definition(definition):
@@ -355,7 +358,7 @@ class CustomStreamMap(StreamMap):
         if not isinstance(definition, str):
             raise StreamMapConfigError(
                 f"Unexpected type '{type(definition).__name__}' in stream map for"
-                f" '{self.stream_alias}:{name}': it is text or null."
+                f" '{self.stream_alias}:{name}': it must be text or null."
             )
         return name, self._compile(
             definition, parse_expression(definition, location), location, name
@@ -364,9 +367,13 @@ class CustomStreamMap(StreamMap):
     def _compile(
         self, text: str, node: ast.AST, location: str, self_name: str | None
     ) -> Expression:
-        """Compile an expression.
+        """Compile a parsed expression with the names that expressions of this map can use.
 
-        In it, ``self`` is the record's value of the property ``self_name``.
+        Args:
+            text: Text of the expression, for error messages.
+            node: Syntax tree of the expression.
+            location: Location of the expression in the settings, for error messages.
+            self_name: Property whose value is ``self`` in the expression, or None.
         """
         value = node.value if isinstance(node, ast.Expr) else node
         if not isinstance(value, ast.expr):
@@ -390,7 +397,7 @@ class CustomStreamMap(StreamMap):
     # Schema
 
     def _build_schema(self, definitions: Mapping[str, Any]) -> JsonSchema:
-        """Return the schema of mapped records before flattening."""
+        """Return the JSON Schema of mapped records, before flattening."""
         raw = self.raw_schema
         schema = copy.copy(raw) if self._keeps_others else PropertiesList().to_dict()
         properties = schema["properties"] = dict(schema.get("properties") or {})
@@ -423,12 +430,12 @@ def _same(record: Record) -> Record:
 
 
 def is_null_definition(definition: Any) -> bool:
-    """Return True if a definition is null, which may also be written ``__NULL__`` in settings."""
+    """Return True if a definition in ``stream_maps`` is null or the text ``__NULL__``."""
     return definition is None or definition == NULL_STRING
 
 
 def _faker(settings: Mapping[str, Any]) -> Any:
-    """Return a Faker instance with the seed and locale of the settings.
+    """Return a Faker instance with the ``seed`` and ``locale`` of the setting ``faker_config``.
 
     Return None if the package Faker is not installed.
     """

@@ -1,9 +1,9 @@
-"""Command lines as typer applications: help, errors, completion and exit codes of all programs.
+"""Base of all command-line programs: typer applications with common help, errors and exit codes.
 
 A command is a function with a docstring and typed parameters, registered with ``@app.command()`` of
-a `typer.Typer`. It returns its exit code: 0 or None for success, 1 for a failure, a negative number
-to end the process by that signal. An invalid command line is exit code 2. Commands are built when
-they are called or listed, and rich is imported only to print help or an error on a terminal.
+a `typer.Typer`. It returns its exit code: 0 or None for success, 1 for a failure, or ``-n`` to end
+the process by signal ``n``. An invalid command line has exit code 2. To start fast, commands are
+built only when they are called or listed, and rich is imported only to print on a terminal.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _TEXT_TYPES: Final = (str, bool, list[str])
 
 
 class _Conventions(_Base):
-    """Methods of all commands and groups of commands."""
+    """Mixin with the exit codes, argument parsing and help format of all commands and programs."""
 
     def main(
         self,
@@ -75,7 +75,7 @@ class _Conventions(_Base):
     ) -> Any:
         """Run the command and end the process with its exit code.
 
-        With ``standalone_mode=False`` return the exit code instead, and raise errors of usage.
+        With ``standalone_mode=False`` return the exit code instead, and raise typer's errors.
         """
         if prog_name is None and args is not None and [*args] != sys.argv[1:]:
             prog_name = self.name  # called in process, by a program with another name
@@ -90,14 +90,18 @@ class _Conventions(_Base):
             raise
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the command's function. An exit code other than 0 ends the program."""
+        """Call the command's function and return its exit code.
+
+        Raises:
+            typer.Exit: The exit code is neither 0 nor None.
+        """
         code = super().invoke(ctx)
         if code:
             raise typer.Exit(code)
         return code
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, without pydantic if the command takes only text and flags.
+        """Parse the arguments, without pydantic for parameters that are text or flags.
 
         The import of pydantic takes longer than the discovery of a small tap.
         """
@@ -109,7 +113,7 @@ class _Conventions(_Base):
         return super().parse_args(ctx, args)
 
     def get_help_option_names(self, ctx: Any) -> list[str]:
-        """Return the names of the help option, in the order of their declaration."""
+        """Return the names of the help option in the declared order: ``--help``, ``-h``."""
         names = super().get_help_option_names(ctx)
         return sorted(names, key=ctx.help_option_names.index)
 
@@ -120,10 +124,10 @@ class _Conventions(_Base):
 
 
 class Command(_Conventions, TyperCommand):
-    """Command of a program."""
+    """Command of a program; its usage line names each positional argument."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002  typer passes it
-        """Return the words of the usage after the command's name."""
+        """Return the parts of the usage line after the command's name: ``[OPTIONS]``, ``FILE``."""
         params: list[Any] = self.params
         arguments = [param for param in params if isinstance(param, TyperArgument)]
         words = ["[OPTIONS]"] if len(arguments) < len(params) or not params else []
@@ -131,12 +135,12 @@ class Command(_Conventions, TyperCommand):
 
 
 class Program(_Conventions, TyperGroup):
-    """Program with commands. Its options stand before no command: they run the program itself."""
+    """Program with commands. Its own options are valid only if no command is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the name, the command and the arguments of the command that ``args`` call.
+        """Return the name, the command object and the remaining arguments of the called command.
 
-        Options of the program before the command are an error, as they would have no effect.
+        Options of the program before the command are a usage error, as they would have no effect.
         """
         name, command, rest = super().resolve_command(ctx, args)
         given = [
@@ -153,16 +157,16 @@ class Program(_Conventions, TyperGroup):
 
 
 class _TextConversion:
-    """Conversion of a parameter whose value is text, a list of texts, or a flag."""
+    """Substitute for typer's pydantic conversion, for text, lists of text and flags."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ARG002  typer passes it
-        """Return the value unchanged. A missing value of a repeatable parameter is ()."""
+        """Return the value unchanged, or ``()`` if a repeatable parameter has no value."""
         is_repeatable = param.multiple or param.nargs == -1
         return () if value is None and is_repeatable else value
 
 
 class _CommandTable(Mapping[str, TyperCommand]):
-    """Commands of a program by name, imported and built when they are looked up."""
+    """Mapping from command name to command. Commands are imported and built on lookup."""
 
     def __init__(self, load: Callable[[], typer.Typer]) -> None:
         self._load = load
@@ -194,16 +198,17 @@ def _command_name(info: CommandInfo) -> str:
 
 
 def _markup_mode(stream: TextIO | None) -> Any:
-    """Return typer's name of the format for a stream: rich for a terminal, None for plain text."""
+    """Return typer's ``rich_markup_mode`` for an output file: ``rich`` on a terminal, else None."""
     if stream is None or stream.closed:
         return None
     return "rich" if stream.isatty() else None
 
 
 def choose_from(*choices: str) -> dict[str, Any]:
-    """Return the arguments of `typer.Option` or `typer.Argument` for a choice of texts.
+    """Return keyword arguments of `typer.Option` that restrict a text option to ``choices``.
 
-    The case of the value does not count. typer's own choices need pydantic, a slow import.
+    ``choices`` are lower case; the user may write any case. typer's own choices need pydantic,
+    which is slow to import. The result is also valid for `typer.Argument`.
     """
 
     def choose(value: str | None) -> str | None:
@@ -218,12 +223,12 @@ def choose_from(*choices: str) -> dict[str, Any]:
 
 
 def parse_limit(context: typer.Context, text: str) -> int:
-    """Return the value of the option ``--limit``, a number of at least 1.
+    """Parse the value of the option ``--limit``, an integer of at least 1.
 
-    The option is declared as text, because typer needs pydantic for numbers.
+    The option is declared as text, because typer needs pydantic for integers.
 
     Raises:
-        BadParameter: The text is not such a number.
+        BadParameter: The text is not an integer of at least 1.
     """
     if not text.isdecimal() or int(text) < 1:
         raise typer.BadParameter(f"--limit {text!r} is not a number of at least 1.", context)
@@ -241,14 +246,14 @@ def make_program(
     context: Any = None,
     needs_command: bool = False,
 ) -> Program:
-    """Return a program with options and commands.
+    """Build a typer program from a callback for its options and a function for its commands.
 
     Args:
         name: Name of the program.
-        callback: Function whose parameters are the program's options. It runs if no command is
-            called, and before a command; ``invoked_subcommand`` of its context tells them apart.
-        commands: Function that imports and returns the commands, or None for no commands. It is
-            called when a command is called or listed.
+        callback: Function whose parameters are the program's options. It runs before each command,
+            and alone if no command is called; then ``context.invoked_subcommand`` is None.
+        commands: Function that imports and returns the commands, or None for no commands. It runs
+            only when a command is called or listed.
         description: Text at the beginning of the help.
         epilog: Text at the end of the help.
         cls: Class of the program.
@@ -282,10 +287,10 @@ def run_program(program: Program, args: Sequence[str] | None) -> int:
 
     Args:
         program: The program.
-        args: The arguments; None for those of this process.
+        args: The command-line arguments; None for ``sys.argv[1:]``.
 
     Raises:
-        SystemExit: A plugin that the program has started ends the process.
+        SystemExit: Code that the program calls, such as a plugin, ends the process.
     """
     try:
         code = program.main(args, prog_name=program.name, standalone_mode=False)
@@ -302,7 +307,7 @@ def run_program(program: Program, args: Sequence[str] | None) -> int:
 
 
 def _exit_by_signal(number: int) -> NoReturn:
-    """End this process with a signal, so that the parent process sees that the signal ended it."""
+    """Send signal ``number`` to this process, so that its parent sees the signal as exit status."""
     write_to_stderr("")
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -1,6 +1,6 @@
 """Parsing and formatting of datetimes in Singer messages.
 
-A text without an offset is taken as UTC, as the Singer specification defines.
+A text without a UTC offset is in UTC, as the Singer specification defines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 class NonUTCDatetimeError(Exception):
-    """Error raised if a datetime that is not in UTC is formatted as UTC."""
+    """Raised by `strftime` if a datetime is naive or not in UTC."""
 
     def __init__(self) -> None:
         super().__init__("The date-time must be in UTC to be written with a 'Z'.")
@@ -38,14 +38,14 @@ def utc_now() -> datetime:
 
 
 def assume_utc(value: datetime) -> datetime:
-    """Return a datetime with a time zone: a naive datetime is assumed to be in UTC."""
+    """Return an aware datetime; a naive ``value`` gets the time zone UTC."""
     return value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
 
 
 def format_iso(value: datetime) -> str:
-    """Return a datetime in ISO 8601 with six fraction digits.
+    """Format a datetime in ISO 8601, such as ``2024-01-31T00:00:00.000000+00:00``.
 
-    A datetime without a time zone is assumed to be in UTC.
+    A naive datetime is assumed to be in UTC.
     """
     aware = value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
     return aware.isoformat("T", timespec="microseconds")
@@ -75,7 +75,7 @@ def strftime(dtime: datetime, format_str: str = _FORMAT) -> str:
     """Format a datetime in UTC, by default as ``2024-01-31T00:00:00.000000Z``.
 
     Raises:
-        NonUTCDatetimeError: The offset is not zero.
+        NonUTCDatetimeError: The datetime is naive, or its UTC offset is not zero.
     """
     if dtime.utcoffset() != timedelta(0):
         raise NonUTCDatetimeError
@@ -89,7 +89,7 @@ def datetime_fromisoformat(text: str) -> datetime:
     Raises:
         ValueError: The text is not a datetime.
     """
-    return datetime.fromisoformat(_as_python_reads(text))
+    return datetime.fromisoformat(_normalize_iso_text(text))
 
 
 def date_fromisoformat(text: str) -> date:
@@ -107,13 +107,13 @@ def time_fromisoformat(text: str) -> time:
     Raises:
         ValueError: The text is not a time.
     """
-    return time.fromisoformat(_as_python_reads(text))
+    return time.fromisoformat(_normalize_iso_text(text))
 
 
-def _as_python_reads(text: str) -> str:
-    """Return an ISO 8601 text in a form that Python 3.10 can parse.
+def _normalize_iso_text(text: str) -> str:
+    """Rewrite an ISO 8601 text so that ``fromisoformat`` of Python 3.10 can parse it.
 
-    A final "Z" is replaced, and fractions get six digits.
+    A final "Z" becomes "+00:00", and fractions get six digits. Later versions need no change.
     """
     if sys.version_info >= (3, 11):
         return text

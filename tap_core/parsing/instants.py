@@ -1,6 +1,6 @@
-"""Parsing of points in time: ISO 8601 as sources write it, with any number of fraction digits.
+"""Parsing of ISO 8601 datetimes as sources write them, with any number of fraction digits.
 
-A value without an offset is taken as UTC.
+A value without a UTC offset is assumed to be in UTC.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _MICROSECONDS = 26  # position after the sixth digit of a fraction
 
 
 def parse_instant(value: Any) -> ParsedInstant | None:
-    """Return the point in time of a datetime, a date or an ISO 8601 text; None for other values.
+    """Parse a datetime, a date or an ISO 8601 text; return None for any other value.
 
-    A date means midnight. A value without an offset is assumed to be in UTC.
+    The result is an aware datetime and the fraction digits beyond microseconds. A date means
+    midnight. A value without a UTC offset is assumed to be in UTC.
     """
     if isinstance(value, dt.datetime):
         return _utc(value), ""
@@ -54,7 +55,7 @@ def _utc(value: dt.datetime) -> dt.datetime:
 
 
 def _instant_of_text(text: str) -> ParsedInstant | None:
-    """Return the point in time of an ISO 8601 text, or None for any other text."""
+    """Parse an ISO 8601 text; return None for any other text."""
     if text[4:5] == "-" and (len(text) <= _MICROSECONDS or text[_MICROSECONDS] in "Z+-"):
         try:
             moment = dt.datetime.fromisoformat(text)
@@ -68,7 +69,7 @@ def _instant_of_text(text: str) -> ParsedInstant | None:
 
 
 def _instant_of_groups(match: re.Match[str]) -> ParsedInstant | None:
-    """Return the point in time for a match of `_DATE_TIME`; None if that date does not exist."""
+    """Convert a match of `_DATE_TIME`; return None if it is not a date, such as February 30."""
     number = functools.partial(_group, match)
     fraction = match["fraction"] or ""
     try:
@@ -99,10 +100,9 @@ def _parse_zone(match: re.Match[str]) -> dt.timezone:
 
 
 def _instant_of_rare_text(text: str) -> ParsedInstant | None:
-    """Parse a text in a rare form of ISO 8601: ``20210102T030405Z`` or ``2021-002``, for example.
+    """Parse an ISO 8601 text without hyphens, such as ``20210102T030405Z``.
 
-    Return None for any other text. Text of digits only may be a count of seconds and gives None
-    too.
+    Return None for any other text, and for digits only, which may be a Unix timestamp.
     """
     if not text[:8].isdigit() or text.isdigit():
         return None

@@ -1,12 +1,12 @@
-"""Evaluation of JSONPath expressions, such as the records of a page or its next-page token.
+"""Evaluation of JSONPath expressions that select, for example, the records of a response.
 
-- Simple paths, chains of names, indices and wildcards (``$.data.items[*]``), are evaluated here.
-  Other paths use jsonpath-ng, which is imported on first use because the import takes longer than
-  parsing a page.
+- Simple paths of names, indices and wildcards (``$.data.items[*]``) are evaluated here. Other paths
+  use jsonpath-ng, which is imported on first use because the import takes longer than parsing a
+  page.
 - Results equal those of jsonpath-ng 1.11 to 1.15: names without ``$`` are valid, and a wildcard
   on an object gives its values. Other syntax has the meaning of the installed version (Python
   3.10: 1.8).
-- As in singer_sdk, a final ``[*]`` on a single value gives that value, and on null nothing.
+- As in singer_sdk, a final ``[*]`` on a non-array value gives that value, and on null nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["extract_jsonpath"]
 
 _Find: TypeAlias = Callable[[Any], list[Any]]
-"""Function from a JSON document to the list of values that a path matches."""
+"""Function that takes a JSON document and returns the list of values that a path matches."""
 
 _Step: TypeAlias = Callable[[list[Any]], list[Any]]
-"""Function that evaluates one step of a path: from matched values to the values below them."""
+"""Function that applies one step of a path, such as ``.name``, to all values matched so far."""
 
 _ABSENT: Any = object()
 
@@ -111,14 +111,11 @@ def _parse_path(expression: str) -> _Path:
     return _compile_simple(expression) or _compile_with_library(expression)
 
 
-# All else: jsonpath-ng
+# Other paths: jsonpath-ng
 
 
 def _compile_with_library(expression: str) -> _Path:
-    """Compile a path with jsonpath-ng.
-
-    A final ``[*]`` is left out and sets ``of_arrays`` instead.
-    """
+    """Compile any JSONPath with jsonpath-ng. A final ``[*]`` is removed and sets ``of_arrays``."""
     path = _compile_jsonpath(expression)
     arrays = _path_of_arrays(path) if expression.rstrip().endswith(_ELEMENTS) else None
     evaluated = arrays or path
@@ -126,13 +123,10 @@ def _compile_with_library(expression: str) -> _Path:
 
 
 def _path_of_arrays(path: JSONPath) -> JSONPath | None:
-    """Return a jsonpath-ng path without its final ``[*]``.
-
-    Return None if it does not end in ``[*]``.
-    """
+    """Return a jsonpath-ng path without its final ``[*]``, or None if it has no final ``[*]``."""
     from jsonpath_ng import Child
 
-    # It is shown as `[*]`, being a slice without bounds; from 1.16 on as `*`, being a wildcard.
+    # str() of a final [*] is `[*]` (a slice) up to jsonpath-ng 1.15, `*` (a wildcard) since 1.16.
     return path.left if isinstance(path, Child) and str(path.right) in {"[*]", "*"} else None
 
 
@@ -152,7 +146,7 @@ def _compile_jsonpath(expression: str) -> JSONPath:
         raise type(error)(f"{expression!r} is not a valid JSONPath: {error}") from error
 
 
-# Everyday paths: no library
+# Simple paths: no library
 
 
 def _compile_simple(expression: str) -> _Path | None:
@@ -168,10 +162,10 @@ def _compile_simple(expression: str) -> _Path | None:
 
 
 def _parse_steps(expression: str) -> list[_Step] | None:
-    """Return one function for each part of a simple path; return None for any other path."""
+    """Return one function for each step of a simple path; return None for any other path."""
     rest = expression[1:]
     if not expression.startswith("$"):
-        # The root need not be named: `a.b` is `$.a.b`, and `[0]` is `$[0]`. But `.a` is nothing.
+        # The `$` may be omitted: `a.b` is `$.a.b`, and `[0]` is `$[0]`. But `.a` is no simple path.
         rest = expression if expression.startswith("[") else f".{expression}"
     steps, position = [], 0
     while position < len(rest):
@@ -234,7 +228,7 @@ def _make_index_step(index: int) -> _Step:
 
 
 def _elements(values: list[Any]) -> list[Any]:
-    """Return the elements of arrays and the values of objects, which ``[*]`` selects."""
+    """Return all elements of the arrays and all values of the objects in ``values`` (``[*]``)."""
     elements: list[Any] = []
     for value in values:
         if isinstance(value, dict):
@@ -245,9 +239,9 @@ def _elements(values: list[Any]) -> list[Any]:
 
 
 def _members(values: list[Any]) -> list[Any]:
-    """Return the elements of arrays and the values of objects, which ``.*`` selects.
+    """Return all elements of the arrays and all values of the objects in ``values`` (``.*``).
 
-    Unlike `_elements`, it also supports other objects with a ``keys`` method.
+    Unlike `_elements`, this step also supports other mappings with a ``keys`` method.
     """
     elements: list[Any] = []
     for value in values:

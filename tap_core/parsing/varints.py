@@ -1,4 +1,4 @@
-"""Variable-length integers (seven bits per byte, lowest first) of Thrift and Protocol Buffers.
+"""Decoding of varints, the integers of Thrift and Protocol Buffers: seven bits per byte, low first.
 
 Source: Protocol Buffers, "Encoding"; Apache Thrift, "Compact protocol".
 """
@@ -9,7 +9,7 @@ from typing import Final
 
 __all__ = ["read_varint"]
 
-_GOES_ON: Final = 0x80
+_CONTINUATION: Final = 0x80
 """Bit that is set in every byte of an integer except the last."""
 
 _BITS: Final = 64
@@ -17,15 +17,15 @@ _BITS: Final = 64
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the unsigned integer at position ``at`` of the data, and the position after it.
+    """Decode the unsigned varint at offset ``at``; return the integer and the offset after it.
 
     Raises:
         IndexError: The data end within the integer.
         ValueError: The integer has more than 64 bits.
     """
     number = shift = 0
-    while (byte := data[at]) & _GOES_ON:
-        number |= (byte ^ _GOES_ON) << shift
+    while (byte := data[at]) & _CONTINUATION:
+        number |= (byte ^ _CONTINUATION) << shift
         shift += 7
         at += 1
         if shift >= _BITS:

@@ -1,1 +1,1 @@
-"""Preview of one stream: its requests, its first records, and its schema beside theirs."""
+"""Preview of one stream: its requests, its first records, and a check of its schema."""

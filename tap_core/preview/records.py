@@ -1,7 +1,7 @@
-"""First records of one stream, read without a sync: no message is written and no state is kept.
+"""Reader of the first records of a stream, without a sync: it writes no messages and no state.
 
-No more is requested from the source than these records need. Time windows, partitions and records
-of parent streams are read one after the other, until there are enough records.
+Only as many requests are sent as these records need: time windows, partitions and parent records
+are read one after the other until there are enough records.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["find_stream", "read_first_records"]
 
 
 def find_stream(tap: SyncTap, name: str) -> SyncStream:
-    """Return the stream with a name.
+    """Return the tap's stream with a name.
 
     Raises:
         ConfigurationError: The tap has no such stream; the message suggests a similar name.
@@ -40,12 +40,14 @@ def find_stream(tap: SyncTap, name: str) -> SyncStream:
 
 
 def read_first_records(stream: SyncStream, limit: int) -> list[dict[str, Any]]:
-    """Return the first records of a stream, at most ``limit``, as values of JSON.
+    """Return at most ``limit`` records of a stream, as JSON values.
 
-    They are post-processed and contain the values of their context, but are not yet mapped,
-    converted to the schema's types, or reduced to selected properties.
+    The records are post-processed and contain the values of their context. They are not mapped,
+    not converted to the schema's types, and contain deselected properties too.
     """
-    stream._tap.set_protocol_writer(_DiscardingWriter())  # a slice that ends would write its state
+    stream._tap.set_protocol_writer(
+        _DiscardingWriter()
+    )  # otherwise each slice would write its state
     with closing(_iterate_records(stream)) as records:
         # converted at once, because the tap's code may reuse the dict
         return [load_json(serialize_json(record)) for record, _ in islice(records, limit)]
@@ -55,17 +57,17 @@ class _DiscardingWriter:
     """Protocol writer that discards all output."""
 
     def encode(self, record: Record, /) -> bytes:  # noqa: ARG002
-        """Return an empty text."""
+        """Return ``b""`` instead of an encoded message."""
         return b""
 
     def emit(self, event: Event, /) -> None:
-        """Discard an event."""
+        """Discard the event instead of writing it."""
 
 
 def _iterate_records(
     stream: SyncStream,
 ) -> Generator[tuple[Record, Context | None], None, None]:
-    """Yield each record of a stream with the context from which its children are read."""
+    """Yield each record of a stream with the context for `generate_child_contexts`."""
     for context in _iterate_contexts(stream):
         yield from _read_context(stream, context)
 
@@ -77,14 +79,14 @@ def _iterate_contexts(stream: SyncStream) -> Iterator[Context | None]:
         yield from get_contexts(stream, None)
         return
     for record, child_context in _iterate_records(parent):
-        for made in parent.generate_child_contexts(record=record, context=child_context):
-            if made is not None:
-                yield from get_contexts(stream, stream.preprocess_context(copy.copy(made)))
+        for child in parent.generate_child_contexts(record=record, context=child_context):
+            if child is not None:
+                yield from get_contexts(stream, stream.preprocess_context(copy.copy(child)))
 
 
 def _find_parent(stream: SyncStream) -> SyncStream | None:
     streams = stream._tap.streams.values()
-    return next((one for one in streams if stream in one.child_streams), None)
+    return next((parent for parent in streams if stream in parent.child_streams), None)
 
 
 def _read_context(

@@ -1,7 +1,7 @@
 """Report of `tap-x test-stream` and `tap-manifest try`: requests, first records, schema.
 
-Each request is printed as soon as it is answered, so that they are also shown if one of them fails.
-Values of records are shown, because the user asks for them; secrets of the settings are not.
+Each request is printed as soon as its response arrives, so that the requests before a failure are
+shown too. Values of records are printed, but secret settings are redacted.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _RECORDS_PER_TABLE: Final = 5
 
 
 def preview_stream(make_tap: Callable[[], SyncTap], name: str, limit: int) -> None:
-    """Read and print the first ``limit`` records of a stream, with the requests that they needed.
+    """Print the HTTP requests and the first ``limit`` records of a stream, and check its schema.
 
-    ``make_tap`` creates the tap; the requests that this sends are printed too.
+    ``make_tap`` creates the tap. Requests that it sends, such as those of discovery, are printed
+    too.
 
     Raises:
         ConfigurationError: The settings are invalid, or the tap has no such stream.
@@ -69,7 +70,10 @@ def _print_records(records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _format(record: Mapping[str, Any], name: str) -> str:
-    """Return a value of a record as text: JSON, but text without quotes; empty if it is missing."""
+    """Return a property of a record as text: a string unchanged, other values as JSON.
+
+    A missing property gives an empty text.
+    """
     if name not in record:
         return ""
     value = record[name]
@@ -77,7 +81,7 @@ def _format(record: Mapping[str, Any], name: str) -> str:
 
 
 def _print_schema(records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> None:
-    """Print the types found in the records beside those that the schema declares."""
+    """Print a table of the types in the records and in the schema, with their differences."""
     compared = compare_schema(records, schema)
     rows = [
         [one.path, ", ".join(one.found), ", ".join(one.declared or ()), one.problem]

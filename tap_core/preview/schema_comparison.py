@@ -1,8 +1,8 @@
-"""Comparison of the types found in records with the schema that a stream declares.
+"""Comparison of the types of values in records with the schema of their stream.
 
-A level of the schema that names no properties, as ``{"type": "object"}``, allows any: nothing in
-it is reported. Source of the types: JSON Schema Draft 7, section 6.1.1; an integer is a number
-without a fraction.
+An object schema without properties, such as ``{"type": "object"}``, allows any content, so the
+content is not compared. A number without a fraction counts as an integer. Source: JSON Schema
+Draft 7, section 6.1.1.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _NAMES: Final[tuple[tuple[type[object], str], ...]] = (
 
 @dataclass(frozen=True)
 class PropertyComparison:
-    """One property of records, with the types found and the types declared."""
+    """Property of a stream, with its JSON types in the records and in the schema."""
 
     path: str
-    """Names from the record to the property, such as ``address.city`` or ``items[].id``."""
+    """Path of the property in a record, such as ``address.city`` or ``items[].id``."""
     found: tuple[str, ...]
     """JSON types of the values; empty if no record has the property."""
     declared: tuple[str, ...] | None
@@ -37,7 +37,7 @@ class PropertyComparison:
 
     @property
     def problem(self) -> str:
-        """Difference between records and schema, in a few words; empty without one."""
+        """``not in the schema``, ``never seen`` or ``other type``; empty if the types agree."""
         if self.declared is None:
             return "not in the schema"
         if not self.found:
@@ -49,9 +49,9 @@ class PropertyComparison:
 def compare_schema(
     records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]
 ) -> list[PropertyComparison]:
-    """Return the properties of a schema and of records, in the order of the schema.
+    """Compare each property of the records and the schema; those of the schema come first.
 
-    ``records`` contain values of JSON, with fractions as Decimal.
+    The records contain JSON values, with fractions as Decimal.
     """
     return list(_compare_objects(records, schema, ""))
 
@@ -85,7 +85,7 @@ def _compare_values(
 
 
 def _name_type(value: Any) -> str:
-    """Return the JSON type of a value."""
+    """Return the JSON type of a value, such as ``integer`` or ``array``."""
     if isinstance(value, Decimal):
         return "integer" if value == value.to_integral_value() else "number"
     if isinstance(value, (Mapping, list)):
@@ -94,7 +94,7 @@ def _name_type(value: Any) -> str:
 
 
 def _iterate_variants(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema and all schemas that ``allOf``, ``anyOf`` and ``oneOf`` in it combine."""
+    """Yield a schema and, recursively, its subschemas in ``allOf``, ``anyOf`` and ``oneOf``."""
     yield schema
     for word in _CHOICES:
         for one in schema.get(word) or ():
@@ -103,7 +103,7 @@ def _iterate_variants(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _collect_properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the declared properties of an object, from all variants of its schema."""
+    """Return the properties that an object schema or its ``anyOf`` etc. subschemas declare."""
     found: dict[str, Mapping[str, Any]] = {}
     for variant in _iterate_variants(schema):
         for name, one in (variant.get("properties") or {}).items():
@@ -112,7 +112,7 @@ def _collect_properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any
 
 
 def _collect_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the types that a schema allows; ``any`` if it, or one of its choices, has none."""
+    """Return the JSON types that a schema allows, or ``("any",)`` if it does not restrict them."""
     own = schema.get("type")
     if own:
         return (own,) if isinstance(own, str) else tuple(map(str, own))
@@ -120,6 +120,6 @@ def _collect_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     types = [_collect_types(one) if isinstance(one, Mapping) else (_ANY,) for one in choices]
     if not types or "$ref" in schema:
         return (_ANY,)
-    if "allOf" in schema:  # each part narrows the others: those without a type do not count
+    if "allOf" in schema:  # subschemas without a type do not add a restriction
         types = [one for one in types if one != (_ANY,)] or [(_ANY,)]
     return tuple(dict.fromkeys(name for one in types for name in one))

@@ -1,1 +1,1 @@
-"""Command-line entry points and protocol support, one package per protocol."""
+"""Support for the Singer, Airbyte and Fivetran protocols, with the command lines of plugins."""

@@ -13,14 +13,15 @@ __all__ = ["apply_selection", "get_catalog_entry"]
 
 
 def get_catalog_entry(stream: SyncStream) -> CatalogEntry:
-    """Return a stream's entry in the tap's Singer catalog."""
+    """Return the Singer catalog entry of a stream: its schema, metadata and replication key."""
     return stream._singer_catalog_entry  # noqa: SLF001 - an author's hook, named by singer_sdk
 
 
 def apply_selection(node: Metadata, *, wanted: bool) -> None:
-    """Select a property, or deselect it even if its inclusion is "automatic".
+    """Set ``selected`` in the catalog metadata of a property.
 
-    wanted: True to select the property, False to deselect it.
+    If ``wanted`` is False, the inclusion ``automatic`` is changed to ``available``, because Singer
+    always includes automatic properties.
     """
     node.selected = wanted
     if node.inclusion == Metadata.InclusionType.AUTOMATIC and not wanted:

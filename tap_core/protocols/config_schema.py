@@ -1,7 +1,6 @@
-"""Recognition of the settings that the SDK adds to a tap's own settings.
+"""Detection of the settings that the SDK adds to a tap's settings schema.
 
-Clients that show a configuration form need to tell the two apart. Everything is derived from
-the JSON Schema of the settings.
+Configuration forms do not show these settings, such as ``batch_config``.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from tap_core.capabilities import (
     STREAM_MAPS_CONFIG,
 )
 
-__all__ = ["author_settings"]
+__all__ = ["find_sdk_settings"]
 
-_COMES_WITH_THE_SDK: Final = (
+_SDK_CONFIGS: Final = (
     BATCH_CONFIG,
     FLATTENING_CONFIG,
     PARALLEL_PARTITIONS_CONFIG,
@@ -30,15 +29,16 @@ _COMES_WITH_THE_SDK: Final = (
 )
 
 
-def author_settings(schema: Mapping[str, Any]) -> set[str]:
-    """Return the names of the settings that the SDK has added to a tap's settings schema.
+def find_sdk_settings(schema: Mapping[str, Any]) -> set[str]:
+    """Return the names of the settings that the SDK added to a settings schema.
 
-    A setting that the tap's developer has defined differently is not included.
+    An example is ``batch_config``. A setting is left out if the tap's developer has defined it
+    differently.
     """
-    given = schema.get("properties") or {}
+    declared = schema.get("properties") or {}
     return {
         name
-        for config in _COMES_WITH_THE_SDK
+        for config in _SDK_CONFIGS
         for name, setting in config["properties"].items()
-        if given.get(name) == setting
+        if declared.get(name) == setting
     }

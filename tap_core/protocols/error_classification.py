@@ -1,13 +1,12 @@
-"""Classification of errors by who can resolve them, and messages for users.
+"""Classification of errors into three failure types, and error messages for users.
 
-- ``config_error``: the user can correct it (settings, files, credentials).
+- ``config_error``: the user can correct the error (settings, files, credentials).
 - ``transient_error``: a retry may succeed.
-- ``system_error``: everything else.
+- ``system_error``: all other errors.
 
-Errors of optional libraries are recognised by class name, so that no library is imported for it. An
-error that cannot be classified is judged by its cause. A known error is shown as one sentence, any
-other one with its traceback. Source of the names: the Airbyte protocol, section
-"AirbyteErrorTraceMessage".
+Errors of optional libraries are recognised by class name, so that the libraries need not be
+imported. If the class of an error is unknown, its cause decides. Source of the names: the Airbyte
+protocol, section "AirbyteErrorTraceMessage".
 """
 
 from __future__ import annotations
@@ -62,15 +61,15 @@ _NO_CERTIFICATE: Final = "CERTIFICATE_VERIFY_FAILED"
 _PASSING_STATUSES: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _STATUS_FIRST: Final = re.compile(r"\s*(?:HTTP )?([45]\d\d)\b")
-"""The start of messages of `RESTStream.response_error_message` and of many authors' errors."""
+"""HTTP status at the start of an error message, as in `RESTStream.response_error_message`."""
 _LONGEST_CHAIN: Final = 10
 _COMPLETE: Final = (SingerSDKError, SingerError)
-"""Errors with messages for users."""
+"""Base classes of errors whose messages are written for users."""
 
 _BUGS: Final = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError),
 )
-"""Errors of Python that show a mistake in the code, whatever their text and their causes."""
+"""Python errors that show a mistake in the code, regardless of their message and causes."""
 
 _ABSTRACT_CLASS: Final = re.compile(
     r"Can't instantiate abstract class (\w+) (?:with|without an implementation for)"
@@ -89,30 +88,32 @@ _REASON: Final = re.compile(r"\[Errno -?\d+\] ([^\"'()\[\]]+)|(timed out)")
 
 
 def summarize_error(
-    error: BaseException, said: str | None = None, *, system: str = "source"
+    error: BaseException, message: str | None = None, *, system: str = "source"
 ) -> str:
-    """Return an error message for the user, with advice if the kind of error is known.
+    """Return the message about an error for the user, with advice if its failure type is known.
 
-    ``said`` is shown in place of the error's text, for example because that text has secrets.
-    ``system`` is the noun for what the plugin reads or writes: "source" or "destination".
+    Args:
+        error: The error.
+        message: Text to show instead of the error's own text, for example without secrets.
+        system: "source" or "destination": the system that the plugin reads from or writes to.
     """
     kind = failure_type(error)
-    said = shorten_connection_failure(_own_text(error)) if said is None else said
-    text = said or type(error).__qualname__
+    message = shorten_connection_failure(_get_text(error)) if message is None else message
+    text = message or type(error).__qualname__
     if kind == CONFIG and any(is_auth_failure(each) for each in iterate_causes(error)):
         return f"The {system} refuses the credentials: check those in the configuration. {text}"
     if kind == TRANSIENT:
         return f"The {system} is temporarily unavailable: try again later. {text}"
     if kind == SYSTEM and not is_known_error(error):
-        return f"Internal error, not caused by the configuration: {_format_error(error, said)}"
+        return f"Internal error, not caused by the configuration: {_format_error(error, message)}"
     return text
 
 
 def is_known_error(error: BaseException) -> bool:
-    """Return True if the message of an error suffices for the user, without a traceback.
+    """Return True if the user needs only the message of an error, not its traceback.
 
-    This holds for the SDK's errors, rejected credentials and an unavailable service, also as the
-    explicit cause of another error.
+    Known errors are those of the SDK, rejected credentials and an unavailable service. An error
+    raised ``from`` a known error is known too.
     """
     current: BaseException | None = error
     for _ in range(_LONGEST_CHAIN):
@@ -120,17 +121,17 @@ def is_known_error(error: BaseException) -> bool:
             return True
         if current is None or isinstance(current, _BUGS):
             return False
-        if _verdict(current) is not None:
+        if _classify(current) is not None:
             return True
         current = current.__cause__
     return False
 
 
 def shorten_connection_failure(text: str) -> str:
-    """Return a message in which urllib3's text about an unreachable host is short.
+    """Shorten urllib3's long message about an unreachable host, if ``text`` contains it.
 
-    The result is ``127.0.0.1:9 cannot be reached: Connection refused``. Other texts are returned
-    unchanged.
+    The short message is ``127.0.0.1:9 cannot be reached: Connection refused``. Any other text is
+    returned unchanged.
     """
     found = _UNREACHABLE.search(text)
     reason = _REASON.search(found["cause"]) if found else None
@@ -140,8 +141,8 @@ def shorten_connection_failure(text: str) -> str:
     return text[: found.start()] + short + text[found.end() :]
 
 
-def _own_text(error: BaseException) -> str:
-    """Return the text of an error; for members that a class lacks, a sentence with their names."""
+def _get_text(error: BaseException) -> str:
+    """Return the text of an error. For an abstract class, name its missing members."""
     if not (missing := _find_missing_members(error)):
         return str(error).strip()
     name, members = missing
@@ -149,23 +150,32 @@ def _own_text(error: BaseException) -> str:
 
 
 def _find_missing_members(error: BaseException | None) -> tuple[str, str] | None:
-    """Return a class and the members that it lacks, from Python's error for abstract classes."""
+    """Return a class name and its missing members, such as ``("MyStream", "path, url_base")``.
+
+    They are parsed from Python's TypeError for an abstract class. Return None for other errors.
+    """
     found = _ABSTRACT_CLASS.match(str(error)) if isinstance(error, TypeError) else None
     return (found[1], found[2].replace("'", "")) if found else None
 
 
 def failure_type(error: BaseException) -> str:
-    """Classify an error or its causes as config_error, transient_error or system_error."""
-    return next(filter(None, map(_verdict, iterate_causes(error))), SYSTEM)
+    """Return "config_error", "transient_error" or "system_error" for an error.
+
+    The first error in its chain of causes that can be classified decides.
+    """
+    return next(filter(None, map(_classify, iterate_causes(error))), SYSTEM)
 
 
-def _format_error(error: BaseException, said: str) -> str:
+def _format_error(error: BaseException, message: str) -> str:
     name = type(error).__qualname__
-    return f"{name}: {said}" if said else name
+    return f"{name}: {message}" if message else name
 
 
 def iterate_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and the chain of exceptions that caused it: at most ten exceptions."""
+    """Yield an error, its cause, the cause of that error, and so on: at most ten exceptions.
+
+    An error without explicit cause is followed by its ``__context__``, unless raised ``from None``.
+    """
     current: BaseException | None = error
     for _ in range(_LONGEST_CHAIN):
         if current is None:
@@ -175,34 +185,34 @@ def iterate_causes(error: BaseException) -> Iterator[BaseException]:
         current = current.__cause__ or (None if hidden else current.__context__)
 
 
-def _verdict(error: BaseException) -> str | None:
-    """Classify one error without looking at its causes. Return None if its kind is unknown.
+def _classify(error: BaseException) -> str | None:
+    """Return the failure type of one error without its causes, or None if it is unknown.
 
-    An error's attribute ``failure_type`` takes precedence if it has a valid value.
+    If the error has a valid attribute ``failure_type``, return its value.
     """
-    if (told := getattr(error, "failure_type", None)) in _KINDS:
-        return str(told)
+    if (own_type := getattr(error, "failure_type", None)) in _KINDS:
+        return str(own_type)
     if isinstance(error, _CONFIG_FAULTS) or is_auth_failure(error):
         return CONFIG
     if not _UNUSABLE_URL_NAMES.isdisjoint(_class_names(error)):
         return CONFIG
     if _NO_CERTIFICATE in str(error):
         return SYSTEM
-    return TRANSIENT if _may_pass(error) else None
+    return TRANSIENT if _is_retriable(error) else None
 
 
 def is_auth_failure(error: BaseException) -> bool:
-    """Return True if the API or database rejected the credentials."""
-    if get_http_status(error) in _REFUSED or _refused_by_sql(error):
+    """Return True if an API or database rejected the credentials, for example with status 401."""
+    if get_http_status(error) in _REFUSED or _is_database_refusal(error):
         return True
     # A token endpoint rejects credentials with status 400: RFC 6749, section 5.2.
     return _is_token_error(error) and get_http_status(error) == HTTPStatus.BAD_REQUEST
 
 
-def _refused_by_sql(error: BaseException) -> bool:
-    """Return True if a database rejected the login.
+def _is_database_refusal(error: BaseException) -> bool:
+    """Return True if an error says that a database rejected the login.
 
-    The SQLSTATE or the message of the error shows it.
+    Such an error has a SQLSTATE that starts with 28, or a known message.
     """
     for each in (error, getattr(error, "orig", None)):
         state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
@@ -212,8 +222,8 @@ def _refused_by_sql(error: BaseException) -> bool:
     return "authentication failed" in text or "Access denied for user" in text
 
 
-def _may_pass(error: BaseException) -> bool:
-    """Return True if a retry may succeed. The error's class or its HTTP status decides."""
+def _is_retriable(error: BaseException) -> bool:
+    """Return True if a retry may succeed, according to an error's class or HTTP status."""
     if isinstance(error, _PASSING):
         return True
     status = get_http_status(error)
@@ -225,7 +235,7 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _class_names(error: BaseException) -> Iterator[str]:
-    """Yield the full names of an error's class and of the base classes."""
+    """Yield the full names of an error's class and base classes, such as ``socket.gaierror``."""
     return (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__)
 
 
@@ -236,8 +246,8 @@ def _is_token_error(error: BaseException) -> bool:
 def get_http_status(error: BaseException) -> int | None:
     """Return the HTTP status (400 or higher) of an error, or None if it has no such status.
 
-    The status is taken from the error's response, from its ``status`` or ``code`` attribute, or
-    from the start of its message.
+    The status is taken from the error's response, from its attribute ``status`` or ``code``, or
+    from the start of its message, such as "404 Not Found".
     """
     response = getattr(error, "response", None)
     candidates = [

@@ -1,8 +1,8 @@
-"""Decision which streams resume from their state and which restart from the beginning.
+"""Selection of the streams that resume from their state. All others restart from the beginning.
 
-``bookmarks`` are the states of streams by the tap's stream names. A child stream that restarts
-needs every record of its parent streams, so these restart too; otherwise the children of older
-parent records would be missed. Records that such a parent sent before need not be sent again.
+A child stream that restarts needs every record of its parent streams, so these restart too.
+Otherwise the children of older parent records would be missed. The parent records themselves were
+sent before and need not be sent again.
 """
 
 from __future__ import annotations
@@ -14,72 +14,85 @@ from typing import Any, TypeAlias
 
 from tap_core.sync.interfaces import SyncStream
 
-__all__ = ["RestartedStreams", "find_previously_sent", "retained_bookmarks"]
+__all__ = ["RestartCheck", "find_previously_sent", "retained_bookmarks"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-RestartedStreams: TypeAlias = Callable[[SyncStream, Any], bool]
-"""Function of a selected stream and its state (or None) that returns True if it restarts."""
+RestartCheck: TypeAlias = Callable[[SyncStream, Any], bool]
+"""Function that takes a stream and its state (or None), and returns True to restart the stream."""
 
 
 def retained_bookmarks(
     bookmarks: Mapping[str, Any],
     streams: Mapping[str, SyncStream],
-    begins: RestartedStreams,
-    in_full: Collection[str] = (),
+    must_restart: RestartCheck,
+    full_refresh: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return deep copies of the states of the streams that resume. All other streams restart.
+    """Return the states of the streams that resume, by stream name, as deep copies.
+
+    The states of streams that restart are left out.
 
     Args:
         bookmarks: States by stream name.
         streams: Streams of the tap by name.
-        begins: Called with a selected stream and its state (or None). Returns True to restart it.
-        in_full: Names of streams that restart in any case, even if they are not selected.
+        must_restart: Called with a selected stream and its state (or None). Returns True to restart
+            the stream.
+        full_refresh: Names of streams that restart in any case, even if they are not selected.
     """
-    begun = _find_restarted(bookmarks, streams, begins, in_full)
-    fresh = begun | _parents(begun, streams).keys()
-    return {name: deepcopy(state) for name, state in bookmarks.items() if name not in fresh}
+    restarted = _find_restarted(bookmarks, streams, must_restart, full_refresh)
+    dropped = restarted | _find_ancestors(restarted, streams).keys()
+    return {name: deepcopy(state) for name, state in bookmarks.items() if name not in dropped}
 
 
 def find_previously_sent(
     bookmarks: Mapping[str, Any],
     streams: Mapping[str, SyncStream],
-    begins: RestartedStreams,
-    in_full: Collection[str] = (),
+    must_restart: RestartCheck,
+    full_refresh: Collection[str] = (),
 ) -> dict[str, dict[str, Any]]:
-    """Return the states of the parent streams that restart only because a child stream restarts.
+    """Return the states of parent streams that restart only because a child stream restarts.
 
-    See `retained_bookmarks` for the arguments. Each such parent stream is logged.
+    The state of such a parent tells which of its records were sent before. Each of these parents is
+    logged. See `retained_bookmarks` for the arguments.
     """
-    begun = _find_restarted(bookmarks, streams, begins, in_full)
-    again = {
+    restarted = _find_restarted(bookmarks, streams, must_restart, full_refresh)
+    parents = {
         name: child
-        for name, child in _parents(begun, streams).items()
-        if bookmarks.get(name) and name not in begun
+        for name, child in _find_ancestors(restarted, streams).items()
+        if bookmarks.get(name) and name not in restarted
     }
-    for name, child in again.items():
-        logger.info("Stream '%s' is read from its beginning, because '%s' is.", name, child)
-    return {name: deepcopy(bookmarks[name]) for name in again}
+    for name, child in parents.items():
+        logger.info("Stream '%s' restarts, because its child stream '%s' restarts.", name, child)
+    return {name: deepcopy(bookmarks[name]) for name in parents}
 
 
 def _find_restarted(
     bookmarks: Mapping[str, Any],
     streams: Mapping[str, SyncStream],
-    begins: RestartedStreams,
-    in_full: Collection[str],
+    must_restart: RestartCheck,
+    full_refresh: Collection[str],
 ) -> set[str]:
-    """Return the names of the streams that restart even if no child stream restarts."""
+    """Return the names of the streams that restart regardless of their child streams.
+
+    These are the streams in ``full_refresh``, and the selected streams for which ``must_restart``
+    returns True.
+    """
     return {
         name
         for name, stream in streams.items()
-        if name in in_full or (stream.selected and begins(stream, bookmarks.get(name)))
+        if name in full_refresh or (stream.selected and must_restart(stream, bookmarks.get(name)))
     }
 
 
-def _parents(begun: Collection[str], streams: Mapping[str, SyncStream]) -> dict[str, str]:
-    """Return each ancestor of a restarting stream, with the name of one such stream below it."""
+def _find_ancestors(
+    restarted: Collection[str], streams: Mapping[str, SyncStream]
+) -> dict[str, str]:
+    """Return the names of the streams that have a restarted descendant stream.
+
+    Each name is mapped to the name of one such descendant.
+    """
     found = {
-        name: next((one.name for one in stream.descendent_streams if one.name in begun), None)
+        name: next((one.name for one in stream.descendent_streams if one.name in restarted), None)
         for name, stream in streams.items()
     }
     return {name: child for name, child in found.items() if child is not None}

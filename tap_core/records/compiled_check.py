@@ -1,9 +1,8 @@
-"""Compilation of the check that a record can be encoded without conversion.
+"""Code generation for a fast check that a record can be encoded as JSON without conversion.
 
-The check is one flat generated function for the record and all objects and lists inside of it.
-It returns False in every doubtful case, and the caller then checks the record with the rules
-themselves, so a wrong False costs only time. Property names are inserted into the generated
-source as literals; all other names are chosen by this module.
+The generated Python function checks the record and the objects and lists inside it. If it returns
+False for a valid record, only time is lost, because the caller then checks the record with
+`tap_core.records.value_rules`. Property names are inserted into the source as string literals.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ _INLINE_DEPTH = 12
 
 
 def always_false(_record: Record) -> bool:
-    """Return False for any record. Used until a check is compiled."""
+    """Return False for any record. Used as the check of a stream until one is compiled."""
     return False
 
 
 def compile_record_check(
     rule: ObjectRule, sample: Record, deselected: DeselectedNames
 ) -> Callable[[Record], bool]:
-    """Return a function that is True for records that can be encoded without conversion.
+    """Compile a function that returns True for records that can be encoded without conversion.
 
-    Its code is fastest for records that have the same properties as the sample, in any order, also
-    in their objects. A record with other properties fails the check. An object with other
-    properties is checked by its rule.
+    A record must have the same properties as the sample, in any order, or the function returns
+    False. A nested object with other properties is checked by its rule, which is slower.
 
-    For records with an object and a list, of which ``zip`` is deselected, the generated code is::
+    For records with an object ``place`` and a list ``tags``, and with ``place.zip`` deselected, the
+    generated code is::
 
         def fits(r):
             try:
@@ -61,8 +60,8 @@ def compile_record_check(
             return True
 
     Args:
-        rule: Rule of the records.
-        sample: A record, without deselected properties, that the rule accepts.
+        rule: Rule that the records must meet.
+        sample: A record, without deselected properties, that meets the rule.
         deselected: Names of the deselected properties. The function deletes them from a record
             that passes the check, and some or all of them from one that does not.
     """
@@ -81,9 +80,10 @@ _END = ("    except KeyError: return False", "    return True", "")
 
 
 class _CheckWriter:
-    """Writer of the lines of a check.
+    """Generator of the source lines of a check function.
 
-    The variable ``v1`` is a value of the record, ``v2`` a value in an object or list in ``v1``.
+    In the generated source, ``r`` is the record, ``v1`` a value in it, and ``v2`` a value in the
+    object or list ``v1``.
     """
 
     def __init__(self) -> None:
@@ -93,24 +93,24 @@ class _CheckWriter:
         self._properties = 0
 
     def write_record(self, rule: ObjectRule, sample: Record, deselected: DeselectedNames) -> None:
-        """Write the check of a record ``r``."""
+        """Write the checks of the record: its type, its number of properties and their values."""
         self._write(0, "if type(r) is not dict: return False")
         self._write_deletions(0, "r", deselected)
         self._write(0, f"if len(r) != {len(sample)}: return False")
         self._write_properties(0, _Object("r", 1, rule, sample, deselected))
 
-    def _write_properties(self, indent: int, of: _Object) -> None:
-        """Write the checks of an object's properties, in the order of the sample."""
-        self._properties += len(of.sample)
-        if not of.sample:
+    def _write_properties(self, indent: int, parent: _Object) -> None:
+        """Write the check of each property that the object ``parent`` has in the sample record."""
+        self._properties += len(parent.sample)
+        if not parent.sample:
             self._write(indent, "pass")
-        for name, sample in of.sample.items():
-            rule = of.rule.get(name)
+        for name, sample in parent.sample.items():
+            rule = parent.rule.get(name)
             if rule is None:  # pragma: no cover - the rule accepts the sample
                 self._write(indent, "return False")
                 continue
-            source, variable = f"{of.variable}[{_literal(name)}]", f"v{of.level}"
-            below = of.deselected.get(name) or {}
+            source, variable = f"{parent.variable}[{_literal(name)}]", f"v{parent.level}"
+            below = parent.deselected.get(name) or {}
             if rule.properties is None and rule.items is None:
                 usual = _TYPE_NAMES.get(type(sample)) if type(sample) in rule.kinds else None
                 kind = f"type({source}) is not {usual} and " if usual else ""
@@ -118,14 +118,15 @@ class _CheckWriter:
                 self._write_scalar(indent, kind, variable, rule, below)
             else:
                 self._write(indent, f"{variable} = {source}")
-                self._write_nested(indent, of.level, rule, sample, below)
+                self._write_nested(indent, parent.level, rule, sample, below)
 
     def _write_scalar(
         self, indent: int, kind: str, variable: str, rule: ValueRule, below: DeselectedNames
     ) -> None:
-        """Write the check of a value without declared properties or items.
+        """Write the check of a value whose schema declares neither properties nor items.
 
-        ``kind`` is the expression of its type, which also assigns the value to the variable.
+        ``kind`` is a source expression for the type of the value, such as ``type(v1 := r['id'])``.
+        It also assigns the value to ``variable``.
         """
         terms = [f"{kind} not in {self._bind('t', rule.kinds)}"]
         if rule.accepts_other is not None and not below:
@@ -138,10 +139,10 @@ class _CheckWriter:
     def _write_nested(
         self, indent: int, level: int, rule: ValueRule, sample: Any, below: DeselectedNames
     ) -> None:
-        """Write the check of the value in the variable of a level, which may be an object or list.
+        """Write the check of the value in variable ``v<level>``, which may be an object or list.
 
-        ``sample`` is the value in the sample record, of any type. An object of which properties are
-        deselected fails the check if it has other properties than the sample.
+        ``sample`` is the corresponding value in the sample record. An object with deselected
+        properties fails the check if it has other properties than the sample.
         """
         variable, keyword = f"v{level}", "if"
         inner = self._find_sample(level, rule.properties, sample, below)
@@ -163,7 +164,7 @@ class _CheckWriter:
         self._write(indent, f"{keyword} {condition}: return False")
 
     def _write_items(self, indent: int, level: int, rule: ValueRule, sample: Any) -> None:
-        """Write the check of the items of a list."""
+        """Write the check of each item of the list in the variable ``v<level>``."""
         variable, items = f"v{level}", rule.items
         samples = sample if type(sample) is list else []
         first = next((item for item in samples if type(item) is dict), None)
@@ -183,10 +184,11 @@ class _CheckWriter:
     def _find_sample(
         self, level: int, rule: ObjectRule | None, sample: Any, below: DeselectedNames
     ) -> Record | None:
-        """Return an object whose properties are those to expect, with values of any type.
+        """Return an object with the property names to expect in a nested object.
 
-        If ``sample`` is no object, they are the properties that the schema declares. Return None
-        for an object whose check should not be inlined.
+        The names are those of ``sample`` or, if this is not an object, those that the schema
+        declares. Return None if the check should not be part of the generated function, because
+        that would become too large.
         """
         if rule is None:
             return None
@@ -197,7 +199,7 @@ class _CheckWriter:
         return found if fits_in and all(type(name) is str for name in found) else None
 
     def _write_deletions(self, indent: int, variable: str, deselected: DeselectedNames) -> None:
-        """Write the deletion of the deselected properties of an object."""
+        """Write statements that delete the deselected properties of the object in a variable."""
         for name in (_literal(name) for name, below in deselected.items() if below is None):
             self._write(indent, f"if {name} in {variable}: del {variable}[{name}]")
 
@@ -205,7 +207,7 @@ class _CheckWriter:
         self.lines.append(" " * (8 + 4 * indent) + line)
 
     def _bind(self, prefix: str, value: Any) -> str:
-        """Return the name of a constant, which begins with a prefix."""
+        """Return the name of a constant in the generated source, such as ``t0`` for prefix "t"."""
         key = (prefix, value)
         if key not in self._bound:
             name = self._bound[key] = f"{prefix}{len(self._bound)}"
@@ -214,16 +216,16 @@ class _CheckWriter:
 
 
 class _Object(NamedTuple):
-    """An object whose properties are to be checked."""
+    """Object (or record) for whose properties checks are generated."""
 
     variable: str
     level: int
-    """Number in the name of the variable for the values of its properties."""
+    """Number of the variable for property values: at level 1, the variable is ``v1``."""
     rule: ObjectRule
     sample: Record
     deselected: DeselectedNames
 
 
 def _literal(name: str) -> str:
-    """Return a property name as a literal, also if its class has a ``__repr__`` of its own."""
+    """Return a property name as a string literal, even if its class overrides ``__repr__``."""
     return str.__repr__(name)

@@ -1,8 +1,8 @@
-"""Compilation of the flattening of records that have the properties of a sample.
+"""Code generation for the fast flattening of records with the properties of a sample record.
 
-The generated function reads the values of each object in the order of its properties, without a
-look-up. It returns None in every doubtful case, and the caller then flattens the record property
-by property, with the same result. Column names are inserted into the generated source as literals.
+The generated Python function reads the values of each object in the order of its properties,
+without a look-up by name. It returns None for a record with other properties; the caller then
+flattens the record property by property. Column names are inserted into the source as literals.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tap_core.types import Record
 __all__ = ["GetColumn", "QuickFlattener", "compile_quick_flattener", "flatten_nothing"]
 
 QuickFlattener: TypeAlias = Callable[[Record], "Record | None"]
-"""Function that returns a flattened copy of a record, or None if it does not know the record."""
+"""Function that returns a flattened copy of a record, or None for a record of another form."""
 
 GetColumn: TypeAlias = Callable[[tuple[str, ...], str], tuple[str, bool]]
 """Function that returns the column name of a property, and True if an object in it is split.
@@ -31,16 +31,17 @@ _COLUMNS = 1_000
 
 
 def flatten_nothing(_record: Record) -> None:
-    """Return None. Used until a function is compiled."""
+    """Return None for any record. Used as the `QuickFlattener` until one is compiled."""
 
 
 def compile_quick_flattener(
     sample: Record, get_column: GetColumn, convert: Callable[[Any], Any]
 ) -> QuickFlattener:
-    """Return a function that flattens records with the same properties as the sample.
+    """Compile a function that flattens records with the same properties as the sample.
 
-    They must also have the same order, in all objects that are split. For a record with an object
-    and a list, the generated code is::
+    The properties must also have the same order, in the record and in each nested object that is
+    split into columns; for any other record the function returns None. For a record with an object
+    ``place`` and a list ``tags``, the generated code is::
 
         def flatten(r):
             if type(r) is not dict or [*r] != k0: return None
@@ -54,8 +55,8 @@ def compile_quick_flattener(
 
     Args:
         sample: A record.
-        get_column: Returns the column of a property.
-        convert: Converts the value of a property that is not split.
+        get_column: Returns the column name of a property.
+        convert: Converts a nested value that is not split, for example to JSON text.
     """
     writer = _FlattenerWriter(get_column, convert)
     writer.write_object("r", sample, ())
@@ -69,7 +70,7 @@ def compile_quick_flattener(
 
 
 class _FlattenerWriter:
-    """Writer of the lines of a flattening function. Each value gets a variable ``x<number>``."""
+    """Generator of the source lines of a flattening function, with a variable for each value."""
 
     def __init__(self, get_column: GetColumn, convert: Callable[[Any], Any]) -> None:
         self.lines: list[str] = []
@@ -82,7 +83,11 @@ class _FlattenerWriter:
         self._variables = 0
 
     def write_object(self, variable: str, sample: Record, path: tuple[str, ...]) -> None:
-        """Write the flattening of an object, or of the record. ``path`` has the objects' names."""
+        """Write the lines that flatten the object in ``variable``.
+
+        ``path`` has the names of the enclosing objects and of the object itself; it is empty for
+        the record.
+        """
         names = list(sample)
         if len(self.columns) + len(names) > _COLUMNS or not all(type(n) is str for n in names):
             self.is_complete = False

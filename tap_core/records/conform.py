@@ -1,8 +1,8 @@
 """Conversion of record values to JSON types and to the types of the stream's schema.
 
-A schema is compiled once to a function from record to record. The author's own record is never
-changed. Properties that are not in the schema are dropped, with one warning. The rules for each
-value are those of singer_sdk's ``conform_record_data_types``.
+A schema is compiled once to a function that takes a record and returns a converted copy. Properties
+that the schema does not declare are dropped, with one warning. Values are converted by the rules of
+singer_sdk's ``conform_record_data_types``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 UnmappedCallback: TypeAlias = Callable[[tuple[str, ...]], None]
-"""Callback for dropped properties; its argument is a tuple of their dotted paths."""
+"""Callback for dropped properties, called with their dotted paths, such as ``("a.b",)``."""
 
 _Conform: TypeAlias = Callable[[Any, list[str]], Any]
 """Function that converts a value; it appends the dotted paths of dropped properties to a list."""
@@ -56,19 +56,19 @@ def compile_conformer(
     level: TypeConformanceLevel,
     unmapped: UnmappedCallback,
 ) -> Callable[[Record], Record]:
-    """Return a function that converts one record to the types of ``schema``.
+    """Compile a function that converts the values of a record to the types of ``schema``.
 
     Args:
         schema: JSON Schema of the stream.
-        level: How deep values are converted: not at all, top-level properties only, or also nested
+        level: Nesting depth of conversion: no values, top-level properties only, or also nested
             objects and lists.
-        unmapped: Called for each record with properties that the schema does not declare. These
-            properties are dropped.
+        unmapped: Called with the paths of dropped properties, for each record that has properties
+            that the schema does not declare.
 
     Returns:
-        The function. It returns a new record, except at level ``NONE``, where it returns its
-        argument. For a schema without properties it raises `DiscoveryError` for any record that is
-        not empty.
+        A function that takes a record and returns a new one. At level ``NONE`` it returns the same
+        record. If the schema has no properties, it raises `DiscoveryError` for a record with
+        values.
     """
     if level == TypeConformanceLevel.NONE:
         return lambda record: record
@@ -87,9 +87,9 @@ def compile_conformer(
 
 
 def _reject_fields(record: Record) -> Record:
-    """Return an empty record unchanged, and reject any other record.
+    """Return an empty record unchanged; raise an error for any other record.
 
-    Used to convert the records of a schema without properties, which would lose all their values.
+    This is the conversion for a schema without properties, because all values would be dropped.
 
     Raises:
         DiscoveryError: The record is not empty.
@@ -110,17 +110,18 @@ def conform_record_data_types(
     level: TypeConformanceLevel,
     logger: logging.Logger,
 ) -> Record:
-    """Return a record with its values converted to the types of the schema.
+    """Return a copy of a record with its values converted to the types of the schema.
 
-    The schema is compiled at each call. For many records use `compile_conformer` instead.
+    A warning is logged about dropped properties. The schema is compiled at each call, so use
+    `compile_conformer` for many records.
     """
     return compile_conformer(schema, level, warn_once(stream_name, logger))(record)
 
 
 def warn_once(stream_name: str, logger: logging.Logger) -> UnmappedCallback:
-    """Return a callback that logs a warning about properties that the schema does not declare.
+    """Return a callback for the argument ``unmapped`` of `compile_conformer`.
 
-    The same set of properties is logged once. Pass it to `compile_conformer` as ``unmapped``.
+    The callback logs a warning about dropped properties, once for each combination of names.
     """
     seen: set[tuple[str, ...]] = set()
 
@@ -138,11 +139,11 @@ def warn_once(stream_name: str, logger: logging.Logger) -> UnmappedCallback:
 
 
 def conform_primitive(value: Any, schema: JsonSchema) -> Any:
-    """Convert a value, by its property's schema, to a value that JSON can represent.
+    """Convert the value of a property to a value that JSON can represent.
 
     NaN and infinity become None. Bytes become text (or a boolean), and dates, times and durations
-    become ISO 8601 text. For a property of type boolean, every other value becomes a boolean.
-    Lists and objects are returned unchanged.
+    become ISO 8601 text. Lists and objects are returned unchanged. But if ``schema`` allows only
+    booleans, 0 becomes False, and any other integer, text, list or object becomes True.
     """
     if isinstance(value, (str, int)) or value is None:
         pass
@@ -158,10 +159,10 @@ def conform_primitive(value: Any, schema: JsonSchema) -> Any:
 
 
 def _bytes_to_text(value: bytes, schema: JsonSchema) -> str | bool:
-    """Return bytes as hexadecimal text, like singer_sdk.
+    """Convert bytes to hexadecimal text, or to Base64 if the schema has that ``contentEncoding``.
 
-    For ``contentEncoding: base64`` the text is base64. For a boolean property, return False for a
-    single zero byte and True for any other bytes.
+    If the schema allows booleans, return False for a single zero byte and True for any other bytes,
+    as singer_sdk does.
     """
     if is_boolean_type(schema):
         return value != _ZERO_BIT
@@ -171,10 +172,10 @@ def _bytes_to_text(value: bytes, schema: JsonSchema) -> str | bool:
 
 
 def _instant_text(value: date | time | timedelta) -> str:
-    """Return the ISO 8601 text of a date, time or duration.
+    """Convert a date, datetime, time or duration to ISO 8601 text.
 
-    A datetime without a timezone is assumed to be UTC. A duration is added to 1970-01-01 and
-    written as the resulting datetime, like in singer_sdk.
+    A datetime without a timezone is taken as UTC. A duration is added to 1970-01-01 UTC, and the
+    resulting datetime is returned as text, as singer_sdk does.
     """
     if isinstance(value, datetime):
         return format_iso(value)
@@ -189,11 +190,11 @@ def is_finite(value: float | Decimal) -> bool:
 
 
 def to_json_compatible(value: Any) -> Any:
-    """Return a copy of a value that consists only of JSON types and Decimals, without subclasses.
+    """Convert a value of any Python type to JSON types and Decimals, without using a schema.
 
-    No schema is used. Datetimes become ISO 8601 text, bytes UTF-8 text, named tuples objects, NaN
-    and infinity None, and all other types their ``str()``. A lone surrogate in text becomes a
-    question mark, since UTF-8 cannot represent it.
+    Datetimes become ISO 8601 text, bytes are decoded as UTF-8, named tuples become dicts, NaN and
+    infinity become None, and instances of other types become their ``str()``. A lone surrogate in
+    text becomes a question mark, because UTF-8 cannot represent it.
     """
     kind = type(value)
     if kind is str:
@@ -228,16 +229,17 @@ def _scalar(value: Any) -> Any:
 
 
 def _key(name: Any) -> str:
-    """Return a dict key as text, converted as the ``json`` module does (None becomes ``null``)."""
+    """Convert a dict key to text as the ``json`` module does: None becomes ``null``."""
     if name is None or isinstance(name, bool):
         return "null" if name is None else str(name).lower()
     return str(_scalar(name))
 
 
 def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None) -> _Conform:
-    """Return a function that converts the declared properties of an object and drops all others.
+    """Return a function that converts the declared properties of an object.
 
-    ``parent`` is the dotted path of the object, or None for the record itself.
+    Other properties are dropped, unless ``additionalProperties`` allows them. ``parent`` is the
+    dotted path of the object, or None for the record itself.
     """
     keep_unknown = bool(schema.get("additionalProperties"))
     fields = {
@@ -261,12 +263,12 @@ def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None)
 
 
 def get_property_schema(schema: Any) -> JsonSchema:
-    """Return a property's schema. For the schemas ``true`` and ``false``, return an empty dict."""
+    """Return the schema of a property as a dict; ``true`` and ``false`` become ``{}``."""
     return schema if isinstance(schema, dict) else {}
 
 
 def has_uniform_items(schema: JsonSchema) -> bool:
-    """Return True if a schema has the type array and one schema for all items.
+    """Return True if a schema allows arrays, with one schema for all items.
 
     Return False for a schema without a type.
     """
@@ -277,7 +279,10 @@ def has_uniform_items(schema: JsonSchema) -> bool:
 
 
 def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
-    """Return a function that converts a property's value, of any Python type, by its schema."""
+    """Return a function that converts the value of a property by its schema.
+
+    ``path`` is the dotted path of the property, such as ``a.b``.
+    """
     deep = level == TypeConformanceLevel.RECURSIVE
     has_object = bool(is_object_type(schema)) and "properties" in schema
     has_list = has_uniform_items(schema)
@@ -297,7 +302,7 @@ def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Confo
 
 
 def _list(items: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
-    """Return a function that converts each item of a list by the schema ``items``."""
+    """Return a function that converts a list, each item by the schema ``items``."""
     as_object = (
         _object(items, level, path) if is_object_type(items) and "properties" in items else None
     )

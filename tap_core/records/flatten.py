@@ -1,9 +1,8 @@
 """Flattening of nested objects to columns: ``{"a": {"b": 1}}`` becomes ``{"a__b": 1}``.
 
-Schema and options are compiled once to a function of one record, which caches the column name of
-each path. Values that stay nested (lists, and objects below the maximum level) are written as
-JSON text. Column names and results equal those of singer_sdk 0.54, so that existing tables keep
-their columns.
+Schema and options are compiled once to a function that flattens one record. Lists, and objects
+deeper than the maximum level, become JSON text. Column names equal those of singer_sdk 0.54, so
+existing tables keep their columns.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
 
 
 class PluginFlatteningConfig(TypedDict, total=False):
-    """Settings of flattening in the configuration of a tap, mapper or target."""
+    """Config settings for flattening, with the names that users write in their config."""
 
     flattening_enabled: bool
     flattening_max_depth: int
@@ -91,7 +90,7 @@ class FlatteningOptions:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FlatteningOptions:
-        """Return the options from a plugin's settings. An option set to null gets its default."""
+        """Return the options from a plugin's config; a setting that is null gets its default."""
         settings = {
             "max_level": data.get("flattening_max_depth"),
             "max_key_length": data.get("flattening_max_key_length"),
@@ -102,7 +101,7 @@ class FlatteningOptions:
 
 
 def get_flattening_options(plugin_config: Mapping[str, Any]) -> FlatteningOptions:
-    """Return the flattening options from a plugin's configuration."""
+    """Return the flattening options from the ``flattening_*`` settings of a plugin's config."""
     return FlatteningOptions.from_dict(plugin_config)
 
 
@@ -116,10 +115,10 @@ def flatten_key(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> str:
-    """Return the column name of a nested property: its parents' names and its own name, joined.
+    """Return the column name of a nested property: its parents' names and its name, joined.
 
-    If the name has at least ``max_key_length`` characters, it is shortened: first the parents'
-    names, from the left, then the property's own name, until the column name is short enough.
+    A column name of ``max_key_length`` or more characters is shortened: first the parents' names,
+    from the left, then the property's own name, until the column name is short enough.
 
     >>> flatten_key("foo", ["bar", "baz"])
     'bar__baz__foo'
@@ -135,10 +134,7 @@ def flatten_key(
 
 
 def _shortened(key: str) -> str:
-    """Return a shortened name: the initials of its words, or the first three letters of one word.
-
-    The result is in lower case.
-    """
+    """Return an abbreviated property name: ``ln`` for ``long_name``, ``cus`` for ``customer``."""
     camel = re.sub(r"(?:^|_)(.)", lambda found: found.group(1).upper(), key)
     initials = re.sub(r"[a-z]", "", camel)
     return (initials if len(initials) > 1 else key[:3]).lower()
@@ -173,16 +169,19 @@ def flatten_schema(
 
 @dataclass(frozen=True)
 class _Columns:
-    """Converter of the nested properties of a schema to flat columns."""
+    """Converter of a nested JSON Schema to flat columns, with the options of flattening."""
 
     max_level: int
     separator: str
     max_key_length: int
 
     def of(self, schema: JsonSchema, parents: tuple[str, ...]) -> JsonSchema:
-        """Return the columns for the properties of an object, as schemas by column name.
+        """Return the columns for the properties of an object: a dict of column name to schema.
 
         ``parents`` are the names of the enclosing objects, from the top level down.
+
+        Raises:
+            ValueError: Two properties get the same column name.
         """
         pairs = list(self._pairs(schema, parents))
         doubled = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
@@ -202,14 +201,14 @@ class _Columns:
                 yield key, column
 
     def _is_split(self, definition: JsonSchema, level: int) -> bool:
-        """Return True if an object at this nesting level gets a column for each property."""
+        """Return True if a property at this nesting level is an object to split into columns."""
         is_object = "object" in definition.get("type", ())
         return is_object and "properties" in definition and level < self.max_level
 
     def _column(self, definition: JsonSchema) -> JsonSchema | None:
-        """Return the schema of the single column for a property that is not split.
+        """Return the column schema of a property that is not split, or None to omit the column.
 
-        Return None if the property gets no column.
+        Arrays and nested objects become strings, because they are written as JSON text.
         """
         if "type" not in definition:
             return _column_of_choices(definition)
@@ -220,11 +219,11 @@ class _Columns:
 
 
 def _column_of_choices(definition: JsonSchema) -> JsonSchema | None:
-    """Return the column schema of a property whose definition has no ``type``.
+    """Return the column schema of a property without ``type``, as singer_sdk does.
 
-    Only the first keyword of the definition is used. If it lists alternatives (``oneOf``,
-    ``anyOf``), the column gets the type of the first alternative. If that type is not string, array
-    or object, the property gets no column (None). Without alternatives the column is a string.
+    If the first keyword lists alternatives (such as ``anyOf``), the column has the type of the
+    first alternative: string, array or object. For any other type return None, so that the property
+    gets no column. Without alternatives the column is a string.
     """
     choices = next(iter(definition.values()), None)
     first = choices[0] if isinstance(choices, list) and choices else None
@@ -246,9 +245,9 @@ def flatten_record(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> Record:
-    """Return a flattened copy of one record.
+    """Return a flattened copy of one record; see `compile_flattener` for the arguments.
 
-    The options are compiled at each call. For many records use `compile_flattener`.
+    The options are compiled at each call, so use `compile_flattener` for many records.
     """
     flatten = compile_flattener(
         flattened_schema, max_level, separator, max_key_length=max_key_length
@@ -263,7 +262,7 @@ def compile_flattener(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> Callable[[Record], Record]:
-    """Return a function that takes a record and returns a flattened copy.
+    """Compile a function that takes a record and returns a flattened copy.
 
     Args:
         flattened_schema: Result of `flatten_schema`. An object that has its own column in this
@@ -274,17 +273,17 @@ def compile_flattener(
     """
     columns = (flattened_schema or {}).get("properties") or {}
 
-    def place(parents: tuple[str, ...], name: str) -> _Column:
+    def locate(parents: tuple[str, ...], name: str) -> _Column:
         key = flatten_key(name, parents, separator, max_key_length=max_key_length)
         if not flattened_schema or key in columns or len(parents) >= max_level:
             return key, None
-        return key, _Level((*parents, name), place)
+        return key, _Level((*parents, name), locate)
 
     def get_column(parents: tuple[str, ...], name: str) -> tuple[str, bool]:
-        key, below = place(parents, name)
+        key, below = locate(parents, name)
         return key, below is not None
 
-    top = _Level((), place)
+    top = _Level((), locate)
     quick: QuickFlattener = flatten_nothing
     unknown, until_compilation = 0, _FIRST_COMPILATION
 
@@ -305,28 +304,28 @@ def compile_flattener(
 
 
 _Column: TypeAlias = "tuple[str, _Level | None]"
-"""Column name of a key, and the cache for the object below it, or None if it is not split."""
+"""Column name of a property, and the cache for its object; None if it is not split."""
 
 
 class _Level(dict[str, _Column]):
-    """Cache of the column names for the properties of one object. A name is made on first use."""
+    """Cache of the column names for the properties of one object, filled on first access."""
 
     def __init__(
         self, path: tuple[str, ...], compute: Callable[[tuple[str, ...], str], _Column]
     ) -> None:
         super().__init__()
         self._path = path
-        self._place = compute
+        self._compute = compute
 
     def __missing__(self, name: str) -> _Column:
-        entry = self._place(self._path, name)
+        entry = self._compute(self._path, name)
         if len(self) < _KEYS:
             self[name] = entry
         return entry
 
 
 def _flatten_into(values: Mapping[str, Any], level: _Level, result: Record) -> None:
-    """Add the flattened values of an object to ``result``, with column names as keys."""
+    """Flatten an object recursively: set its values in ``result``, by column name."""
     for name, value in values.items():
         key, below = level[name]
         if type(value) in _PLAIN:
@@ -342,7 +341,7 @@ def _as_json_if_nested(value: Any) -> Any:
 
 
 def _as_json(value: Any) -> str:
-    """Return a list or object as JSON text. Invalid Unicode (surrogates) becomes question marks."""
+    """Return a list or object as JSON text; lone surrogates become question marks."""
     try:
         return serialize_json(value)
     except UnicodeEncodeError:

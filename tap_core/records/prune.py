@@ -1,11 +1,10 @@
-"""Selection: removal of the properties that a catalog deselects, from schemas and records.
+"""Property selection: removal of the properties that a catalog deselects, from schemas and records.
 
-- The selection mask is compiled once per stream to a tree of names, and a record is searched
-  only where a property is deselected.
-- In a schema, objects are searched where they are declared; in a record, wherever a property
-  holds a dict, declared or not. Items of lists are never pruned.
-- A property that the mask does not list follows its parent. A deselected parent deselects
-  everything below it.
+- The selection mask is compiled once per stream to a tree of the deselected names.
+- Nested objects are pruned too, in records even if the schema does not declare them. Items of
+  lists are never pruned.
+- A property that the mask does not list is selected if its parent is. The properties in a
+  deselected object are deselected.
 """
 
 from __future__ import annotations
@@ -32,13 +31,16 @@ RecordPruner: TypeAlias = Callable[[Record], None]
 """Function that deletes the deselected properties from a record, in place."""
 
 DeselectedNames: TypeAlias = dict[str, "DeselectedNames | None"]
-"""Tree of names; a deselected property has the value None, others the tree below them."""
+"""Tree of property names: a deselected property has the value None, an object a tree.
+
+Example: ``{"zip": None, "place": {"city": None}}`` deselects ``zip`` and ``place.city``.
+"""
 
 
 def selected_schema(schema: JsonSchema, mask: SelectionMask) -> JsonSchema:
     """Return a copy of ``schema`` without deselected properties.
 
-    Their names are also removed from ``required``, which may become empty.
+    The names of these properties are also removed from ``required``, which may become empty.
     """
     result = deepcopy(schema)
     _prune_schema(result, mask, ())
@@ -46,7 +48,7 @@ def selected_schema(schema: JsonSchema, mask: SelectionMask) -> JsonSchema:
 
 
 def get_selected_schema(
-    stream_name: str,  # noqa: ARG001 - the signature that authors know
+    stream_name: str,  # noqa: ARG001 - singer_sdk's signature
     schema: JsonSchema,
     mask: SelectionMask,
 ) -> JsonSchema:
@@ -71,7 +73,7 @@ def _prune_schema(schema: JsonSchema, mask: SelectionMask, parent: Breadcrumb) -
 
 def pop_deselected_record_properties(
     record: Record,
-    schema: JsonSchema,  # noqa: ARG001 - the signature that authors know
+    schema: JsonSchema,  # noqa: ARG001 - singer_sdk's signature
     mask: SelectionMask,
     breadcrumb: Breadcrumb = (),
 ) -> None:
@@ -81,7 +83,7 @@ def pop_deselected_record_properties(
         record: The record, or a nested object of it.
         schema: Not used; kept for compatibility with singer_sdk.
         mask: Selection of each property, from the catalog.
-        breadcrumb: Position of ``record`` in the schema, for a nested object.
+        breadcrumb: Path of ``record`` in the schema, if it is a nested object.
 
     For many records of one stream use `compile_pruner`.
     """
@@ -97,10 +99,10 @@ def compile_pruner(
     schema: JsonSchema,  # noqa: ARG001 - a record may hold undeclared properties
     mask: SelectionMask,
 ) -> RecordPruner | None:
-    """Return a function that deletes the deselected properties of a record.
+    """Compile a function that deletes the deselected properties of a record, in place.
 
-    Return None if all properties are selected. Later changes of ``mask`` do not affect the
-    function.
+    Return None if all properties are selected. ``mask`` is read once, so later changes of the mask
+    have no effect.
     """
     tree = get_deselected_names(mask)
     if mask[()]:
@@ -109,7 +111,7 @@ def compile_pruner(
 
 
 def get_deselected_names(mask: SelectionMask) -> DeselectedNames:
-    """Return the names of the deselected properties of a stream and of the objects in it."""
+    """Return the deselected properties of a stream: ``{"zip": None, "place": {"city": None}}``."""
     tree: DeselectedNames = {}
     for path in _deselected(mask):
         _add_path(tree, path)
@@ -117,9 +119,9 @@ def get_deselected_names(mask: SelectionMask) -> DeselectedNames:
 
 
 def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
-    """Yield the path of each deselected property as a tuple of property names.
+    """Yield the path of each deselected property, such as ``("place", "city")``.
 
-    Paths below another deselected property are left out.
+    A property in a deselected object is yielded as the path of that object.
     """
     for breadcrumb, selected in mask.items():
         names = _names(breadcrumb)
@@ -131,9 +133,9 @@ def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
 
 
 def _names(breadcrumb: Breadcrumb) -> tuple[str, ...]:
-    """Return the property names in a breadcrumb such as ``("properties", "a", "properties", "b")``.
+    """Convert a breadcrumb to names: ``("properties", "a", "properties", "b")`` to ``("a", "b")``.
 
-    Return an empty tuple if the breadcrumb contains parts other than properties of objects.
+    Return an empty tuple if the breadcrumb contains other keywords than ``properties``.
     """
     keywords, names = breadcrumb[::2], breadcrumb[1::2]
     through_objects = len(keywords) == len(names) and set(keywords) <= {"properties"}
@@ -177,9 +179,10 @@ def _pruner(tree: DeselectedNames) -> RecordPruner:
 
 
 def _strict_pruner(selected: frozenset[str], prune: RecordPruner) -> RecordPruner:
-    """Return a function that deletes all properties not in ``selected``, then calls ``prune``.
+    """Return a function that deletes all top-level properties of a record not in ``selected``.
 
-    Used for a stream that is itself deselected.
+    The function then calls ``prune``. It is used for a deselected stream, whose properties are
+    deselected by default.
     """
 
     def prune_strictly(record: dict[Any, Any]) -> None:

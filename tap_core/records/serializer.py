@@ -1,10 +1,9 @@
-"""Serialization of a tap's records to the bytes of a message body; runs once per record.
+"""Serialization of a tap's records to the bytes of a message body.
 
-A record whose values need no conversion is encoded directly. A compiled check decides that for
-records with the usual properties, and the rules of the stream (`tap_core.records.value_rules`) for
-all others. A record that they refuse is first converted with `tap_core.records.conform` (the slow
-path), with the same bytes as result. Deselected properties are deleted from the author's own
-record, because taps read it again afterwards.
+A record whose values need no conversion is encoded directly (the fast path). A compiled check
+decides this for most records, and the rules of the stream (`tap_core.records.value_rules`) for the
+rest. Any other record is first converted with `tap_core.records.conform` (the slow path).
+Deselected properties are deleted from the tap's record in place, as in singer_sdk.
 """
 
 from __future__ import annotations
@@ -57,24 +56,23 @@ _NEXT_COMPILATION = 16
 
 
 class RecordChecks(NamedTuple):
-    """Selection of the properties of a stream, and the rule for records without conversion."""
+    """Property selection of a stream, and the rule for records that need no conversion."""
 
     rule: ObjectRule
     deselected: DeselectedNames
     prune: RecordPruner | None
-    """Deletes the deselected properties of a record; None if all are selected."""
+    """Function that deletes the deselected properties of a record; None if all are selected."""
 
 
 class RecordSerializer:
-    """Callable that encodes the records of one stream. Only one thread may use it.
+    """Callable that prunes, converts and encodes the records of one stream; not thread-safe.
 
-    It removes deselected properties and converts values first. A loop may skip the call for speed:
-    if ``serializer.fits(record)`` returns True, the record can be passed directly to
-    ``serializer.encode``. A call of the serializer may replace the function ``fits``, so the loop
-    must read the attribute again after each call.
+    A loop may avoid the call for speed: if ``serializer.fits(record)`` returns True, the record can
+    be passed directly to ``serializer.encode``. A call of the serializer may replace the function
+    ``fits``, so the loop must read this attribute again after each call.
 
-    ``fits`` is compiled for the properties of a sample record. If later records have others, it is
-    compiled again after 16 such records, then after 256, and so on.
+    ``fits`` is compiled for the properties of a sample record. If later records have other
+    properties, ``fits`` is compiled again after 16 such records, then after 256, and so on.
     """
 
     __slots__ = ("_checks", "_encode_slowly", "_until_compilation", "encode", "fits")
@@ -102,7 +100,7 @@ class RecordSerializer:
         )
 
     def __call__(self, record: Record) -> Any:
-        """Return the encoded record. Deselected properties are deleted from ``record`` itself."""
+        """Return the encoded record, and delete deselected properties from ``record`` in place."""
         checks = self._checks
         if checks is None:
             return self._encode_slowly(record)
@@ -121,8 +119,8 @@ class RecordSerializer:
 class TypedRecordSerializer(RecordSerializer):
     """Serializer for an encoder that knows the type of each property, such as Fivetran's.
 
-    This encoder also selects properties and converts values, so records are passed to it unchanged.
-    A record that ``encode`` cannot encode is passed to ``encode_slowly``.
+    Such an encoder also selects properties and converts values, so it gets the tap's records
+    unchanged. A record that ``encode`` cannot encode is passed to ``encode_slowly``.
     """
 
     __slots__ = ()
@@ -136,7 +134,7 @@ class TypedRecordSerializer(RecordSerializer):
         return self._encode_slowly(record)
 
     def body(self, record: Record) -> Any:
-        """Return the record encoded with ``encode``. If that fails, use ``encode_slowly``."""
+        """Return the record encoded with ``encode`` or, if that fails, with ``encode_slowly``."""
         try:
             return self.encode(record)
         except ENCODING_ERRORS:
@@ -152,12 +150,12 @@ def compile_serializer(
     encode: RecordBodyEncoder,
     unmapped: UnmappedCallback,
 ) -> RecordSerializer:
-    """Return the serializer of a stream.
+    """Compile the serializer for the records of a stream.
 
     Args:
         schema: Schema of the stream; with ``mask`` it defines the deselected properties.
-        effective_schema: Schema that defines the types to convert to: that of the input catalog,
-            or ``schema`` if there is no input catalog.
+        effective_schema: Schema with the types to convert to: that of the input catalog or, without
+            an input catalog, ``schema``.
         mask: Selection of each property, from the catalog.
         level: Nesting depth to which values are converted.
         encode: Encoder for records with JSON values.
@@ -184,11 +182,11 @@ def compile_conformer_only(
     unmapped: UnmappedCallback,
     copies: bool,
 ) -> RecordSerializer:
-    """Return a serializer that selects properties and converts values, but does not encode.
+    """Compile a serializer that returns converted records as dicts instead of encoding them.
 
-    It returns the converted record. With ``copies`` True, this is always a new dict, which the
-    caller may change. With ``copies`` False, it is the dict of the tap's code if no value had to be
-    converted. The other arguments are those of `compile_serializer`.
+    If ``copies`` is True, it returns a new dict each time, which the caller may change. If
+    ``copies`` is False, it returns the tap's own dict if no value has to be converted. The other
+    arguments are those of `compile_serializer`.
     """
     prune = compile_pruner(schema, mask)
     conform = compile_conformer(effective_schema, level, unmapped)
@@ -208,14 +206,17 @@ def compile_conformer_only(
 def _build_checks(
     rule: ObjectRule, mask: SelectionMask, prune: RecordPruner | None
 ) -> RecordChecks | None:
-    """Return the checks of a stream's records, or None if the stream itself is deselected."""
+    """Return the checks that find records to encode without conversion.
+
+    Return None if the stream itself is deselected.
+    """
     return RecordChecks(rule, get_deselected_names(mask), prune) if mask[()] else None
 
 
 def compile_record_encoder(encode: RecordBodyEncoder) -> RecordBodyEncoder:
-    """Return a function that does the same as `encode_record`, faster for many similar records.
+    """Compile a function that encodes a record like `encode_record`, but faster for many records.
 
-    Only one thread may use it.
+    The function is not thread-safe.
     """
 
     def encode_slowly(record: Record) -> Any:
@@ -236,7 +237,9 @@ def compile_record_encoder(encode: RecordBodyEncoder) -> RecordBodyEncoder:
 
 
 def encode_record(record: Record, encode: RecordBodyEncoder) -> Any:
-    """Encode a record that may hold values of any type.
+    """Encode a record with values of any Python type.
+
+    Values that JSON does not support are converted with `to_json_compatible`.
 
     Raises:
         DataError: A value is nested too deeply, or an integer has too many digits.
@@ -260,7 +263,7 @@ def _encode_converted(record: Record, encode: RecordBodyEncoder) -> Any:
 def make_value_check(
     schema: JsonSchema | None, level: TypeConformanceLevel
 ) -> Callable[[Any], bool]:
-    """Return a function that is True for values of a property that need no conversion."""
+    """Return a function that returns True for values of a property that need no conversion."""
     return build_value_rule(schema, level).accepts
 
 

@@ -1,8 +1,8 @@
-"""Rules that tell which values of a stream's records can be encoded without conversion.
+"""Rules that decide which values of a stream's records can be encoded without conversion.
 
-A rule is built once from a property's schema. It accepts a value only if
-`tap_core.records.conform` would return an equal one, so a value that it refuses costs only time.
-`tap_core.records.compiled_check` compiles the rules of a record to one function.
+A rule is built once from the schema of a property. It accepts a value only if
+`tap_core.records.conform` would return it unchanged. Any other value is converted, which takes more
+time. `tap_core.records.compiled_check` compiles the rules of a record to one function.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ _BOOLEAN: frozenset[type] = frozenset((bool, NoneType))
 _SURELY_FINITE: frozenset[type] = _PLAIN - {float}
 
 are_plain: Callable[[Iterable[type]], bool] = _PLAIN.issuperset
-"""Return True if all types are those of JSON's text, numbers, booleans and null."""
+"""Return True if all types are str, int, float, bool or NoneType, not a subclass."""
 
 are_text: Callable[[Iterable[type]], bool] = frozenset((str,)).issuperset
 """Return True if all types are ``str``."""
 
 
 class ValueRule(NamedTuple):
-    """Rule for the values of one property, or for the items of a list."""
+    """Rule that accepts values (of a property or list item) that need no conversion to JSON."""
 
     kinds: frozenset[type]
-    """Types whose values are always accepted. None is always accepted."""
+    """Python types whose values are always accepted."""
     accepts_other: Callable[[Any], bool] | None
-    """Predicate for values of other types, without a schema; None refuses them."""
+    """Function that returns True for other accepted values; None to accept no others."""
     properties: ObjectRule | None = None
     """Rule for a value that is an object; None if `accepts_other` decides on it."""
     items: ValueRule | None = None
     """Rule for the items of a value that is a list; None if `accepts_other` decides on it."""
 
     def accepts(self, value: Any) -> bool:
-        """Return True if a value of any type needs no conversion."""
+        """Return True if a value can be encoded as JSON without conversion."""
         kind = type(value)
         if kind in self.kinds:
             return True
@@ -68,23 +68,24 @@ class ValueRule(NamedTuple):
 
 
 class ObjectRule(NamedTuple):
-    """Rule for the properties of an object, or of a record."""
+    """Rule that accepts objects (or records) of which no property needs conversion to JSON."""
 
     declared: Mapping[str, ValueRule]
-    """Rules of the properties that the schema declares. All of them may be missing."""
+    """Rules of the properties that the schema declares; any of them may be missing."""
     undeclared: ValueRule | None
-    """Rule of all other properties; None refuses an object that has any."""
+    """Rule of all other properties; None to refuse an object that has other properties."""
 
     def get(self, name: Any) -> ValueRule | None:
-        """Return the rule of the property with this name; None refuses the object.
+        """Return the rule for the value of a property.
 
-        Names of undeclared properties must be ``str``, because others are written in another form.
+        Return None if the object must be converted, because an undeclared property must be dropped,
+        or has a name that is not a ``str``.
         """
         undeclared = self.undeclared if type(name) is str else None
         return self.declared.get(name, undeclared)
 
     def accepts(self, value: Record) -> bool:
-        """Return True if no property of an object needs conversion."""
+        """Return True if an object can be encoded as JSON without conversion of any property."""
         for name, item in value.items():
             rule = self.get(name)
             if rule is None or not (type(item) in rule.kinds or rule.accepts(item)):
@@ -95,7 +96,7 @@ class ObjectRule(NamedTuple):
 def build_record_rule(
     schema: JsonSchema, level: TypeConformanceLevel, *, finite: bool = False
 ) -> ObjectRule:
-    """Return the rule for the records of a stream.
+    """Return the rule that accepts records of a stream that need no conversion.
 
     Args:
         schema: Schema that defines the types to convert to.
@@ -111,7 +112,7 @@ def build_record_rule(
 def build_value_rule(
     schema: Any, level: TypeConformanceLevel, *, finite: bool = False
 ) -> ValueRule:
-    """Return the rule for the values of a property.
+    """Return the rule that accepts values of a property that need no conversion.
 
     ``schema`` is the schema of the property; the other arguments are those of `build_record_rule`.
     """
@@ -133,7 +134,7 @@ def build_value_rule(
 
 
 def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
-    """Return the rule for the items of a list. Lists within a list are not converted."""
+    """Return the rule for the items of a list, which have the schema ``schema``."""
     if is_exclusive_boolean_type(schema):
         return _BOOLEAN_RULE
     anything = _FINITE_JSON_RULE if finite else _JSON_RULE
@@ -142,7 +143,7 @@ def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
 
 
 def _build_nested_rule(schema: JsonSchema, *, finite: bool) -> ObjectRule | None:
-    """Return the rule for objects within a record, or None if their schema has no properties."""
+    """Return the rule for a nested object, or None if its schema declares no properties."""
     if not is_object_type(schema) or "properties" not in schema:
         return None
     return _build_object_rule(

@@ -1,4 +1,4 @@
-"""Redaction: recognition of secrets, and their removal from all output."""
+"""Redaction: removal of secrets, such as passwords, from logs and messages."""
 
 from tap_core.redaction.config import (
     collect_secrets,

@@ -1,7 +1,7 @@
-"""Secrets of a configuration: settings that are secret by their schema or their name.
+"""Detection of the secrets in a config, by the JSON Schema or the name of a setting.
 
-All values inside a secret setting are secret, except those that the schema itself contains (a
-default, a constant, an enum value). Passwords within URLs and option strings are always secret.
+All values in a secret setting are secret, except those that the schema contains (a default, a
+constant, an enum value). Passwords in URLs and option strings are always secret.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _ALTERNATIVES: Final = ("anyOf", "oneOf", "allOf")
 
 
 def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
-    """Return True if a setting is secret, judged by its schema and its name.
+    """Return True if a setting is secret by its JSON Schema or its name.
 
-    A schema with ``"secret": false`` overrides the name.
+    A name such as ``api_key`` is secret, unless the schema has ``"secret": false``.
     """
     if schema is not None:
         if any(schema.get(mark) for mark in _MARKS) or schema.get("format") == "password":
@@ -57,14 +57,17 @@ def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
 
 
 def is_showable(value: Any) -> bool:
-    """Return True if messages may show a setting's value: it is short and contains no secret."""
+    """Return True if messages may show a value: at most about 40 characters without a secret."""
     if len(repr(value)) > _LONGEST_SHOWN:
         return False
     return not isinstance(value, str) or redact_text(value) == value
 
 
 def is_secret_text(name: str, setting: Mapping[str, Any]) -> bool:
-    """Return True if a setting is marked secret, or is a string with a secret name."""
+    """Return True if a setting is marked as secret, or is a string with a secret name.
+
+    ``setting`` is the JSON Schema of the setting.
+    """
     types = setting.get("type")
     is_text = "string" in (types if isinstance(types, list) else (types,))
     return is_secret(name if is_text else "", setting)
@@ -73,8 +76,8 @@ def is_secret_text(name: str, setting: Mapping[str, Any]) -> bool:
 def property_schema(schema: Mapping[str, Any], name: str) -> Any:
     """Return the schema of a property in an object schema, or None if it is not declared.
 
-    If alternatives (``anyOf``, ``oneOf``, ``allOf``) declare the property differently, a schema
-    that marks the property as secret is preferred.
+    Schemas in ``anyOf``, ``oneOf`` and ``allOf`` are searched too. If several of them declare the
+    property, one that marks it as secret is preferred.
     """
     declared = (schema.get("properties") or {}).get(name)
     if declared is not None:
@@ -96,26 +99,26 @@ def property_schema(schema: Mapping[str, Any], name: str) -> Any:
 def make_redactor(
     config: Mapping[str, Any], schema: Mapping[str, Any] | None = None
 ) -> Callable[[str], str]:
-    """Return a function that removes the secrets of a configuration from a text.
+    """Return a function that replaces the secrets of a config in a text by ``***``.
 
     Args:
-        config: The configuration.
-        schema: JSON Schema of the settings, which may mark some as secret.
+        config: The config.
+        schema: JSON Schema of the config, which may mark settings as secret.
     """
     return collect_secrets(config, schema).hide
 
 
 def collect_secrets(config: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Secrets:
-    """Return the secret values in a configuration.
+    """Return the secret values in a config.
 
-    A value is secret if the JSON Schema marks it as secret, if its setting has a secret name, or if
-    it is a password in a URL.
+    A value is secret if the JSON Schema marks its setting as secret, if the setting has a secret
+    name, or if the value is a password in a URL.
     """
     return Secrets.from_values(_config_values(config, schema or {}))
 
 
 def _config_values(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the secret strings of a configuration."""
+    """Yield the secret values of a config, as strings."""
     for name, value in config.items():
         about = _as_schema(property_schema(schema, name))
         is_named = is_secret_parameter(str(name)) and about.get("secret") is not False
@@ -124,9 +127,10 @@ def _config_values(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iter
 
 
 class _ValueLocation(NamedTuple):
-    """Name and schema of a value in the configuration, with the reason for being secret, if it is.
+    """Name and schema of a value in the config, and the reasons why it is secret, if any.
 
-    If a value is secret, all values inside it are secret too.
+    ``is_marked`` is True if the schema of the value, or of an object around it, marks it as secret.
+    ``is_named`` is True if one of their names is secret.
     """
 
     schema: Mapping[str, Any]
@@ -135,7 +139,7 @@ class _ValueLocation(NamedTuple):
     is_named: bool = False
 
     def inside(self, name: str) -> _ValueLocation:
-        """Return the location of the member ``name`` of the object at this location."""
+        """Return the location of the property ``name`` in the object at this location."""
         about = _as_schema(property_schema(self.schema, name))
         names_settings = _NAMED_BY_USERS.search(self.name) is None
         return _ValueLocation(
@@ -146,13 +150,13 @@ class _ValueLocation(NamedTuple):
         )
 
     def item(self) -> _ValueLocation:
-        """Return the location of the items of the array at this location."""
+        """Return the location of an item in the array at this location."""
         about = _as_schema(self.schema.get("items"))
         return self._replace(schema=about, is_marked=self.is_marked or is_secret("", about))
 
 
 def _values(value: Any, location: _ValueLocation) -> Iterator[str]:
-    """Yield the secret strings in a value."""
+    """Yield the secret strings in a config value, including nested objects and arrays."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _values(inner, location.inside(str(name)))
@@ -167,7 +171,7 @@ def _values(value: Any, location: _ValueLocation) -> Iterator[str]:
 
 
 def _is_secret_number(value: Any, location: _ValueLocation) -> bool:
-    """Return True for a number marked as secret, or a long number with a secret name."""
+    """Return True for a number marked as secret, or with a secret name and 6 or more digits."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return False
     is_long = len(str(value)) >= _SHORTEST_UNMARKED_NUMBER
@@ -175,12 +179,12 @@ def _is_secret_number(value: Any, location: _ValueLocation) -> bool:
 
 
 def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
-    """Yield the secrets in a text.
+    """Yield the secrets in a string of the config.
 
     Args:
-        value: The text.
-        is_hidden: True if the whole text is secret. False to yield only secrets inside the text,
-            such as a password in a URL.
+        value: The string.
+        is_hidden: True if the whole string is secret. False to yield only secrets inside it, such
+            as a password in a URL.
     """
     if is_hidden:
         yield value
@@ -195,10 +199,7 @@ def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
 
 
 def _json_object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object in a string, such as a service account key.
-
-    Return None if the string is not a JSON object.
-    """
+    """Parse a string, such as a service account key, as a JSON object; return None if not one."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -207,7 +208,7 @@ def _json_object(text: str) -> dict[str, Any] | None:
 
 
 def _is_shown(value: str, schema: Mapping[str, Any]) -> bool:
-    """Return True if a value is not secret because the schema contains it, such as a default."""
+    """Return True if a value is public because the schema has it as default, const or enum."""
     if value in (schema.get("default"), schema.get("const")) or value in schema.get("enum", ()):
         return True
     branches = (branch for keyword in _ALTERNATIVES for branch in schema.get(keyword, ()))
@@ -215,5 +216,5 @@ def _is_shown(value: str, schema: Mapping[str, Any]) -> bool:
 
 
 def _as_schema(schema: Any) -> Mapping[str, Any]:
-    """Return a schema unchanged if it is an object; return an empty dict for any other value."""
+    """Return a schema that is an object unchanged; for any other value, return ``{}``."""
     return schema if isinstance(schema, Mapping) else {}

@@ -1,7 +1,6 @@
-"""Removal of data that Fivetran bans from logs: URLs, request paths, parameters, responses.
+"""Removal of the data that Fivetran bans from logs: URLs, request paths, parameters, responses.
 
-The time is linear in the length of a text, and a second pass changes nothing. Other terms with a
-slash, dates and media types are kept.
+Other words with a slash, such as dates and media types, are kept.
 Source: Fivetran's Partner SDK development guide, "Security".
 """
 
@@ -55,21 +54,21 @@ _DEEP: Final = 2
 
 
 def remove_addresses(text: str) -> str:
-    """Return a text with URLs, request paths, query parameters and response excerpts removed."""
+    """Replace URLs, request paths, query parameters and response excerpts in a text by ``***``."""
     while (clean := _remove_once(text)) != text:  # a removal may join other parts
         text = clean
     return text
 
 
 def _remove_once(text: str) -> str:
-    """Return a text after one pass of removals; a removal may reveal text for another pass."""
+    """Replace addresses in one pass; the result may contain others, which need another pass."""
     text = _BODY.sub(rf"\1{_GONE}", _SERVER.sub("the server", text))
     redacted = _WORD.sub(_clean, text)
     return _PHRASE.sub(rf"\1{_GONE}", redacted)
 
 
 def _clean(match: re.Match[str]) -> str:
-    """Return the text that replaces a matched word: an address in it becomes ``***``."""
+    """Return a matched word in which an address, such as a URL, is replaced by ``***``."""
     word = match[0]
     if _SIGNS.isdisjoint(word):
         return word
@@ -85,12 +84,12 @@ def _clean(match: re.Match[str]) -> str:
 
 
 def _tail(word: str) -> str:
-    """Return the punctuation at the end of a word."""
+    """Return the punctuation at the end of a word: ``).`` for ``users/5).``."""
     return word[len(word.rstrip(_CLOSING)) :]
 
 
 def _is_address(word: str) -> bool:
-    """Return True if a word looks like an address: ``user:password@host``, query, host or path."""
+    """Return True if a word looks like a login, query, host or path, such as ``users/5/x``."""
     user, at, host = word.partition("@")
     if at and host and ":" in user[1:]:
         return True

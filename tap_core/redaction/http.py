@@ -1,7 +1,7 @@
-"""Requests and responses for messages: credentials that were sent, excerpts of bodies.
+"""Secrets of HTTP requests, and excerpts of response bodies for error messages.
 
-Values with which a request authenticates are secret, regardless of their names elsewhere. Bodies
-are shown only if they are short text.
+The credentials that a request has sent are secret wherever they occur. Bodies are shown only if
+they are short text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>", re.IGNOREC
 
 
 def collect_sent_secrets(request: requests.PreparedRequest | None) -> Secrets:
-    """Return the secrets that a request contains in its headers, query parameters and user info."""
+    """Return the secrets in the headers, the query parameters and the user info of a request."""
     if request is None:
         return Secrets()
     headers = [
@@ -66,14 +66,15 @@ def _text(value: str | bytes) -> str:
 
 
 def content_type(response: requests.Response) -> str:
-    """Return the media type of a response, such as ``text/html``; empty if it has none."""
+    """Return the media type of a response, such as ``text/html``, or an empty string."""
     return str(response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
 
 
 def body_excerpt(response: requests.Response, secrets: Secrets) -> str:
-    """Return the beginning of a short text body, or an empty string for any other body.
+    """Return at most 500 characters of a response body, without secrets, for a message.
 
-    Values with secret names are hidden. HTML is reduced to its text.
+    Return an empty string for binary bodies, for bodies over 16 KiB, and if messages must not show
+    row values. HTML is reduced to its text.
     """
     if not are_rows_shown():
         return ""
@@ -92,14 +93,14 @@ def body_excerpt(response: requests.Response, secrets: Secrets) -> str:
 
 
 def _is_text(kind: str, body: bytes) -> bool:
-    """Return True if both the media type and the content of a body are text."""
+    """Return True if the media type ``kind`` is a text type (or missing) and the body is text."""
     if kind and not kind.startswith("text/") and not re.search(r"json|xml|urlencoded", kind):
         return False
     return b"\x00" not in body
 
 
 def _codec(response: requests.Response) -> str:
-    """Return the encoding of a response, or UTF-8 if it is missing or unknown."""
+    """Return the character encoding of a response; UTF-8 if it is missing or unknown."""
     try:
         "".encode(response.encoding or "utf-8")
     except LookupError:
@@ -108,7 +109,7 @@ def _codec(response: requests.Response) -> str:
 
 
 def _json_without_secrets(text: str) -> str | None:
-    """Return a JSON text with its secrets hidden, or None if it is not a JSON object or array."""
+    """Replace the secrets in a JSON object or array by ``***``; return None for any other text."""
     try:
         document = json.loads(text)
         if not isinstance(document, (dict, list)):

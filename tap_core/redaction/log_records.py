@@ -1,7 +1,7 @@
-"""Log records without secrets and control characters, for any formatter.
+"""Removal of secrets and control characters from log records.
 
-A record is cleaned when it is created, so that handlers and formatters of other code, such as those
-in a user's log configuration, receive it clean. Disabled log levels create no record.
+A log record factory cleans each record when it is created. So all handlers and formatters get clean
+records, including those in a user's log configuration.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _BUILTIN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asct
 """Attributes of every log record; all others were passed as ``extra``."""
 
 _OWN_LINES: Final = ("Traceback (", "\nThe above exception", "\nDuring handling", 'File "')
-"""Beginnings of the parts of a traceback that consist of several lines."""
+"""Beginnings of the parts of a traceback that Python writes on several lines."""
 
 
 class CleanRecord(logging.LogRecord):
-    """Log record whose message and traceback are free of secrets and control characters."""
+    """Log record whose message has no secrets and no control characters."""
 
     def getMessage(self) -> str:  # noqa: N802  the name of the base class
-        """Return the message on one line.
+        """Return the message on one line, without secrets.
 
         If the arguments do not match the format, the message is returned unformatted: an exception
         would make `logging` print the arguments, including secrets.
@@ -55,19 +55,17 @@ _classes: Final[dict[type, type[CleanRecord]]] = {logging.LogRecord: CleanRecord
 
 
 def _cleaned(kind: type[logging.LogRecord]) -> type[logging.LogRecord]:
-    """Return a subclass of a log record class whose messages are free of secrets."""
+    """Return a subclass of a log record class that removes secrets from its message."""
     if kind not in _classes:
         _classes[kind] = type(f"Clean{kind.__name__}", (CleanRecord, kind), {})
     return _classes[kind]
 
 
 def _redact(text: str, *, by_name: bool = True) -> str:
-    """Return a text without secrets.
+    """Remove secrets from a text with the function passed to `install_log_redaction`, if any.
 
-    If `install_log_redaction` was not called, return it unchanged.
-
-    by_name: True to also hide values that have a secret name, False to hide only registered
-    secrets.
+    ``by_name`` is True to also hide values after a secret name, as in ``password=x``. It is False
+    to hide only registered secrets.
     """
     return _installed[-1](text, by_name=by_name) if _installed else text
 
@@ -76,7 +74,7 @@ _installed: Final[list[_Redact]] = []
 
 
 def install_log_redaction(redact: _Redact) -> None:
-    """Remove secrets from all log records created from now on; repeated calls have no effect."""
+    """Clean all log records from now on with ``redact``; later calls keep the first function."""
     if not _installed:
         _installed.append(redact)
     make = logging.getLogRecordFactory()
@@ -85,7 +83,7 @@ def install_log_redaction(redact: _Redact) -> None:
 
 
 class _CleanFactory:
-    """Log record factory that wraps another factory and removes secrets from its records."""
+    """Log record factory that removes secrets from the records of another factory."""
 
     is_clean = True
 
@@ -93,12 +91,12 @@ class _CleanFactory:
         self._make = make
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
-        """Return a log record without secrets; the arguments are those of `logging.LogRecord`."""
+        """Create a log record without secrets; the arguments are those of `logging.LogRecord`."""
         return clean_record(self._make(*args, **kwargs))
 
 
 def clean_record(record: logging.LogRecord) -> logging.LogRecord:
-    """Remove secrets from a log record, in place, and return it."""
+    """Remove secrets and control characters from a log record in place, and return the record."""
     if isinstance(record, CleanRecord):
         return record
     record.__class__ = _cleaned(type(record))
@@ -123,7 +121,7 @@ class RedactingFormatter(logging.Formatter):
             vars(inner)["formatException"] = _format_exc_info
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the wrapped formatter's text without secrets."""
+        """Format a log record with the wrapped formatter, and remove secrets from the text."""
         _clean_extras(clean_record(record))
         try:
             return _redact(self._inner.format(record))
@@ -134,7 +132,7 @@ class RedactingFormatter(logging.Formatter):
 
 
 def _clean_extras(record: logging.LogRecord) -> None:
-    """Escape the control characters of the record's ``extra`` strings, in place."""
+    """Escape control characters in the ``extra`` strings of a log record, in place."""
     for key in vars(record).keys() - _BUILTIN:
         value = vars(record)[key]
         if isinstance(value, str):
@@ -149,7 +147,7 @@ def _format_exc_info(exc_info: _ExcInfo) -> str:
 
 
 def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
-    """Return the traceback of an error without secrets, with each error message on one line."""
+    """Format the traceback of an error without secrets; each error message is on one line."""
     if isinstance(error, BaseException):
         error = (type(error), error, error.__traceback__)
     trace = traceback.TracebackException(*error)
@@ -158,16 +156,16 @@ def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
 
 
 def _clean_parts(trace: traceback.TracebackException, redact: _Redact) -> Iterator[str]:
-    """Yield the redacted lines of a traceback."""
+    """Yield the lines of a traceback, without secrets and control characters."""
     for part in trace.format():
-        is_ours = part.lstrip(" |+-").startswith(_OWN_LINES)  # groups have a margin of these
+        is_ours = part.lstrip(" |+-").startswith(_OWN_LINES)  # the margin of exception groups
         text = redact(part.removesuffix("\n"), by_name=not is_ours)
         lines = text.split("\n") if is_ours else [text]
         yield from map(escape_control_characters, lines)
 
 
 def _mark_notes(trace: traceback.TracebackException | None) -> None:
-    """Put each note of an error on a separate line with the prefix ``Note:``.
+    """Add the prefix ``Note:`` to the notes of an error and of its causes, in place.
 
     Line breaks in a note are escaped, so that a note cannot pretend to be another log line.
     """

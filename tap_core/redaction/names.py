@@ -1,8 +1,7 @@
-"""Names of secrets: one rule for settings, parameters, headers, fields and Spark's keys.
+"""Detection of secrets by their names, such as ``api_key``, in settings, parameters and headers.
 
-Invariant: the pattern for Python and the one for Spark are built from the same terms, and use
-only syntax that the regular expressions of Python and Java share. Page tokens (``page_token``,
-``nextToken``) are not secrets.
+The pattern for Python and the one for Spark are built from the same terms, and use only syntax that
+is valid in Python and Java. Page tokens (``page_token``, ``nextToken``) are not secrets.
 Source: Spark's configuration guide, ``spark.redaction.regex``.
 """
 
@@ -44,7 +43,7 @@ _TERMS: Final = (
     f"conn(?:ection)?{_GAP}(?:str(?:ing)?(?![a-z])|ur[il])",
     f"(?:jdbc|sqlalchemy){_GAP}ur[il]",
 )
-"""Terms that make a name secret at any position in it, in small or capital letters."""
+"""Patterns of terms that make a name secret at any position, in any case."""
 
 _WORDS: Final = (
     *("assertion", "bearer", "cookie", "cookies", "dsn", "jwt", "otp", "pass", "pat"),
@@ -56,7 +55,7 @@ _LAST_WORDS: Final = ("auth", "oauth", "session", "sessions")
 """Words that count only at the end of a name: ``X-Auth``, but not ``auth_type``."""
 
 _WHOLE: Final = frozenset({"code", "key"})
-"""Parameters that are secret under exactly this name, which is harmless for a setting."""
+"""Names of request parameters that are secret; as the name of a setting they are not."""
 
 _PAGE_TOKEN: Final = re.compile(
     r"(?:(?:continuation|cursor|next|page|sync)[._ -]?)+tokens?", re.IGNORECASE
@@ -64,7 +63,7 @@ _PAGE_TOKEN: Final = re.compile(
 
 
 def _as_word(word: str, end: str = "") -> str:
-    """Return a regular expression for a word within a name, in lower, upper or camel case.
+    """Return a regular expression that finds a word in a name, in lower, upper or camel case.
 
     ``end`` is a pattern that must follow the word.
     """
@@ -98,7 +97,7 @@ The last part matches URLs with a user and a password, which occur in values.
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return True if the name suggests a secret, such as ``password`` or ``api_key``."""
+    """Return True if the name of a setting suggests a secret: ``password`` or ``api_key``."""
     match = SECRET_NAME_PATTERN.search(name)
     if match is None:
         return False
@@ -106,8 +105,8 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_parameter(name: str) -> bool:
-    """Return True for a secret name in a query, header or body.
+    """Return True if the name of a query parameter, header or body field suggests a secret.
 
-    In addition to `is_secret_name`, short names such as ``key`` and ``code`` count as secret.
+    In addition to names for which `is_secret_name` is True, ``key`` and ``code`` are secret.
     """
     return name.lower() in _WHOLE or is_secret_name(name)

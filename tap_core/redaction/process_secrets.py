@@ -1,7 +1,7 @@
-"""Secrets of all plugins in this process, and their removal from texts.
+"""Registry of the secrets of all plugins in this process, and their removal from texts.
 
-A plugin's secrets are hidden as long as the plugin exists. Those of the most recent ones stay
-hidden afterwards, since their threads may still write. Registration installs log redaction.
+The secrets of a plugin are hidden as long as the plugin exists. The secrets of the last 32 deleted
+plugins stay hidden, because their threads may still write logs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REMEMBERED: Final = 32
 
 
 class _Registry:
-    """Thread-safe registry of secrets, each kept for an owner such as a plugin."""
+    """Thread-safe registry of secrets by owner, which is an object such as a plugin."""
 
     def __init__(self) -> None:
         # Reentrant: a finalizer may run at any allocation, also while this thread registers.
@@ -41,7 +41,7 @@ class _Registry:
         self._all: Secrets | None = Secrets()
 
     def add(self, owner: object, secrets: Secrets) -> None:
-        """Add secrets, which are hidden as long as the object ``owner`` exists."""
+        """Add secrets of the object ``owner``, which are hidden at least as long as it exists."""
         with self._lock:
             if id(owner) not in self._owned:
                 weakref.finalize(owner, self._end, id(owner)).atexit = False
@@ -50,7 +50,10 @@ class _Registry:
             self._all = None
 
     def _end(self, owner: int) -> None:
-        """Move the secrets of a deleted owner to the list of recent owners, which is limited."""
+        """Keep the secrets of a deleted owner among those of the last 32 deleted owners.
+
+        ``owner`` is the ``id()`` of the deleted object.
+        """
         with self._lock:
             secrets = self._owned.pop(owner, Secrets())
             # An owner without secrets must not displace one that has some.
@@ -59,18 +62,18 @@ class _Registry:
                 self._all = None
 
     def clear(self) -> None:
-        """Remove all secrets."""
+        """Remove the secrets of all owners."""
         with self._lock:
             self._owned.clear()
             self._ended.clear()
             self._all = None
 
     def all(self) -> Secrets:
-        """Return the secrets of all current and recent owners."""
+        """Return the secrets of all existing owners and of the last 32 deleted ones."""
         joined = self._all
         if joined is None:
             with self._lock:
-                # A finalizer may run between the two copies: what it moves is then in both.
+                # If a finalizer runs between the two copies, the secrets it moves are in both.
                 owned = list(self._owned.values())
                 parts = owned + list(self._ended)
                 values = (value for part in parts for value in part.values)
@@ -82,7 +85,7 @@ _registry: Final = _Registry()
 
 
 def register_secrets(owner: object, secrets: Secrets) -> None:
-    """Hide secrets in all output of this process as long as ``owner`` exists."""
+    """Hide secrets in logs and messages of this process, at least as long as ``owner`` exists."""
     install_redaction()
     _registry.add(owner, secrets)
 
@@ -93,31 +96,31 @@ def forget_secrets() -> None:
 
 
 def redact(text: str, *, by_name: bool = True) -> str:
-    """Return a text without registered secrets and without values that have a secret name.
+    """Replace registered secrets, and values after a secret name, in a text by ``***``.
 
-    by_name: False to hide only registered secrets, for example in lines of source code.
+    ``by_name`` is False to hide only registered secrets, for example in lines of source code.
     """
     secrets = _registry.all()
     return secrets.hide(text) if by_name else secrets.hide_values(text)
 
 
 def redact_line(text: str) -> str:
-    """Return a text as one redacted line, with control characters escaped."""
+    """Remove secrets from a text, and escape its control characters and line breaks."""
     return escape_control_characters(redact(text))
 
 
 def redact_lines(text: str) -> str:
-    """Return a redacted text with control characters escaped, except line feeds."""
+    """Remove secrets from a text, and escape its control characters except line feeds."""
     return "\n".join(map(escape_control_characters, redact(text).split("\n")))
 
 
 def install_redaction() -> None:
-    """Remove secrets from all log records created from now on; repeated calls have no effect."""
+    """Remove secrets from all log records created from now on; more calls have no effect."""
     install_log_redaction(redact)
 
 
 def write_to_stderr(text: str) -> None:
-    """Write a text with secrets removed to standard error; do nothing if the stream is closed."""
+    """Write a text without secrets to standard error; errors of writing are ignored."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.write(redact_lines(text))
         sys.stderr.flush()

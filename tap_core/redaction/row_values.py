@@ -1,7 +1,6 @@
-"""Row values in messages, and the environment variable that suppresses them.
+"""Values of records in log and error messages, which an environment variable suppresses.
 
-With ``TAP_CORE_LOG_ROWS=false`` no message of the SDK shows values of rows; their type and length
-are shown instead.
+With ``TAP_CORE_LOG_ROWS=false``, messages of the SDK show the type and length of a value instead.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from typing import Any, Final
 __all__ = ["LOG_ROWS", "are_rows_shown", "describe_value", "show_value"]
 
 LOG_ROWS: Final = "TAP_CORE_LOG_ROWS"
-"""Environment variable; ``false``, ``0``, ``no`` or ``off`` suppress row values."""
+"""Environment variable; ``false``, ``0``, ``no`` or ``off`` suppress record values."""
 
 _OFF: Final = frozenset({"false", "0", "no", "off"})
 _TYPES: Final = {bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
 def are_rows_shown() -> bool:
-    """Return True if messages may show row values."""
+    """Return True if messages may show values of records, as ``TAP_CORE_LOG_ROWS`` says."""
     return os.environ.get(LOG_ROWS, "").strip().lower() not in _OFF
 
 
 def show_value(value: Any, shown: Any = None) -> str:
-    """Return the text that represents a row's value in a message.
+    """Return the text for a record's value in a message.
 
-    If messages may show row values, it is ``shown`` or, if that is None, the value as text.
-    Otherwise it is only the type and length of the value.
+    If messages may show values of records, this is ``shown`` or, if ``shown`` is None, the value as
+    text. Otherwise it is the result of `describe_value`.
     """
     if are_rows_shown():
         return str(value if shown is None else shown)
@@ -36,7 +35,7 @@ def show_value(value: Any, shown: Any = None) -> str:
 
 
 def describe_value(value: Any) -> str:
-    """Return a text with the type and length of a value, such as ``<text of 12 characters>``."""
+    """Return the type and length of a value, such as ``<text of 12 characters>``."""
     if isinstance(value, str):
         return f"<text of {len(value):,} characters>"
     if isinstance(value, (bytes, bytearray)):

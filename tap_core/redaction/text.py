@@ -1,7 +1,7 @@
-"""Removal of secrets from free text: known values, values after secret names, and in URLs.
+"""Removal of secrets from texts: known values, values after secret names, passwords in URLs.
 
-The time is linear in the length of the text. A known value is found verbatim, percent-encoded,
-escaped (JSON, Python, HTML) or in Base64, also after a user name.
+A known value is found verbatim, percent-encoded, escaped (JSON, Python, HTML) and in Base64. The
+time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _OF_HTML: Final = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")
 _USER_INFO: Final = re.compile(r"(?:(?<=//)|(?<=/\\/)|(?<=\\/\\/))[^/?#\s\"'<>\\]+@")
 _ORACLE_LOGIN: Final = re.compile(r"(?<=:thin:|:oci8:)[^\s/@]{1,200}/[^\s@]{1,200}@")
 _PROSE: Final = r"""\s+[a-z]{1,12}(?=\s|$|[.,;:!?"')}\]]+(?:\s|$))"""
-"""End of "your token has expired": a short word in small letters after the name."""
+"""End of prose such as "your token has expired": a short lower-case word after the name."""
 _SCHEME: Final = re.compile(
     rf"(?<![\w/.])(Bearer|Basic|(?i:Bearer|Basic|Token)(?!{_PROSE}))\s+[\w.~+/][\w.~+/=-]*",
 )
@@ -69,13 +69,13 @@ _HEADERS: Final = re.compile(r"(?i)authorization|cookie|[a-z0-9]+(?:-[a-z0-9]+)+
 
 @dataclass(frozen=True)
 class Secrets:
-    """Set of secret values that messages must not show; the longest ones come first."""
+    """Set of secret values that messages must not show, sorted by descending length."""
 
     values: tuple[str, ...] = ()
 
     @classmethod
     def from_values(cls, values: Iterable[str]) -> Secrets:
-        """Return a set of those values that are long enough to be hidden."""
+        """Return a set of the values that have at least 3 characters, or 4 if they are numbers."""
         return cls(tuple(_sort_longest_first(filter(_is_long_enough, values))))
 
     @cached_property
@@ -84,11 +84,11 @@ class Secrets:
         return tuple(_sort_longest_first(form for value in self.values for form in _forms(value)))
 
     def hide(self, text: str) -> str:
-        """Return a text without the secret values and without any values with a secret name."""
+        """Replace the secret values, and values after a secret name, in a text by ``***``."""
         return redact_text(self.hide_values(text))
 
     def hide_values(self, text: str) -> str:
-        """Return a text in which the secret values are hidden, also in encoded form."""
+        """Replace the secret values in a text by ``***``, also where they are encoded."""
         for form in self.forms:
             if form in text:
                 text = text.replace(form, HIDDEN)
@@ -100,17 +100,17 @@ class Secrets:
 
 
 def _sort_longest_first(values: Iterable[str]) -> list[str]:
-    """Return the distinct values, longest first."""
+    """Return the distinct values, sorted by descending length."""
     return sorted(set(values), key=lambda value: (-len(value), value))
 
 
 def _is_long_enough(value: str) -> bool:
-    """Return True if a value is long enough to be hidden."""
+    """Return True if a value has at least 3 characters, or 4 if it is a number."""
     return len(value) >= (_SHORTEST_NUMBER if value.isdigit() else _SHORTEST)
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield a value and its encodings: percent, JSON, Python, HTML, Base64."""
+    """Yield a secret value and its encodings: percent, JSON, Python, HTML and Base64."""
     for plain in filter(_is_long_enough, {value, value.strip(), *_long_lines(value)}):
         data = plain.encode("utf-8", "surrogatepass")
         quoted = {quote(data, safe=""), quote(data), quote_plus(data)}
@@ -134,7 +134,7 @@ def _in_small_letters(match: re.Match[str]) -> str:
 
 
 def _long_lines(value: str) -> Iterator[str]:
-    """Yield the long lines of a multi-line value, such as a PEM key."""
+    """Yield the lines of a multi-line value, such as a PEM key, that are long enough to hide."""
     lines = value.splitlines()
     if len(lines) > 1:
         yield from (
@@ -145,10 +145,9 @@ def _long_lines(value: str) -> Iterator[str]:
 
 
 def _base64_forms(data: bytes) -> Iterator[str]:
-    """Yield parts of Base64 text by which the encoded bytes can be recognized.
+    """Yield the Base64 texts by which the bytes appear in the encoding of longer data.
 
-    The bytes may be part of a longer text. Its encoding depends on their offset, so there is one
-    part for each of three offsets.
+    Base64 encodes groups of three bytes, so there is one text for each of three offsets.
     """
     for offset in range(3):
         skipped = (offset * 8 + 5) // 6
@@ -162,14 +161,14 @@ def _base64_forms(data: bytes) -> Iterator[str]:
 # By name
 
 _Rule: TypeAlias = Callable[..., bool]
-"""Function that returns True if the value after a matched name is hidden.
+"""Function that returns True if the value after a name in a text is to be hidden.
 
-Its arguments are the match of the name and ``is_quoted``, which is True for a quoted value.
+Its arguments are the match of the name, and ``is_quoted``, which is True for a quoted value.
 """
 
 
 def redact_text(text: str) -> str:
-    """Return a text without passwords in URLs, credentials, and values that have a secret name."""
+    """Replace passwords in URLs, credentials, and values after a secret name by ``***``."""
     if len(text) > _LONGEST_SHAPE or not _DECODED_SIGNS.isdisjoint(text):
         return _replace_named(_hide_credentials(text), _is_secret_in_text)
     shape = text.translate(_DIGITS)
@@ -184,7 +183,7 @@ def redact_text(text: str) -> str:
 
 
 _DECODED_SIGNS: Final = frozenset("@%\\")
-"""Signs of logins and escapes, in which the value of a digit may decide what is secret."""
+"""Characters of logins and escapes, in which a digit may decide what is secret."""
 
 _DIGITS: Final = dict.fromkeys(range(ord("0"), ord("9") + 1), "0")
 _LONGEST_SHAPE: Final = 2_000
@@ -198,15 +197,15 @@ of this module depends on the value of a digit, so texts of the same shape have 
 
 
 def redact_parameters(text: str) -> str:
-    """Return a request or response body without the values that have a secret name.
+    """Replace values after a secret name in a request or response body by ``***``.
 
-    A value follows its name after ``=`` or ``:``.
+    The value follows its name after ``=`` or ``:``.
     """
     return _replace_named(text, _is_secret_in_body)
 
 
 def _hide_credentials(text: str) -> str:
-    """Return a text without passwords in URLs and without credentials after ``Bearer`` and such."""
+    """Replace passwords in URLs, and credentials after ``Bearer`` or ``Basic``, by ``***``."""
     if "@" in text:
         text = _USER_INFO.sub(f"{HIDDEN}@", text)
         text = _ORACLE_LOGIN.sub(f"{HIDDEN}@", text)
@@ -214,7 +213,7 @@ def _hide_credentials(text: str) -> str:
 
 
 def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
-    """Return True if the value after a matched name is secret, in a text that may contain prose.
+    """Return True if the value after a name is secret, in a text that may contain prose.
 
     Prose such as "token: expired" and "exit code: 1" contains no secret. ``is_quoted`` is True if
     the value is in quotes.
@@ -226,22 +225,22 @@ def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
 
 
 def _is_secret_in_body(name: re.Match[str], *, is_quoted: bool) -> bool:  # noqa: ARG001
-    """Return True if the value after a matched name is secret, in a request or response body.
+    """Return True if the value after a name is secret, in a request or response body.
 
-    Unlike in other texts, prose is not expected. ``is_quoted`` is True if the value is in quotes.
+    Such a body is data, not prose, so ``is_quoted`` has no effect.
     """
     return is_secret_parameter(_shortened(name))
 
 
 def _shortened(name: re.Match[str]) -> str:
-    """Return the last `_LONGEST_NAME` characters of a matched name, enough to judge it."""
+    """Return the last 200 characters of a matched name, enough to decide if it is secret."""
     return name["name"][-_LONGEST_NAME:]
 
 
 def _replace_named(text: str, is_hidden: _Rule) -> str:
-    """Return a text in which ``***`` replaces each secret value that follows a name.
+    """Replace each secret value after a name in a text, such as ``password=x``, by ``***``.
 
-    ``is_hidden`` takes a matched name and returns True if the value after it is secret.
+    ``is_hidden`` decides if the value after a name is secret.
     """
     parts: list[str] = []
     done = 0
@@ -253,9 +252,9 @@ def _replace_named(text: str, is_hidden: _Rule) -> str:
 
 
 def _iterate_named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, int]]:
-    """Yield the start and end position of each secret value that follows a name, without quotes.
+    """Yield the start and end position of each secret value after a name, without its quotes.
 
-    ``is_hidden`` takes a matched name and returns True if the value after it is secret.
+    ``is_hidden`` decides if the value after a name is secret.
     """
     position = 0
     while (name := _NAME.search(text, position)) is not None:
@@ -271,7 +270,10 @@ def _iterate_named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, in
 
 
 def _value_span(text: str, name: re.Match[str], opening: re.Match[str] | None) -> tuple[int, int]:
-    """Return the start and end positions of the value after a matched name."""
+    """Return the start and end position of the value after a matched name.
+
+    ``opening`` is the match of the value's opening quote, or None for an unquoted value.
+    """
     if opening is None:
         is_json = '"' in name["sign"]
         bare = (_JSON_SCALAR if is_json else _BARE_VALUE).match(text, name.end())
@@ -284,22 +286,22 @@ def _value_span(text: str, name: re.Match[str], opening: re.Match[str] | None) -
 
 
 def _is_unescaped(backslashes: str, escapes: str) -> bool:
-    """Return True if the quote after ``backslashes`` ends a value, because it is not escaped.
+    """Return True if the quote after an even number of ``backslashes`` ends a value.
 
-    ``escapes`` are the backslashes before the value's opening quote; if there are any, the result
-    is False.
+    ``escapes`` are the backslashes before the value's opening quote. If there are any, the whole
+    value is in an escaped text, and the result is False.
     """
     return not escapes and len(backslashes) % 2 == 0
 
 
 def clean_document(value: Any, clean: Callable[[str], str], *, by_name: bool = True) -> Any:
-    """Return a JSON-like value without secrets.
+    """Return a copy of a JSON value with its secrets replaced by ``***``.
 
     Args:
-        value: The value.
+        value: The JSON value.
         clean: Function that removes secrets from a string.
-        by_name: True to hide values that have a secret name. False if the names are stream or
-            column names, which do not make a value secret.
+        by_name: True to hide values of properties with a secret name. False if the names are those
+            of streams or columns, which do not make a value secret.
     """
     if isinstance(value, dict):
         return {
@@ -314,13 +316,13 @@ def clean_document(value: Any, clean: Callable[[str], str], *, by_name: bool = T
 
 
 def _is_hidden(name: Any, item: Any) -> bool:
-    """Return True if an item of an object has a secret name and a value to hide."""
+    """Return True if a property of an object has a secret name and a value other than None."""
     is_named = isinstance(name, str) and is_secret_parameter(name[-_LONGEST_NAME:])
     return is_named and item is not None
 
 
 def find_embedded_secrets(text: str) -> Iterator[str]:
-    """Yield secrets inside a URL or an option string, such as ``u:pw@`` and ``password=pw``."""
+    """Yield the secrets in a URL or option string: ``pw`` in ``//u:pw@host`` or ``password=pw``."""
     for match in _USER_INFO.finditer(text):
         user, colon, password = match[0][:-1].partition(":")
         if colon:
@@ -343,16 +345,16 @@ _SHORT: Final = {"\n": "\\n", "\r": "\\r"}
 
 
 def escape_control_characters(text: str) -> str:
-    r"""Return a text on one line, with control characters as escapes such as ``\n`` and ``\x1b``.
+    r"""Replace line breaks and control characters by escapes such as ``\n`` and ``\x1b``.
 
-    Escaped are C0 except tab, DEL, C1, Unicode's line separators, marks of writing direction and
-    lone surrogates. A terminal shows the result literally.
+    The characters are C0 except tab, DEL, C1, Unicode's line separators, marks of writing direction
+    and lone surrogates. The result is one line that no terminal interprets.
     """
     return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escape, text)
 
 
 def _escape(match: re.Match[str]) -> str:
-    """Return the escape sequence of a control character."""
+    r"""Return the escape sequence of a matched control character, such as ``\x1b``."""
     letter = match[0]
     if letter in _SHORT:
         return _SHORT[letter]

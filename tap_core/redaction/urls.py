@@ -1,7 +1,4 @@
-"""URLs for messages: without user, password and secret parameters.
-
-A value that cannot be parsed as a URL is hidden as a whole.
-"""
+"""Removal of user, password and secret parameters from URLs for messages."""
 
 from __future__ import annotations
 
@@ -18,12 +15,14 @@ _AUTHORITY: Final = re.compile(r"(?<=://)[^/]*@")
 
 
 def redact_url(url: str | bytes | None, *, with_query: bool = True) -> str:
-    """Return a URL without user info and fragment, and with values of secret names hidden.
+    """Remove user info and fragment from a URL, and hide secret query parameters.
+
+    A text that cannot be parsed as a URL becomes ``***``.
 
     Args:
-        url: The URL; None becomes an empty text.
-        with_query: True to keep the query. False for the URL of a file or folder: the query is
-            removed and the path is kept unchanged.
+        url: The URL; None becomes an empty string.
+        with_query: True to keep the query. False to remove it, for the URL of a file or folder,
+            whose path is then kept unchanged.
     """
     text = url.decode("utf-8", "replace") if isinstance(url, bytes) else url or ""
     if not with_query:

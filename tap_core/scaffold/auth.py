@@ -1,7 +1,7 @@
-"""Authentication methods of a new HTTP tap.
+"""Authentication methods that `tap-core new` offers for a new HTTP tap.
 
-Each method consists of code fragments that the templates insert: one part for the tap, one
-for the service that simulates the API in the project's tests.
+Each method is a set of code fragments that the project templates insert into the tap and into the
+mock API of its tests.
 """
 
 from __future__ import annotations
@@ -15,32 +15,29 @@ __all__ = ["AUTHENTICATION", "Authentication"]
 
 @dataclass(frozen=True)
 class Authentication:
-    """Source code that a new project needs for one authentication method.
-
-    It has parts for the HTTP client, the settings and the tests.
-    """
+    """Code fragments of an authentication method for the client, settings and tests of a tap."""
 
     imports: str = ""
     """Name to import from `tap_core.authenticators`."""
     helper: str = ""
-    """Source of a class to insert before the client's class."""
+    """Source code of a class to insert before the client's class."""
     member: str = ""
-    """Source of the property in the client's class."""
+    """Source code of the property in the client's class."""
     settings: tuple[ProjectSetting, ...] = ()
     """Settings of the authentication."""
     values: str = ""
     """Values of these settings in the tests, as dict items."""
     check: str = "True"
-    """Expression over ``headers`` that the test service uses to accept a request."""
+    """Python expression over ``headers`` with which the mock API accepts a request."""
 
 
 def _secret(name: str, description: str) -> ProjectSetting:
-    """Return a required secret setting."""
+    """Return a required setting whose value is a secret."""
     return ProjectSetting(name, description, "password", required=True)
 
 
 def _member(constructor: str) -> str:
-    """Return the source code of the property that creates the authenticator."""
+    """Return the source code of a property ``authenticator`` that evaluates ``constructor``."""
     name = constructor.partition("(")[0]
     return f"""
     @cached_property

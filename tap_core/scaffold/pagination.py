@@ -1,7 +1,7 @@
-"""Pagination methods of a new HTTP tap.
+"""Pagination methods that `tap-core new` offers for a new HTTP tap.
 
-Each method consists of code fragments that the templates insert, as in `tap_core.scaffold.auth`:
-one part for the tap, one for the service that simulates the API in the project's tests.
+Each method is a set of code fragments that the project templates insert into the tap and into the
+mock API of its tests.
 """
 
 from __future__ import annotations
@@ -13,21 +13,18 @@ __all__ = ["PAGINATION", "Pagination"]
 
 @dataclass(frozen=True)
 class Pagination:
-    """Source code that a new project needs for one pagination method.
-
-    It has parts for the HTTP client and for the mock service of the tests.
-    """
+    """Code fragments of one pagination method for the HTTP client and the mock API of the tests."""
 
     imports: str = ""
     """Name to import from `tap_core.pagination`."""
     token: str = "Any"  # noqa: S105  (the name of a type)
     """Type of the next page token."""
     member: str = ""
-    """Source of the method in the client's class."""
+    """Source code of the method in the client's class."""
     params: str = ""
     """Lines that add the token to the request parameters."""
     page: str = ""
-    """Body of the test service's function that returns one page and its headers."""
+    """Body of the mock API's function that returns one page and its headers."""
 
 
 _PAGINATOR = """

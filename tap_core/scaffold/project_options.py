@@ -1,6 +1,6 @@
-"""Definition of a new project: name, kind, authentication and pagination.
+"""Options of a new project: name, kind, authentication and pagination.
 
-Nothing is written here. An invalid combination is rejected with a list of the valid options.
+An invalid option raises `ProjectError`, whose message lists the valid values.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _NEITHER: Final = ("none",)
 
 
 class ProjectError(ValueError):
-    """Error for a project that cannot be created with the chosen options."""
+    """Raised if a project cannot be created: an option is invalid or the folder is not empty."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """Options of a new project; `of` creates and validates them.
+    """Validated options of a new project, created by `of`.
 
     Attributes:
         name: Name of the plugin and its command, such as ``tap-example``.
@@ -50,10 +50,10 @@ class Project:
     def of(
         cls, name: str, kind: str | None = None, auth: str | None = None, pages: str | None = None
     ) -> Project:
-        """Return the validated options of a project; an option that is None gets its default.
+        """Validate the options of a project. An option that is None gets its default.
 
         Raises:
-            ProjectError: The name or an option is invalid; the message lists the valid options.
+            ProjectError: The name or an option is invalid; the message lists the valid values.
         """
         if not _NAME.fullmatch(name):
             raise ProjectError(
@@ -72,7 +72,7 @@ class Project:
 
     @property
     def settings(self) -> tuple[ProjectSetting, ...]:
-        """Settings of the plugin: those of its kind, then those of its authentication."""
+        """Settings of the plugin: first those of its kind, then those of its authentication."""
         return (
             *KIND_SETTINGS[f"{self.what}_{self.kind}"],
             *AUTHENTICATION[self.auth].settings,
@@ -100,10 +100,10 @@ class Project:
 
 
 def _choose(choice: str, value: str | None, possible: tuple[str, ...]) -> str:
-    """Return the value of the option ``choice``; if it is None, return the first possible value.
+    """Return the value of the option ``--<choice>``, by default the first possible value.
 
     Raises:
-        ProjectError: The value is not possible.
+        ProjectError: The value is not in ``possible``.
     """
     if value is not None and value not in possible:
         raise ProjectError(f"--{choice} {value} is not possible here; {', '.join(possible)} is.")

@@ -1,7 +1,7 @@
 """Rendering of the project templates to files.
 
-A template is a file `templates/<layer>/….txt`; ``%%word%%`` in its text and path is
-replaced. Existing files are never overwritten.
+A template is a file `templates/<layer>/….txt`. Placeholders such as ``%%name%%`` in its text and
+path are replaced. Existing files are never overwritten.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORD: Final = re.compile(r"%%(\w+)%%")
 
 @dataclass(frozen=True)
 class _File:
-    """Template of a file in the new project, with the file's relative path."""
+    """File of the new project: its path relative to the project, and its text."""
 
     path: str
     text: str
@@ -39,7 +39,7 @@ def write(project: Project, folder: Path) -> list[Path]:
     """Write the project's files into a new folder and return their paths.
 
     Raises:
-        ProjectError: The folder exists and is not empty.
+        ProjectError: The folder exists and is not empty, or is a file.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ProjectError(f"{folder} already exists; nothing was written.")
@@ -53,7 +53,7 @@ def write(project: Project, folder: Path) -> list[Path]:
 
 
 def _files(project: Project) -> Iterator[_File]:
-    """Yield the files of every plugin, those of every tap (or target), and those of the kind."""
+    """Yield the project's files from the templates for all plugins, for its type and its kind."""
     placeholders = _make_placeholders(project)
     for layer in ("plugin", project.what, f"{project.what}_{project.kind}"):
         root = _TEMPLATES / layer
@@ -66,12 +66,12 @@ def _files(project: Project) -> Iterator[_File]:
 
 
 def _filled(text: str, placeholders: Mapping[str, str]) -> str:
-    """Return a text with its placeholders replaced."""
+    """Return a text with each ``%%name%%`` replaced by the value of the placeholder ``name``."""
     return _WORD.sub(lambda found: placeholders[found.group(1)], text)
 
 
 def _make_placeholders(project: Project) -> dict[str, str]:
-    """Return the values that replace the placeholders in templates, by name."""
+    """Return the value of each placeholder in the templates, by placeholder name."""
     auth, pages = AUTHENTICATION[project.auth], PAGINATION[project.pagination]
     return {
         "name": project.name,
@@ -109,5 +109,5 @@ def _import(module: str, names: str) -> str:
 
 
 def _or_none(kind: str) -> str:
-    """Return the source code of a type that also allows None."""
+    """Return the source code of a type that also allows None: ``int`` -> ``int | None``."""
     return kind if kind.endswith("None") else f"{kind} | None"

@@ -1,7 +1,7 @@
-"""Settings of a new project, and the text that declares them.
+"""Settings of a new project, and rendering of the source text that declares them.
 
-One `ProjectSetting` is the source of the property in the plugin's class, of the entries in
-`meltano.yml` and `plugin.yaml`, and of the line in `.env.example`.
+From each `ProjectSetting`, functions render the property in the plugin's class, the entries in
+`meltano.yml` and `plugin.yaml`, and the line in `.env.example`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ProjectSetting:
-    """A setting of the new plugin.
+    """Setting of a new plugin.
 
     Attributes:
         name: Name of the setting, such as ``api_url``.
@@ -68,7 +68,7 @@ def render_properties(settings: Iterable[ProjectSetting]) -> str:
 
 
 def render_meltano_settings(settings: Iterable[ProjectSetting], indent: int) -> str:
-    """Return the settings as a YAML list whose lines are indented, without the last newline."""
+    """Return the settings as a YAML list for `meltano.yml`, indented by ``indent`` spaces."""
     lines: list[str] = []
     for setting in settings:
         lines += [f"- name: {setting.name}", f"  kind: {setting.kind}"]
@@ -79,7 +79,7 @@ def render_meltano_settings(settings: Iterable[ProjectSetting], indent: int) -> 
 
 
 def render_env_lines(settings: Iterable[ProjectSetting], prefix: str) -> str:
-    """Return a comment and a disabled assignment for each setting, without the last newline.
+    """Return the text of `.env.example`: a comment and a commented assignment per setting.
 
     Args:
         settings: The settings of the plugin.
@@ -93,7 +93,7 @@ def render_env_lines(settings: Iterable[ProjectSetting], prefix: str) -> str:
 
 
 def _render_property(setting: ProjectSetting) -> str:
-    """Return the source code of one property; the trailing comma keeps it on several lines."""
+    """Return the source code of one ``th.Property``, formatted with one argument per line."""
     is_date = setting.kind == "date_iso8601"
     arguments = [f'"{setting.name}"', "th.DateTimeType" if is_date else "th.StringType"]
     if setting.required:

@@ -1,4 +1,4 @@
-"""JSON Schemas: sources, resolution of references, validation and normalization."""
+"""JSON Schemas of streams: sources, resolution of ``$ref``, validation and normalization."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Merging of the schemas of an ``allOf`` into one schema.
 
-Properties are never lost: they are combined, and where two schemas contradict each other
-the later one wins. The result is no larger than the inputs together. The inputs are not
-changed; the result may share their inner objects.
+The result has the properties of all schemas. If two schemas contradict each other, the value of
+the later one is used. The schemas are not changed, but the result may share objects with them.
 Source: JSON Schema 2020-12, Core, section 10.2.1.1 (allOf).
 """
 
@@ -17,9 +16,10 @@ __all__ = ["get_types", "merge_schemas"]
 
 
 def merge_schemas(schemas: Iterable[JsonSchema]) -> JsonSchema:
-    """Return one schema that accepts the values accepted by all of ``schemas``.
+    """Return one schema with the keywords of all ``schemas``, for values that match all of them.
 
-    If schemas disagree on an annotation, such as ``title``, the last schema's value is used.
+    Properties, types and bounds are combined. For other keywords, such as ``title``, the last
+    schema's value is used.
     """
     result: JsonSchema = {}
     for schema in schemas:
@@ -29,13 +29,13 @@ def merge_schemas(schemas: Iterable[JsonSchema]) -> JsonSchema:
 
 
 def get_types(schema: Mapping[str, Any]) -> list[str]:
-    """Return the type names of a schema as a list, which is empty without ``type``."""
+    """Return the type names in ``type`` as a list; an empty list without ``type``."""
     kind = schema.get("type", [])
     return [kind] if isinstance(kind, str) else list(kind or [])
 
 
 def _add(result: JsonSchema, keyword: str, value: Any) -> None:
-    """Add a keyword to the schema ``result``, in place; a value that it already has is merged."""
+    """Add a keyword to ``result``, in place; merge the value if ``result`` has the keyword."""
     if keyword not in result:
         result[keyword] = value
     elif keyword == "oneOf":  # merged options may match more than once
@@ -47,17 +47,17 @@ def _add(result: JsonSchema, keyword: str, value: Any) -> None:
 
 
 def _merge_two(first: Any, second: Any) -> Any:
-    """Return one schema that combines two schemas.
-
-    If either of them is True or False instead of an object, return the second one.
-    """
+    """Merge two schemas into one; if one of them is True or False, return the second schema."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         return merge_schemas([dict(first), dict(second)])
     return second
 
 
 def _merge_by_name(first: Any, second: Any) -> Any:
-    """Merge two objects that contain schemas by name, such as two values of ``properties``."""
+    """Merge two objects that contain schemas by name, such as two values of ``properties``.
+
+    If either value is not an object, return the second value.
+    """
     if not isinstance(first, Mapping) or not isinstance(second, Mapping):
         return second
     shared = {name: _merge_two(first[name], second[name]) for name in first.keys() & second.keys()}
@@ -72,16 +72,16 @@ def _union(first: Any, second: Any) -> Any:
 
 
 def _intersection(first: Any, second: Any) -> Any:
-    """Return the intersection of two lists, or the second list if they have nothing in common."""
+    """Return the intersection of two lists; the second value if it is empty or not a list."""
     if not isinstance(first, list) or not isinstance(second, list):
         return second
     return [value for value in first if value in second] or second
 
 
 def _type(first: Any, second: Any) -> Any:
-    """Return the type names that two values of ``type`` share.
+    """Return the intersection of two values of ``type``; number and integer have integer in common.
 
-    If they share only null or no type, return the second value.
+    If they have only null or no type in common, return the second value.
     """
     ours, theirs = get_types({"type": first}), get_types({"type": second})
     if "number" in ours and "integer" in theirs:
@@ -95,19 +95,18 @@ def _type(first: Any, second: Any) -> Any:
 
 
 def _merge_additional(first: Any, second: Any) -> Any:
-    """Return the merged value of two values of ``additionalProperties``.
+    """Merge two values of ``additionalProperties``; if the second is False, return the first.
 
-    If the second value is False, return the first one. Each member of an ``allOf`` declares only
-    some properties of the object, so False seldom means that the object has no others.
+    A False is ignored because each member of an ``allOf`` declares only some of the properties.
     """
     return first if second is False else _merge_two(first, second)
 
 
 def _or_last(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a function that merges two numeric bounds by ``choose``, such as ``max``.
+    """Return a function that merges two numeric bounds by ``choose``, which is ``max`` or ``min``.
 
-    If the bounds are booleans, as exclusive bounds are in JSON Schema draft 4, the function returns
-    the second one.
+    If a bound is a boolean, as exclusive bounds are in JSON Schema draft 4, the function returns
+    the second bound.
     """
 
     def chosen(first: Any, second: Any) -> Any:
@@ -136,4 +135,4 @@ _JOINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
     **dict.fromkeys(_HIGHER, _or_last(max)),
     **dict.fromkeys(_LOWER, _or_last(min)),
 }
-"""Merge functions of the keywords that two schemas may share; of others the last value wins."""
+"""Merge functions by keyword; for other keywords, the last schema's value is used."""

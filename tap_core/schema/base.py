@@ -1,9 +1,9 @@
-"""Schema sources, and the descriptor that gives a stream its schema by name.
+"""Base class of schema sources, and `StreamSchema`, which assigns a schema to a stream class.
 
 - A source fetches each schema once. Each caller gets a separate copy.
-- A stream resolves its schema once per set of primary keys, which an input catalog may change.
-  An author's changes to that dict affect only the stream.
-- Errors name the source and the key and have the original error as their cause.
+- A stream gets its schema once per value of ``primary_keys``, which an input catalog may change.
+  If a tap changes the dict, only that stream is affected.
+- Error messages name the source and the key. The original error is the error's cause.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = ["KeyT", "SchemaPreprocessor", "SchemaSource", "StreamSchema"]
 
 
 class SchemaPreprocessor(Protocol):
-    """Interface of objects that convert a fetched schema before a stream uses it."""
+    """Interface of objects that convert a fetched schema, such as OpenAPI to JSON Schema."""
 
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return the schema for the stream to use; ``schema`` may be changed in place.
+        """Return the converted schema; ``schema`` may be changed in place.
 
         Args:
             schema: Schema as fetched from the schema source.
@@ -44,9 +44,9 @@ class SchemaPreprocessor(Protocol):
 
 
 class SchemaSource(ABC, Generic[KeyT]):
-    """Base class of schema sources, which look up a stream's schema by a key.
+    """Base class of schema sources, which return a stream's schema for a key.
 
-    Subclasses override `fetch_schema`.
+    The key is usually the stream's name. Subclasses override `fetch_schema`.
     """
 
     def __init__(self) -> None:
@@ -60,17 +60,14 @@ class SchemaSource(ABC, Generic[KeyT]):
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return the schema converted by the preprocessor.
-
-        Without a preprocessor, return it unchanged.
-        """
+        """Return a schema converted by the preprocessor; without one, return it unchanged."""
         if self._preprocessor is None:
             return schema
         return self._preprocessor.preprocess_schema(schema, key_properties=key_properties)
 
     @final
     def get_schema(self, key: KeyT, /, *, key_properties: Sequence[str] = ()) -> JsonSchema:
-        """Return a preprocessed copy of the schema stored under a key.
+        """Return a copy of the schema for a key, converted by the preprocessor.
 
         Args:
             key: Key of the schema, usually the name of the stream.
@@ -87,10 +84,10 @@ class SchemaSource(ABC, Generic[KeyT]):
         return self.preprocess_schema(schema, key_properties=key_properties)
 
     def _fetched(self, key: KeyT) -> JsonSchema:
-        """Fetch a schema by `fetch_schema`, and check that it is a JSON object.
+        """Return the result of `fetch_schema`, after a check that it is a JSON object.
 
         Raises:
-            SchemaNotFoundError: `fetch_schema` has raised any exception.
+            SchemaNotFoundError: `fetch_schema` raised an exception of any type.
             SchemaNotValidError: The schema is not a JSON object.
         """
         try:
@@ -109,23 +106,20 @@ class SchemaSource(ABC, Generic[KeyT]):
 
     @abstractmethod
     def fetch_schema(self, key: KeyT) -> JsonSchema:
-        """Return the schema stored under a key.
+        """Return the schema for a key, read from a file or another source.
 
-        The result is cached, so this is called once per key. If an exception of any type is raised,
-        the schema counts as not found.
+        The result is cached, so the method is called once per key. If it raises an exception of any
+        type, `get_schema` raises `SchemaNotFoundError`.
         """
 
 
 def _find_cause(ex: Exception) -> BaseException:
-    """Return the exception to report as the reason for an unreadable schema.
-
-    A `SchemaNotValidError` that has a cause is replaced by the cause. Any other error is returned.
-    """
+    """Return the exception to report: the cause of a `SchemaNotValidError`, or ``ex`` itself."""
     return ex.__cause__ or ex if isinstance(ex, SchemaNotValidError) else ex
 
 
 class StreamSchema(Generic[KeyT]):
-    """Descriptor that gives a stream class its ``schema`` from a schema source.
+    """Descriptor for the attribute ``schema`` of a stream class, which reads a schema source.
 
     Args:
         schema_source: Source of the schema.
@@ -152,10 +146,10 @@ class StreamSchema(Generic[KeyT]):
         if obj is None:
             return self
         resolved = vars(obj).setdefault("_resolved_schemas", {})
-        asked = (self, obj.name, tuple(obj.primary_keys or ()))
-        if asked not in resolved:
-            resolved[asked] = self.get_stream_schema(obj, objtype)
-        schema: JsonSchema = resolved[asked]
+        key = (self, obj.name, tuple(obj.primary_keys or ()))
+        if key not in resolved:
+            resolved[key] = self.get_stream_schema(obj, objtype)
+        schema: JsonSchema = resolved[key]
         return schema
 
     def get_stream_schema(
@@ -163,7 +157,7 @@ class StreamSchema(Generic[KeyT]):
         stream: Any,
         stream_class: type[Any],  # noqa: ARG002 - for overrides
     ) -> JsonSchema:
-        """Return the schema of a stream; override to compute the key differently.
+        """Return the schema of a stream; override this method to choose another key.
 
         The result is cached until the stream's primary keys change.
 

@@ -1,8 +1,8 @@
 """Schema source for a directory with one schema file per stream.
 
-The directory may be a folder, a package or any other resource of `importlib.resources`, so
-that a tap in a zip file finds its schemas. References between files are relative to the
-directory; each file is read once.
+The directory is a folder, a package or a folder in a package. Packages are read with
+`importlib.resources`, so that a tap in a zip file finds its schemas. References between files are
+relative to the directory. Each file is read once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["SchemaDirectory"]
 
 
 class SchemaDirectory(SchemaSource[str]):
-    """Schema source that reads files of a directory, such as ``users.json`` for the key ``users``.
+    """Schema source that reads one file per key, such as ``users.json`` for the key ``users``.
 
     Args:
         dir_path: A path, a package or its dotted name, or a resource of a package. If a name is
@@ -64,10 +64,7 @@ class SchemaDirectory(SchemaSource[str]):
         return resolve_schema_references({"$ref": name}, cut_circles=True, retrieve=self._read)
 
     def _read(self, name: str) -> Any:
-        """Return the parsed content of the file with a URL-encoded name.
-
-        Each file is read only once.
-        """
+        """Return the parsed content of a file, which is read once; ``name`` is URL-encoded."""
         if name not in self._files:
             text = resolve_relative(self.dir_path, name).read_text(encoding="utf-8-sig")
             self._files[name] = parse_document(text, get_suffix(name))
@@ -75,7 +72,10 @@ class SchemaDirectory(SchemaSource[str]):
 
 
 def _directory(location: str | Path | Traversable | ModuleType) -> Path | Traversable:
-    """Return the directory for a path, a package, a package's dotted name or a package resource."""
+    """Return the directory for a path, a package, or the dotted name of a package.
+
+    A name that is both a directory and a package means the directory.
+    """
     if isinstance(location, ModuleType):
         return importlib.resources.files(location)
     if not isinstance(location, str):
@@ -85,7 +85,7 @@ def _directory(location: str | Path | Traversable | ModuleType) -> Path | Traver
 
 
 def _package(name: str) -> Traversable | None:
-    """Return the resources of a package by its dotted name, or None if it cannot be imported."""
+    """Return the directory of a package, by its dotted name, or None if it cannot be imported."""
     if not all(part.isidentifier() for part in name.split(".")):
         return None
     try:

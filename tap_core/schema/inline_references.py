@@ -1,7 +1,7 @@
-"""Inlining of references, for clients that do not resolve ``$ref``.
+"""Inlining of references, for clients that do not support ``$ref``.
 
-An unresolvable reference becomes a schema that accepts anything, so that one error does not hide
-the rest of the schema.
+A reference that cannot be resolved becomes ``{}``, which accepts anything, so that the rest of the
+schema can still be used.
 """
 
 from __future__ import annotations
@@ -55,4 +55,4 @@ def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> JsonSch
     try:
         return resolve_schema_references(schema, {"": dict(document)}, cut_circles=True)
     except (SchemaNotValidError, TypeError, AttributeError, ValueError, RecursionError):
-        return None  # not text, not an address, or not found
+        return None  # the reference is not text, not a URI, or not found

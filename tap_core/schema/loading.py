@@ -1,7 +1,7 @@
-"""Loading of JSON and YAML documents from files, packages and the web.
+"""Loading of JSON and YAML documents from files, package resources and URLs.
 
-YAML requires PyYAML, an optional dependency. Web access is limited to http and https, with
-a timeout. Messages contain neither the credentials nor the query of a URL.
+YAML requires PyYAML, an optional dependency. A URL must be http or https, and is loaded with a
+timeout. Messages contain neither the credentials nor the query of a URL.
 """
 
 from __future__ import annotations
@@ -68,26 +68,23 @@ def _yaml(text: str | bytes) -> Any:
 
 
 def get_suffix(name: str) -> str:
-    """Return the suffix of a file name in lower case, such as ``.json``.
-
-    Return an empty text if the name has no suffix.
-    """
+    """Return the suffix of a file name in lower case, such as ``.json``; ``""`` if it has none."""
     return posixpath.splitext(name)[1].lower()
 
 
-# Places
+# Locations
 
 
 def load_document(location: _Location, *, redirects: bool = True) -> Any:
     """Load the JSON or YAML document at a URL or in a file.
 
     Args:
-        location: URL (http or https), path, or resource of a package.
+        location: URL (http or https), path of a file, or resource of a package.
         redirects: False to treat a redirect as an error.
 
     Raises:
         OSError: The document cannot be read.
-        ValueError: The content does not match its suffix or content type.
+        ValueError: The content is not valid JSON or YAML.
         UnsupportedSchemaFormatError: The suffix is neither JSON nor YAML.
     """
     if isinstance(location, str) and location.startswith(_WEB):
@@ -104,14 +101,16 @@ def load_document(location: _Location, *, redirects: bool = True) -> Any:
 
 
 def resolve_sibling(location: _Location, name: str) -> _Location:
-    """Return the location of a document to which another document refers by a relative path.
+    """Return the location of a document named by a relative path in another document.
+
+    Example: ``https://host/a/api.yaml`` and ``b.yaml`` -> ``https://host/a/b.yaml``.
 
     Args:
-        location: Location of the referring document.
+        location: Location of the document that contains the path.
         name: Relative path, URL-encoded.
 
     Raises:
-        ValueError: The name is not relative, or the location has no folder.
+        ValueError: The path is not relative or leads to another host, or there is no folder.
     """
     if isinstance(location, str) and location.startswith(_WEB):
         url = urljoin(location, name)
@@ -128,7 +127,7 @@ def resolve_sibling(location: _Location, name: str) -> _Location:
 
 
 def resolve_relative(folder: Path | Traversable, name: str) -> Path | Traversable:
-    """Return the file in ``folder`` for a URL-encoded relative path.
+    """Return the file at a relative path in ``folder``; ``name`` is the URL-encoded path.
 
     Raises:
         ValueError: The path is not relative, or contains an encoded slash.
@@ -145,7 +144,7 @@ def resolve_relative(folder: Path | Traversable, name: str) -> Path | Traversabl
 
 
 def format_location(location: object) -> str:
-    """Return a location as text for messages, without credentials and query."""
+    """Return a location as text for messages, without the credentials and query of a URL."""
     if isinstance(location, Mapping):
         return "a dictionary"
     text = str(location)
@@ -159,9 +158,9 @@ def format_location(location: object) -> str:
 
 
 def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
-    """Return the content of a URL and the file suffix for its format.
+    """Return the content of a URL, and the file suffix for its format, such as ``.json``.
 
-    The suffix is derived from the content type or, if that does not tell, from the URL's path.
+    The suffix is that of the content type or, if this is not JSON or YAML, of the URL's path.
     """
     import requests
 
@@ -175,14 +174,14 @@ def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
             msg = f"'{shown}' redirects, which is allowed only for the document that a tap names"
             raise requests.TooManyRedirects(msg)
     except requests.RequestException as ex:
-        ex.args = (_QUERY.sub("?***", _USER.sub("//", str(ex))),)  # it contains the address
+        ex.args = (_QUERY.sub("?***", _USER.sub("//", str(ex))),)  # the message contains the URL
         raise
-    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     paths = (urlsplit(url or address).path for url in (response.url, address))
     named = next(filter(None, map(get_suffix, paths)), "")
     if len(response.content) > DOCUMENT_BYTES:
         raise InputTooLargeError(f"it is longer than {shown_size(DOCUMENT_BYTES)}")
-    return response.content, _suffix_of_kind(kind) or named
+    return response.content, _infer_suffix(content_type) or named
 
 
 def _origin(address: str) -> tuple[str, str | None, int | None]:
@@ -196,8 +195,8 @@ def _host(parts: SplitResult) -> str:
     return parts.netloc.rpartition("@")[2]
 
 
-def _suffix_of_kind(kind: str) -> str | None:
-    """Return ``.json`` or ``.yaml`` for a content type of JSON or YAML, or None for any other."""
-    if kind.endswith("json"):
+def _infer_suffix(content_type: str) -> str | None:
+    """Return ``.json`` or ``.yaml`` for a JSON or YAML content type; None for any other."""
+    if content_type.endswith("json"):
         return ".json"
-    return ".yaml" if kind.endswith("yaml") else None
+    return ".yaml" if content_type.endswith("yaml") else None

@@ -1,7 +1,7 @@
 """Bounds, digits and decimal places that a JSON Schema declares for a number.
 
-Bounds and ``multipleOf`` are converted to decimals through their text, because a float has already
-lost precision. A float bound that equals a 64-bit limit when rounded is treated as that limit.
+A float such as 0.1 is converted to the decimal of its text, ``0.1``, and not to its exact binary
+value. A float bound equal to the float of a 64-bit limit is treated as that limit.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ MAX_DIGITS: Final = 38
 MIN_INTEGER_DIGITS: Final = 10
 """Minimum number of digits before the decimal point.
 
-A ``multipleOf`` so small that fewer remain is how databases express unlimited numeric types; it
-is ignored.
+Taps declare a numeric type without limits by a very small ``multipleOf``. If it leaves fewer
+digits, it is ignored.
 """
 
 _Schema = Mapping[str, Any]
 
 
 def get_bounds(schema: _Schema) -> tuple[decimal.Decimal | None, decimal.Decimal | None]:
-    """Return the lowest and the highest value that a schema allows.
+    """Return the lowest and the highest value that a schema allows, each None if not declared.
 
-    A bound that the schema does not have is None.
+    An exclusive bound is moved by 1, as for integers: ``exclusiveMinimum: 0`` gives 1.
     """
     low = _bound(schema, "minimum", "exclusiveMinimum", 1)
     high = _bound(schema, "maximum", "exclusiveMaximum", -1)
@@ -60,20 +60,20 @@ def get_step(schema: _Schema) -> decimal.Decimal | None:
 
 
 def get_decimal_places(step: decimal.Decimal) -> int:
-    """Return the number of decimal places of numbers that are multiples of ``step``."""
+    """Return the number of decimal places of the multiples of ``step``: 2 for ``0.01``."""
     exponent = step.normalize().as_tuple().exponent
     return max(-exponent, 0) if isinstance(exponent, int) else 0
 
 
 def get_integer_digits(bound: decimal.Decimal | None) -> int:
-    """Return the number of digits of a bound before the decimal point, at least 1."""
+    """Return the number of digits before the decimal point: 3 for ``999.5``, 1 for None."""
     return max(bound.adjusted() + 1, 1) if bound else 1
 
 
 def parse_count(value: Any) -> int | None:
-    """Return a schema's value as a number of digits.
+    """Return ``value``, such as a schema's ``precision``, if it is a non-negative integer.
 
-    Return None if the value is not an integer or is negative.
+    Otherwise return None.
     """
     counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return value if counts else None
@@ -82,9 +82,9 @@ def parse_count(value: Any) -> int | None:
 def _bound(schema: _Schema, keyword: str, exclusive: str, inward: int) -> decimal.Decimal | None:
     """Return the lower or upper bound of a schema, or None if it has no such bound.
 
-    If the schema has both an inclusive and an exclusive bound, the tighter one is returned. An
-    exclusive bound is converted to an inclusive one by adding ``inward``. In JSON Schema draft 4,
-    the exclusive keyword is not a number but a boolean that makes the other bound exclusive.
+    An exclusive bound is converted to an inclusive one by adding ``inward``. Of two bounds, the
+    tighter one is returned. A boolean ``exclusiveMinimum``, as in JSON Schema draft 4, makes
+    ``minimum`` exclusive.
 
     Args:
         schema: Schema with the bounds.
@@ -102,10 +102,7 @@ def _bound(schema: _Schema, keyword: str, exclusive: str, inward: int) -> decima
 
 
 def _exact(value: Any) -> decimal.Decimal | None:
-    """Return a number as an exact Decimal.
-
-    Return None for NaN, infinity or a value of another type.
-    """
+    """Return a number as the Decimal of its text; None for NaN, infinity or another type."""
     if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
         return None
     if isinstance(value, float) and value in {float(MIN_INT64), float(MAX_INT64)}:

@@ -1,8 +1,8 @@
-"""Schema source for the components of an OpenAPI document.
+"""Schema source for the component schemas of an OpenAPI document.
 
-A key is the name of a component. References are resolved in the whole document and in other
-documents in its folder; a recursive component is cut at the recursion. The normalizer converts
-OpenAPI keywords to JSON Schema.
+A key is the name of a component. References may point to any location in the document, and to
+other documents in its folder. A recursive reference becomes ``{}``. `OpenAPISchemaNormalizer`
+converts OpenAPI keywords to JSON Schema.
 Source: OpenAPI 2.0, 3.0.4 and 3.1.1, "Schema Object" and "Reference Object".
 """
 
@@ -34,8 +34,8 @@ class OpenAPISchema(SchemaSource[KeyT]):
     """Schema source that looks up components of an OpenAPI 2.0, 3.0 or 3.1 document (JSON or YAML).
 
     Args:
-        source: An http or https URL, a path, a resource of a package, or the document itself as a
-            dict.
+        source: URL (http or https) or path of the document, a package resource, or the document
+            itself as a dict.
         preprocessor: Converter of the schemas to JSON Schema, by default an
             `OpenAPISchemaNormalizer`.
     """
@@ -57,12 +57,12 @@ class OpenAPISchema(SchemaSource[KeyT]):
 
     @cached_property
     def spec(self) -> dict[str, Any]:
-        """The whole document, read at first access.
+        """OpenAPI document as a dict, loaded at first access.
 
         Raises:
             OSError: The document cannot be read.
             ValueError: The document is not valid JSON or YAML.
-            UnsupportedOpenAPISpec: The document is neither a JSON nor a YAML file.
+            UnsupportedSchemaFormatError: The document is neither a JSON nor a YAML file.
         """
         if isinstance(self.source, Mapping):
             return dict(self.source)
@@ -70,7 +70,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
 
     @property
     def spec_version(self) -> Literal["v2", "v3"]:
-        """Major version of the document: ``v2`` or ``v3``.
+        """Major version of OpenAPI that the document uses: ``v2`` or ``v3``.
 
         Raises:
             UnsupportedOpenAPISpec: The document has neither ``swagger`` nor ``openapi``.
@@ -87,10 +87,10 @@ class OpenAPISchema(SchemaSource[KeyT]):
         raise UnsupportedOpenAPISpec(msg)
 
     def get_unresolved_schema(self, key: KeyT) -> JsonSchema:
-        """Return the schema for a key before its references are resolved.
+        """Return the schema for a key with its references not yet resolved.
 
-        By default this is a ``$ref`` to the component that has the key as its name. Override it to
-        find schemas elsewhere, such as in the responses of a path.
+        By default this is a ``$ref`` to the component named ``key``. Override the method to use
+        other schemas, such as those of responses.
         """
         path = _COMPONENTS[self.spec_version]
         components: Any = self.spec
@@ -102,7 +102,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
         return {"$ref": f"#/{'/'.join(path)}/{name}"}
 
     def resolve_schema(self, key: KeyT) -> JsonSchema:
-        """Return the schema of a key with every reference replaced by its target.
+        """Return the schema for a key with every ``$ref`` replaced by the schema it refers to.
 
         Raises:
             SchemaNotValidError: A reference cannot be resolved, or no component has this name.
@@ -122,9 +122,10 @@ class OpenAPISchema(SchemaSource[KeyT]):
         return self.resolve_schema(key)
 
     def _neighbour(self, name: str) -> Any:
-        """Return another document to which this one refers by a relative path.
+        """Return another document, loaded once; ``name`` is its path relative to this document.
 
-        Each is read only once.
+        Raises:
+            ValueError: This document is a dict, so that it has no folder.
         """
         if isinstance(self.source, Mapping):
             msg = f"'{name}' cannot be read: the document is a dictionary and has no folder"

@@ -20,7 +20,7 @@ _CHOICES: Final = ("oneOf", "anyOf")
 
 
 def to_json_schema(schema: JsonSchema) -> None:
-    """Convert the keywords that only OpenAPI has to JSON Schema, in place; ``nullable`` is kept."""
+    """Convert the OpenAPI keywords of a schema to JSON Schema, in place, except ``nullable``."""
     _normalize_nullable(schema)
     _normalize_type(schema)
     _normalize_bounds(schema)
@@ -28,7 +28,7 @@ def to_json_schema(schema: JsonSchema) -> None:
 
 
 def _normalize_nullable(schema: JsonSchema) -> None:
-    """Rename ``x-nullable`` to ``nullable``, unless the schema has both."""
+    """Rename ``x-nullable`` to ``nullable``, in place; an existing ``nullable`` is kept."""
     vendor = schema.pop("x-nullable", None)
     if vendor is not None:
         schema.setdefault("nullable", vendor)
@@ -58,7 +58,7 @@ def _normalize_type(schema: JsonSchema) -> None:
 
 
 def _infer_enum_type(schema: JsonSchema) -> None:
-    """Set the ``type`` to the types of the values in ``enum``."""
+    """Set the ``type`` of a schema to the types of the values in its ``enum``, in place."""
     kinds = list(dict.fromkeys(_get_type(value) for value in schema["enum"]))
     if "number" in kinds and "integer" in kinds:
         kinds.remove("integer")
@@ -76,8 +76,7 @@ def _get_type(value: Any) -> str:
 def _normalize_bounds(schema: JsonSchema) -> None:
     """Convert the exclusive bounds of OpenAPI 3.0 to those of JSON Schema, in place.
 
-    OpenAPI 3.0 marks the ``minimum`` or ``maximum`` as exclusive by a boolean. In JSON Schema the
-    exclusive bound is a number.
+    Example: ``{"minimum": 0, "exclusiveMinimum": True}`` becomes ``{"exclusiveMinimum": 0}``.
     """
     for flag, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(schema.get(flag), bool):
@@ -87,7 +86,10 @@ def _normalize_bounds(schema: JsonSchema) -> None:
 
 
 def _keep_lists_only(schema: JsonSchema) -> None:
-    """Remove ``required`` and ``examples`` if they are not lists, as in ``required: true``."""
+    """Remove ``required`` and ``examples`` if they are not lists, such as ``required: true``.
+
+    Duplicates in ``required`` are removed too.
+    """
     for keyword in ("required", "examples"):
         if keyword in schema and not isinstance(schema[keyword], list):
             del schema[keyword]
@@ -99,7 +101,10 @@ def _keep_lists_only(schema: JsonSchema) -> None:
 
 
 def accepts_null(schema: Any) -> bool:
-    """Return True if a schema allows null by its ``type``, ``const``, ``oneOf`` and ``anyOf``."""
+    """Return True if ``type``, ``const``, ``oneOf`` and ``anyOf`` of a schema all allow null.
+
+    A keyword that the schema does not have allows null.
+    """
     if not isinstance(schema, Mapping):
         return bool(schema)
     types = get_types(schema)
@@ -111,7 +116,7 @@ def accepts_null(schema: Any) -> bool:
 
 
 def accept_null(schema: JsonSchema) -> None:
-    """Make a schema allow null, in place, by extending its ``type``, ``oneOf`` and ``anyOf``."""
+    """Make a schema allow null, in place: add null to its ``type``, ``oneOf`` and ``anyOf``."""
     types = get_types(schema)
     if types and _NULL not in types:
         schema["type"] = [*types, _NULL]
@@ -121,9 +126,9 @@ def accept_null(schema: JsonSchema) -> None:
 
 
 def without_null(schema: Any) -> Any:
-    """Return an option of ``oneOf`` with null removed from its types.
+    """Return a copy of a schema with null removed from its ``type``; None if it has only null.
 
-    Return None if null is the only type of the option.
+    A schema without null in its ``type`` is returned unchanged.
     """
     if not isinstance(schema, Mapping) or _NULL not in get_types(schema):
         return schema

@@ -1,10 +1,9 @@
 """Normalization of OpenAPI schemas for streams.
 
-- API documentation is often inaccurate. Every property outside of the key becomes nullable,
-  and ``enum`` and ``pattern`` are dropped, so that no record is rejected for them.
-- Each step is a method that an author can override; each returns the schema.
-- The result is JSON Schema (drafts 7 to 2020-12). Normalizing it again changes nothing, and
-  it is no larger than the input except for the nulls.
+- API documentation is often inaccurate. Every property that is not a primary key becomes
+  nullable, and ``enum`` and ``pattern`` are removed, so that they cause no invalid records.
+- Each step is a method that a subclass can override; each returns the schema.
+- The result is JSON Schema (drafts 7 to 2020-12). A second normalization does not change it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["OpenAPISchemaNormalizer"]
 
 _NULL: Final = {"type": "null"}
 _NOT_CHECKED: Final = ("enum", "pattern")
-"""Keywords that are removed. Options of a ``oneOf`` may be equal without them."""
+"""Keywords that are removed. Without them, two options of a ``oneOf`` may be equal."""
 
 
 class OpenAPISchemaNormalizer(SchemaPreprocessor):
@@ -48,7 +47,10 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     def normalize_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return a copy of a schema, converted to JSON Schema together with its subschemas."""
+        """Return a copy of a schema, converted to JSON Schema with all its subschemas.
+
+        The schema's properties become nullable, unless they are in ``key_properties``.
+        """
         result = deepcopy(schema)
         if "allOf" in result:
             parts = result.pop("allOf")
@@ -67,7 +69,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     def handle_object(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Normalize the properties of an object.
+        """Normalize the properties of an object schema, in place, and return the schema.
 
         Every property becomes nullable, unless it is in ``key_properties``.
         """
@@ -85,20 +87,19 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return self.normalize_schema(schema)
 
     def handle_enum(self, schema: JsonSchema) -> JsonSchema:
-        """Remove ``enum``, because APIs add values without notice."""
+        """Return the schema without ``enum``, because APIs add values without notice."""
         schema.pop("enum", None)
         return schema
 
     def handle_pattern(self, schema: JsonSchema) -> JsonSchema:
-        """Remove ``pattern``, because regular expression dialects differ."""
+        """Return the schema without ``pattern``, because regular expression dialects differ."""
         schema.pop("pattern", None)
         return schema
 
     def handle_one_of(self, schema: JsonSchema) -> JsonSchema:
-        """Normalize the options of ``oneOf``.
+        """Return the schema with the options of its ``oneOf`` normalized.
 
-        If only one option remains besides null, that option replaces the ``oneOf``. The method's
-        name is that of singer_sdk.
+        If there is only one option besides null, that option replaces the ``oneOf``.
         """
         rest = {keyword: value for keyword, value in schema.items() if keyword != "oneOf"}
         choices = [self._each(choice) for choice in schema["oneOf"]]
@@ -112,18 +113,15 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return {**rest, "oneOf": _null_once(choices)}
 
     def handle_all_of(self, subschemas: list[JsonSchema]) -> JsonSchema:
-        """Merge the members of an ``allOf`` into one schema.
-
-        The members are not normalized yet. The method's name is that of singer_sdk.
-        """
+        """Return one schema merged from the members of an ``allOf``, which are not normalized."""
         return merge_schemas(deepcopy(part) for part in subschemas)
 
     # Subschemas
 
     def _normalize_inside(self, schema: JsonSchema, key_properties: Sequence[str]) -> JsonSchema:
-        """Normalize the subschemas of a schema.
+        """Return the schema with normalized ``properties``, ``items`` and similar subschemas.
 
-        The options of ``oneOf`` and ``anyOf`` stay unchanged.
+        The options of ``oneOf`` and ``anyOf`` are not normalized.
         """
         named = ["patternProperties"]
         if "object" in get_types(schema):
@@ -146,17 +144,13 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
                 schema[keyword] = [self._each(item) for item in listed]
 
     def _each(self, schema: Any) -> Any:
-        """Return a normalized copy of a subschema.
-
-        True and False, which are also schemas, are kept.
-        """
+        """Return a normalized copy of a subschema; return the schemas True and False unchanged."""
         return self.normalize_schema(dict(schema)) if isinstance(schema, Mapping) else schema
 
     def _without_checks(self, schema: JsonSchema) -> JsonSchema:
-        """Remove ``enum`` and ``pattern`` from a schema.
+        """Return the schema after `handle_enum` and `handle_pattern`, which remove the keywords.
 
-        A subclass may override `handle_enum` to keep the ``enum``. If the schema allows null, null
-        is then added to the ``enum``.
+        If a subclass keeps the ``enum`` and the schema allows null, null is added to the ``enum``.
         """
         if "enum" in schema:
             schema = self.handle_enum(schema)
@@ -177,10 +171,10 @@ def _is_checked(schema: Any) -> bool:
 
 
 def _null_once(choices: list[Any]) -> list[Any]:
-    """Return the options of a ``oneOf`` such that at most one of them allows null.
+    """Return the options of a ``oneOf``, changed so that at most one of them allows null.
 
-    Under ``oneOf``, a value is invalid if it matches two options. If several options allow null,
-    null is therefore removed from each of them and added as a separate option.
+    A value that matches two options of a ``oneOf`` is invalid. If several options allow null, null
+    is therefore removed from each of them and added as a separate option.
     """
     if sum(map(accepts_null, choices)) <= 1:
         return choices

@@ -1,7 +1,7 @@
-"""Resolution of references with the interface of ``singer_sdk.singerlib``.
+"""Resolution of ``$ref`` in a JSON Schema, with the interface of ``singer_sdk.singerlib``.
 
-The schema is changed in place, because some taps ignore the return value. Recursive references
-are no error: they are cut.
+The schema is changed in place, because some taps ignore the return value. A recursive reference
+is replaced by ``{}`` instead of raising an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def resolve_schema_references(
 
     Args:
         schema: Schema to change.
-        refs: Other documents that references may point to, by the name used in the references.
+        refs: Other documents that references may point to, by the URI used in the references.
 
     Raises:
         SchemaNotValidError: A reference cannot be resolved.

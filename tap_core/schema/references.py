@@ -1,11 +1,11 @@
-"""Resolution of references in JSON Schemas, and a normal form for comparison.
+"""Resolution of ``$ref`` in JSON Schemas, and a normal form for comparing schemas.
 
-- ``$ref`` is replaced by a copy of its target; where both have a keyword, the target's value
-  wins. ``definitions`` and ``$defs`` are kept unchanged.
+- ``$ref`` is replaced by the keywords of the schema it refers to, its target. If a keyword is in
+  both schemas, the target's value is used. ``definitions`` and ``$defs`` are kept unchanged.
 - Only keywords that contain schemas are traversed, so a property may be named ``$ref`` or
-  ``items``, and data in ``default``, ``const`` and ``enum`` is not touched.
-- A recursive schema is an error, or is cut on request: the inner schema then accepts
-  anything. The same holds for schemas with too many references.
+  ``items``, and data in ``default``, ``const`` and ``enum`` is not changed.
+- A recursive schema, or a schema with too many references, is an error. On request, the innermost
+  references are replaced by ``{}`` instead, which accepts anything.
 
 Source: JSON Schema 2020-12, Core, sections 8.2 (references) and 10 (applicators).
 """
@@ -67,7 +67,7 @@ _DEPTHS: Final = (8, 4, 2, 1)
 
 
 class _TooManyError(Exception):
-    """Error for a schema that has more references than allowed."""
+    """Error for a schema with more than 5,000 references, counted after expansion."""
 
 
 def resolve_schema_references(
@@ -81,12 +81,12 @@ def resolve_schema_references(
 
     Args:
         schema: The schema to resolve.
-        refs: Other documents that references may point to, by the name used in the references. The
-            name ``""`` is the document in which ``#/...`` references are looked up, by default the
-            schema itself.
+        refs: Other documents that references may point to, by the URI used in the references. The
+            URI ``""`` stands for the document in which ``#/...`` references are looked up, by
+            default the schema itself.
         cut_circles: True to replace recursive references by ``{}``, and also the innermost
             references if there are too many. False to raise an error in both cases.
-        retrieve: Function that returns a document, called with a name that is not in ``refs``. An
+        retrieve: Function that returns a document, called with a URI that is not in ``refs``. An
             exception of any type means that the document does not exist.
 
     Raises:
@@ -102,7 +102,7 @@ def resolve_schema_references(
 
 
 def normalize(schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a schema in a normal form, in which equivalent schemas are equal.
+    """Return a schema in a normal form, so that schemas can be compared with ``==``.
 
     Keys and property names are sorted. ``type`` becomes a list. ``type``, ``required`` and ``enum``
     are sorted without duplicates, and an empty ``required`` is removed.
@@ -126,18 +126,21 @@ def _sorted(mapping: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_sorted_set(values: list[Any]) -> list[Any]:
-    """Return a list sorted by its values' JSON text, without duplicates."""
+    """Return a list without duplicates, sorted by the JSON text of its values."""
     by_text = {json.dumps(value, sort_keys=True, default=repr): value for value in values}
     return [by_text[text] for text in sorted(by_text)]
 
 
 def map_subschemas(schema: Mapping[str, Any], step: Callable[[JsonSchema], Any]) -> JsonSchema:
-    """Return a copy of a schema in which ``step`` has converted each direct subschema."""
+    """Return a copy of a schema with ``step`` applied to each direct subschema.
+
+    Subschemas are the schemas in ``properties``, ``items``, ``anyOf`` and similar keywords.
+    """
     return {key: _mapped_value(key, value, step) for key, value in schema.items()}
 
 
 def _mapped_value(keyword: str, value: Any, step: _Step) -> Any:
-    """Return the value of a keyword, in which ``step`` has converted each schema."""
+    """Return a copy of a keyword's value with ``step`` applied to each schema in it."""
     if isinstance(value, Mapping) and keyword in _MAPPING_KEYWORDS:
         return {name: _applied(inner, step) for name, inner in value.items()}
     if isinstance(value, list) and keyword in _LIST_KEYWORDS:
@@ -146,10 +149,7 @@ def _mapped_value(keyword: str, value: Any, step: _Step) -> Any:
 
 
 def _applied(value: Any, step: _Step) -> Any:
-    """Return the result of ``step`` for a copy of an object schema.
-
-    Return other values unchanged.
-    """
+    """Return ``step(value)`` if the schema ``value`` is a dict; otherwise return it unchanged."""
     return step(dict(value)) if isinstance(value, Mapping) else value
 
 
@@ -158,7 +158,7 @@ def _applied(value: Any, step: _Step) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Context for resolving references: the resolver and the references followed so far."""
+    """Context for resolving references in a schema: the resolver, and all enclosing schemas."""
 
     resolver: Any
     cut_circles: bool
@@ -167,7 +167,12 @@ class _Scope:
     count: Iterator[int] = field(default_factory=itertools.count)
 
     def follow(self, reference: str) -> tuple[JsonSchema, _Scope]:
-        """Return the schema that a reference refers to, and the context to resolve it further."""
+        """Return the schema that a reference refers to, and the scope of references inside it.
+
+        Raises:
+            SchemaNotValidError: There is no such schema, or it contains the reference.
+            _TooManyError: The number of references exceeds the limit.
+        """
         from referencing.exceptions import Unresolvable
 
         if len(self.visited) >= self.deepest:
@@ -216,16 +221,17 @@ def _as_object(schema: Any) -> JsonSchema:
 
 
 def has_reference(value: Any) -> bool:
-    """Return True if a value contains the key ``$ref`` anywhere, even in data such as examples."""
+    """Return True if a value contains the key ``$ref`` at any depth, also in data like examples."""
     if isinstance(value, Mapping):
         return "$ref" in value or any(map(has_reference, value.values()))
     return isinstance(value, list) and any(map(has_reference, value))
 
 
 def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
-    """Return a schema with its references resolved; if there are too many, only to a limited depth.
+    """Return a schema with its references replaced; with too many of them, to a limited depth.
 
-    The number of references grows exponentially if schemas refer to each other.
+    The number of references grows exponentially if schemas refer to each other. Without
+    ``cut_circles``, too many references raise `SchemaNotValidError`.
     """
     for deepest in (sys.maxsize, *_DEPTHS) if scope.cut_circles else (sys.maxsize,):
         with contextlib.suppress(_TooManyError):
@@ -235,7 +241,7 @@ def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
 
 
 def _replaced(schema: JsonSchema, scope: _Scope) -> JsonSchema:
-    """Return a schema with all references replaced, even those inside the replacements."""
+    """Return a schema with every reference replaced, also inside the schemas referred to."""
     rest = {key: value for key, value in schema.items() if key != "$ref"}
     result = map_subschemas(rest, lambda inner: _replaced(inner, scope))
     if "$ref" in schema:

@@ -15,10 +15,10 @@ SCHEMA_OBJECTS: Final = Limit("TAP_CORE_SCHEMA_OBJECTS", 30_000)
 
 
 def check_schema_size(schema: object, stream: str) -> None:
-    """Check the number of JSON objects in the schema of a stream.
+    """Check that the schema of a stream is not too large.
 
     Raises:
-        LimitExceededError: The schema has more than `SCHEMA_OBJECTS` objects.
+        LimitExceededError: The schema has more JSON objects than `SCHEMA_OBJECTS` allows.
     """
     limit, count = SCHEMA_OBJECTS.whole, 0
     waiting: list[Any] = [schema]

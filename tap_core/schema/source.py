@@ -1,4 +1,4 @@
-"""Import path of singer_sdk for the schema sources of `tap_core.schema`."""
+"""Schema source classes under their import path in singer_sdk, ``schema.source``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Decomposition of a JSON Schema into variants: plain schemas of one type each.
+"""Decomposition of a JSON Schema into variants: schemas of one type without ``anyOf`` and the like.
 
-``anyOf``, ``oneOf`` and a list of types give several variants; the members of ``allOf`` narrow
-each of them. The type null is omitted, because every column allows null. For a schema without a
-type, the type follows from its other keywords: object for ``properties``, array for ``items``, or
-the types of the values in ``const`` or ``enum``; otherwise any type is allowed.
+``anyOf``, ``oneOf`` and a list of types give several variants. The members of ``allOf`` are merged
+into each variant. The type null is omitted, because every column allows null. A schema without
+``type`` has the type object if it has ``properties``, array if it has ``items``, or the types of
+the values in ``const`` or ``enum``. Otherwise any type is allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 ANY_SCHEMA = "any"
-"""Type name that stands for a schema without a type."""
+"""Type name of a variant that allows values of any type."""
 
 _Schema: TypeAlias = Mapping[str, Any]
 _Alternatives: TypeAlias = Sequence[_Schema]
@@ -47,9 +47,9 @@ _MORE_PROPERTIES = ("additionalProperties", "patternProperties", "unevaluatedPro
 
 
 def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
-    """Yield a (type name, schema) pair for each variant that a schema allows. Null is left out.
+    """Yield a (type name, schema) pair for each variant that a schema allows, except null.
 
-    A variant is one type combined with one alternative of each ``anyOf`` and ``oneOf``.
+    A variant is one type combined with one option of each ``anyOf`` and ``oneOf``.
 
     Raises:
         SchemaNotValidError: The schema has too many variants.
@@ -69,11 +69,11 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
 
 
 def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[str, _Schema]]:
-    """Yield a (type name, schema) pair for each way to choose one alternative from each list.
+    """Yield a (type name, schema) pair for each combination of one option per list in ``parts``.
 
     Args:
-        plain: Schema without its combining keywords, to which each choice is added.
-        parts: Lists of alternatives. A value must match at least one schema of each list.
+        plain: Schema without ``allOf``, ``anyOf`` and ``oneOf``, which each option is merged into.
+        parts: Lists of options. A value must match at least one schema of each list.
     """
     while parts and len(parts[0]) == 1:  # allOf may have thousands of members
         narrowed, inner = _split_combinators(parts[0][0])
@@ -88,10 +88,10 @@ def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[
 
 
 def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
-    """Split a schema into its plain keywords and the schemas it combines (such as ``anyOf``).
+    """Return a schema without ``allOf``, ``anyOf`` and ``oneOf``, and their members.
 
-    The alternatives are a list of lists. A value must match at least one schema of each list. A
-    member of ``allOf`` becomes a list of one schema.
+    The members are a list of lists: one for each ``anyOf`` and ``oneOf``, and one with a single
+    schema for each member of ``allOf``. A value must match at least one schema of each list.
     """
     plain = {keyword: value for keyword, value in schema.items() if _is_usable(keyword, value)}
     parts: list[_Alternatives] = []
@@ -108,16 +108,19 @@ def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
 
 
 def _is_usable(keyword: str, value: Any) -> bool:
-    """Return True for a keyword with a value of the right type that does not combine schemas."""
+    """Return True if a keyword can be kept: it combines no schemas, and its value has a valid type.
+
+    The keywords that combine schemas are ``allOf``, ``anyOf`` and ``oneOf``.
+    """
     kind = _KEYWORD_TYPES.get(keyword)
     return keyword not in _COMBINING and (kind is None or isinstance(value, kind))
 
 
 def _intersect(first: _Schema, second: _Schema) -> _Schema:
-    """Combine two schemas into one for values that match both.
+    """Merge two schemas into one for values that match both.
 
-    Only types and properties are intersected. For any other keyword the second schema's value is
-    used.
+    Only ``type`` and ``properties`` are intersected. For any other keyword that both schemas have,
+    the value of the second one is used.
     """
     merged = {**first, **second}
     if "type" in first and "type" in second:
@@ -128,13 +131,13 @@ def _intersect(first: _Schema, second: _Schema) -> _Schema:
 
 
 def _intersect_properties(first: _Schema, second: _Schema) -> dict[str, Any]:
-    """Return the properties of both schemas. A property in both must match both of its schemas."""
+    """Return the properties of both; a property in both becomes ``{"allOf": [first, second]}``."""
     names = [name for name in second if name in first and first[name] != second[name]]
     return {**first, **second, **{name: {"allOf": [first[name], second[name]]} for name in names}}
 
 
 def _types(schema: _Schema) -> list[str]:
-    """Return the type names of a schema as a list, which is empty without a valid ``type``."""
+    """Return the type names in ``type`` as a list; an empty list without a valid ``type``."""
     types = schema.get("type")
     if isinstance(types, str):
         return [types]
@@ -142,7 +145,7 @@ def _types(schema: _Schema) -> list[str]:
 
 
 def _shared_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """Return the type names in both lists; integer and number have integer in common."""
+    """Return the type names in both lists; for integer and number, return integer."""
     shared = [kind for kind in first if kind in second]
     if (
         not _NUMBERS.isdisjoint(first)
@@ -154,9 +157,9 @@ def _shared_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
 
 
 def _kinds(schema: _Schema) -> list[str]:
-    """Return the type names of a schema without null.
+    """Return the type names of a schema, except null.
 
-    If the schema has no ``type``, the types are inferred from its other keywords.
+    Without ``type``, they are inferred from ``properties``, ``items``, ``const`` or ``enum``.
     """
     if "type" in schema:
         return [kind for kind in _types(schema) if kind != "null"]
@@ -166,7 +169,7 @@ def _kinds(schema: _Schema) -> list[str]:
 
 
 def _kinds_of_values(schema: _Schema) -> list[str]:
-    """Return the type names of the values in ``const`` or ``enum``.
+    """Return the type names of the values in ``const`` or ``enum``, sorted and except null.
 
     The list is empty if the schema has neither keyword, or if a value is a list or an object.
     """
@@ -178,19 +181,22 @@ def _kinds_of_values(schema: _Schema) -> list[str]:
 
 
 def allows_undeclared_properties(schema: _Schema) -> bool:
-    """Return True if an object schema explicitly allows properties besides the declared ones."""
+    """Return True if an object schema explicitly allows properties that it does not declare.
+
+    The keywords for this are ``additionalProperties`` and similar ones.
+    """
     values = (schema.get(value) for value in _MORE_PROPERTIES)
     return any(value is not None and value is not False for value in values)
 
 
 def object_schema(schema: Any) -> _Schema:
-    """Return one schema for all objects that a schema allows, or ``{}`` if it allows none."""
+    """Return the object variants of a schema as one schema, or ``{}`` if it allows no objects."""
     variants = [variant for kind, variant in split_variants(schema) if kind == "object"]
     return merge_object_variants(variants) if variants else {}
 
 
 def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
-    """Return one object schema that combines several alternative object schemas.
+    """Merge alternative object schemas into one that allows the objects of all of them.
 
     If one of the schemas declares no properties, the result has empty ``properties`` too.
     """
@@ -204,11 +210,11 @@ def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
     return merged
 
 
-def _merged_properties(variants: Iterable[_Schema], how: str) -> dict[str, Any]:
+def _merged_properties(variants: Iterable[_Schema], keyword: str) -> dict[str, Any]:
     """Return the properties of all variants.
 
-    If variants define a property differently, its definitions become a list under the keyword
-    ``how``, such as ``anyOf``.
+    If variants declare a property with different schemas, the property gets all of them under
+    ``keyword``, such as ``{"anyOf": [...]}``.
     """
     collected: dict[str, list[Any]] = {}
     for variant in variants:
@@ -216,6 +222,6 @@ def _merged_properties(variants: Iterable[_Schema], how: str) -> dict[str, Any]:
             if schema not in collected.setdefault(name, []):
                 collected[name].append(schema)
     return {
-        name: schemas[0] if len(schemas) == 1 else {how: schemas}
+        name: schemas[0] if len(schemas) == 1 else {keyword: schemas}
         for name, schemas in collected.items()
     }

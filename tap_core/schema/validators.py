@@ -1,8 +1,8 @@
 """Factory of jsonschema validators that are safe for untrusted schemas.
 
-Validators resolve references only within their schema: they send no requests and open no
-files. Regular expressions are matched within the limits of `tap_core.limits.regex`.
-Everything else, including messages, is jsonschema's.
+The validators resolve references only within their schema: they send no requests and open no
+files. Regular expressions are matched within the limits of `tap_core.limits.regex`. Everything
+else, including messages, is as in jsonschema.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BOUND_RE: Final = SimpleNamespace(**{**vars(re), "search": search})
 def validator_class() -> type[Draft202012Validator]:
     """Return a validator class for JSON Schema Draft 2020-12 that is safe for untrusted schemas.
 
-    Matching has a time limit, and references to other documents are not followed.
+    Matching of a regular expression has a time limit. A reference to another document is an error.
     """
     from jsonschema import Draft202012Validator
 
@@ -48,10 +48,10 @@ def find_schema_errors(schema: Any) -> Iterator[tuple[list[str | int], str]]:
 
 @cache
 def bound_validator(base: Any) -> Any:
-    """Return a subclass of a jsonschema validator class that is safe for untrusted schemas.
+    """Return a version of a jsonschema validator class that is safe for untrusted schemas.
 
-    Matching a regular expression has a time limit, and references are resolved only within the
-    schema itself. Results are cached per class.
+    Matching of a regular expression has a time limit, and references are resolved only within the
+    schema itself. The result is cached per class.
     """
     from jsonschema import validators
 
@@ -71,7 +71,10 @@ def bound_validator(base: Any) -> Any:
 
 
 def _with_empty_registry(original: Any) -> Any:
-    """Wrap a validator's constructor so that, by default, references to other documents fail."""
+    """Return a version of a validator's ``__init__`` with an empty registry of documents.
+
+    A reference to another document is then an error.
+    """
 
     def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
         from referencing import Registry
@@ -84,7 +87,10 @@ def _with_empty_registry(original: Any) -> Any:
 
 
 def _reporting_references(original: Any) -> Any:
-    """Wrap ``iter_errors`` to raise `InvalidJSONSchema` if a reference cannot be resolved."""
+    """Return a version of ``iter_errors`` that raises `InvalidJSONSchema` for unknown references.
+
+    A reference is unknown if the schema it refers to is not in the same document.
+    """
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
         from referencing.exceptions import CannotDetermineSpecification, Unresolvable
@@ -105,9 +111,10 @@ def _reporting_references(original: Any) -> Any:
 
 
 def _evolving_bound(bound: Any, original: Any) -> Any:
-    """Wrap the validator method ``evolve``, which creates validators for subschemas.
+    """Return ``evolve``, the method that creates validators for subschemas, as a safe version.
 
-    A subschema with another ``$schema`` has another validator class; it is protected too.
+    For a subschema with another ``$schema``, jsonschema chooses another validator class, which is
+    then replaced by its `bound_validator`.
     """
 
     def evolve(self: Any, **changes: Any) -> Any:
@@ -118,7 +125,7 @@ def _evolving_bound(bound: Any, original: Any) -> Any:
         return bound_validator(kind)(
             validator.schema,
             format_checker=validator.format_checker,
-            registry=validator._registry,  # noqa: SLF001  there is no public way to either
+            registry=validator._registry,  # noqa: SLF001  not available publicly
             _resolver=validator._resolver,  # noqa: SLF001
         )
 
@@ -126,7 +133,7 @@ def _evolving_bound(bound: Any, original: Any) -> Any:
 
 
 def _format_checker(base: FormatChecker) -> FormatChecker:
-    """Return a copy of a format checker that limits the time and size of checks for ``regex``."""
+    """Return a copy of a format checker that limits the size and time of checks for ``regex``."""
     from jsonschema import FormatChecker
 
     checker = FormatChecker(formats=())
@@ -138,14 +145,14 @@ def _is_pattern(value: object) -> bool:
     return not isinstance(value, str) or compile_pattern(value) is not None
 
 
-# The library's functions, with bound regular expressions
+# jsonschema's functions, with limits for regular expressions
 
 
 def _bound_copy(function: Any, copied_globals: dict[int, dict[str, Any]]) -> Any:
     """Return a copy of a jsonschema function that matches regular expressions within limits.
 
-    Anything other than a function of jsonschema is returned unchanged. ``copied_globals`` caches
-    the copied module globals, by the ``id`` of the originals.
+    A value that is not a function of jsonschema is returned unchanged. ``copied_globals`` is a
+    cache of copied module globals, by the ``id`` of the original globals.
     """
     if not isinstance(function, FunctionType) or not function.__module__.startswith(_OF_LIBRARY):
         return function
@@ -163,7 +170,7 @@ def _bound_copy(function: Any, copied_globals: dict[int, dict[str, Any]]) -> Any
 def _bound_globals(
     module_globals: Mapping[str, Any], copied_globals: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return a copy of module globals with safe versions of ``re`` and jsonschema's functions."""
+    """Return a copy of a module's globals with safe versions of ``re`` and jsonschema functions."""
     if id(module_globals) in copied_globals:
         return copied_globals[id(module_globals)]
     copy = copied_globals[id(module_globals)] = dict(module_globals)

@@ -1,7 +1,7 @@
 """YAML loader that uses JSON's rules for plain scalars, as OpenAPI requires.
 
-``no`` is text and ``2024-01-01`` is text, not false and a date. Keys are text. A recursive
-document is rejected. The module is imported only for YAML, because PyYAML is optional.
+``no`` and ``2024-01-01`` are text, not False and a date. Mapping keys are text. A document in which
+an anchor contains itself is rejected. PyYAML is an optional dependency.
 Source: OpenAPI 3.1, section 4.2 (format); YAML 1.2, section 10.2 (JSON schema).
 """
 
@@ -20,7 +20,7 @@ _TAG = "tag:yaml.org,2002:"
 
 
 def load_yaml(text: str | bytes) -> Any:
-    """Load one YAML document.
+    """Return the value of a YAML document, such as a dict.
 
     Raises:
         ValueError: The text is not valid YAML, or has unknown tags.
@@ -35,7 +35,7 @@ def load_yaml(text: str | bytes) -> Any:
 
 
 class _NotYamlError(ValueError, yaml.YAMLError):
-    """Error for invalid YAML, which is both a `ValueError` and an error of PyYAML."""
+    """Error for invalid YAML; a subclass of both `ValueError` and `yaml.YAMLError`."""
 
 
 class _JsonLoader(yaml.SafeLoader):
@@ -58,10 +58,7 @@ class _JsonLoader(yaml.SafeLoader):
         )
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the dict of a YAML mapping.
-
-        Keys are kept as text, so that ``1`` becomes ``"1"``.
-        """
+        """Return a YAML mapping as a dict with text keys: the key ``1`` becomes ``"1"``."""
         self.flatten_mapping(node)
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):

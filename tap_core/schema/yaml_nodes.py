@@ -1,8 +1,8 @@
 """Checks of untrusted YAML documents: size, nesting depth and tags.
 
-The nodes of a document are counted while it is parsed, before any is stored, and again with
-aliases expanded, because a reader visits an alias each time it occurs. Tags outside of YAML's
-core schema request language objects and are rejected.
+The nodes of a document are counted twice: while it is parsed, before nodes are stored, and then
+with aliases expanded, because an alias is processed each time it occurs. Tags outside of YAML's
+core schema are rejected, because they may create Python objects.
 Source: YAML 1.2, sections 7.1 (aliases) and 10.3 (core schema).
 """
 
@@ -31,9 +31,9 @@ _SCALARS: Final = frozenset(
 )
 _NUMBERS: Final = frozenset({f"{_TAG}float", f"{_TAG}int"})
 _LONGEST_NUMBER: Final = 4300
-"""Maximum length of a number in characters.
+"""Maximum length of a number in characters: Python's limit for the digits of an integer.
 
-It is Python's limit for the digits of an integer. Parsing of base 60 numbers takes quadratic time.
+A limit is needed because the time for parsing a number in base 60 is quadratic.
 """
 
 _SHOWN: Final = 40
@@ -44,7 +44,7 @@ def check_text(text: str | bytes) -> None:
     """Check the nesting depth and the number of nodes of a YAML text.
 
     Raises:
-        LimitExceededError: A limit is exceeded.
+        LimitExceededError: The text is nested too deeply, or has too many nodes.
         yaml.YAMLError: The text is not valid YAML.
     """
     depth = count = 0
@@ -95,7 +95,7 @@ def check_nodes(root: yaml.Node) -> None:
 
 
 def read_scalar(node: yaml.ScalarNode, construct: Callable[[yaml.ScalarNode], Any]) -> Any:
-    """Return the value of a scalar node, converted by ``construct``, PyYAML's own method.
+    """Return the value of a scalar node. ``construct`` is the method of PyYAML that converts it.
 
     Raises:
         yaml.constructor.ConstructorError: The text is invalid for its tag, or the number is too
@@ -130,7 +130,7 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
 
 
 def _check_tag(node: yaml.Node) -> None:
-    """Raise ConstructorError if a node's tag is not one of YAML's core schema."""
+    """Raise `yaml.constructor.ConstructorError` if a node's tag is not in YAML's core schema."""
     if isinstance(node, yaml.ScalarNode):
         is_known = node.tag in _SCALARS
     else:
@@ -141,5 +141,5 @@ def _check_tag(node: yaml.Node) -> None:
 
 
 def _refused(node: yaml.Node, problem: str) -> yaml.constructor.ConstructorError:
-    """Return PyYAML's error for a node that is not allowed; its message has the line and column."""
+    """Return the error for a node that is not allowed, with the node's line and column."""
     return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)

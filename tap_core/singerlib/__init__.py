@@ -1,7 +1,6 @@
 """Singer data structures: catalog, schema and messages.
 
-Each name is imported from its module on first use, so that a module of this package can be imported
-from anywhere in tap_core.
+Each name is imported from its module at first use, to avoid circular imports in tap_core.
 """
 
 from __future__ import annotations
@@ -58,7 +57,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name from the module that defines it; the module is imported at first use."""
+    """Return an attribute of this package, imported from the module that defines it.
+
+    Raises:
+        AttributeError: The name is not in ``__all__``.
+    """
     from importlib import import_module
 
     if name not in __all__:

@@ -1,9 +1,14 @@
 """The Singer catalog: streams, their metadata and their selection.
 
-A *breadcrumb* is the path to a schema node: ``()`` is the stream, ``("properties", "a")`` a
-property. A node's selection follows the first rule that applies: no metadata: selected; parent not
-selected: no; inclusion ``unsupported``: no; ``automatic``: yes; ``selected``;
-``selected-by-default``; the parent's value; for the stream: no.
+A *breadcrumb* is the path to a stream or property: ``()`` is the stream, ``("properties", "a")``
+the property ``a``. Without any metadata, everything is selected. Otherwise, the first rule that
+applies decides:
+
+1. If the parent is not selected, a property is not selected.
+2. With the inclusion ``unsupported``, it is not selected; with ``automatic``, it is selected.
+3. The metadata ``selected`` decides, else ``selected-by-default``, else the parent's selection.
+4. Otherwise, a stream is not selected.
+
 Source: the Singer specification, "Discovery mode" and its metadata section.
 """
 
@@ -40,7 +45,7 @@ REPLICATION_INCREMENTAL: Final = "INCREMENTAL"
 REPLICATION_LOG_BASED: Final = "LOG_BASED"
 
 Breadcrumb: TypeAlias = tuple[str, ...]
-"""Path to a node of a schema, as in Singer metadata."""
+"""Path to a stream ``()`` or a property ``("properties", "a")``, as in Singer metadata."""
 
 _PARENT_DEPTH: Final = 2
 
@@ -50,13 +55,14 @@ _logger = logging.getLogger(__name__)
 
 
 class SelectionMask(dict[Breadcrumb, bool]):
-    """Selection of a stream's properties by breadcrumb, the path of a property in the schema.
+    """Selection of a stream and its properties: a dict from breadcrumb to True (selected) or False.
 
-    A breadcrumb that is not listed has the selection of its parent.
+    A breadcrumb is a path in the schema, such as ``("properties", "a")``. A property without an
+    entry has the selection of its parent.
     """
 
     def __missing__(self, breadcrumb: Breadcrumb) -> bool:
-        """Return the selection of the parent; a stream without an entry is selected."""
+        """Return the selection of the parent property. A stream without an entry is selected."""
         if len(breadcrumb) < _PARENT_DEPTH:
             return True
         return self[breadcrumb[:-_PARENT_DEPTH]]
@@ -68,15 +74,12 @@ class Metadata:
 
     Attributes:
         inclusion: ``available``, ``automatic`` or ``unsupported``.
-        selected: True or False as the user has chosen; None without a choice.
-        selected_by_default: Default of the tap if the user has made no choice, or None.
+        selected: Choice of the user: True, False, or None for no choice.
+        selected_by_default: Choice of the tap that applies if ``selected`` is None.
     """
 
     class InclusionType(str, enum.Enum):
-        """Rule for including a property in records.
-
-        The property is optional, always included or not supported.
-        """
+        """Rule for including a property in records: optional, always, or never (unsupported)."""
 
         AVAILABLE = "available"
         AUTOMATIC = "automatic"
@@ -88,12 +91,12 @@ class Metadata:
 
     @classmethod
     def from_dict(cls: type[_M], value: Mapping[str, Any]) -> _M:  # noqa: PYI019 - 3.10
-        """Return the metadata for a ``metadata`` object in a catalog; unknown keys are dropped."""
+        """Create the metadata from a ``metadata`` object in a catalog. Drop unknown keys."""
         names = (attribute.name for attribute in fields(cls))
         return cls(**{name: value.get(name.replace("_", "-")) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the metadata as the ``metadata`` object of a catalog, without null values."""
+        """Return the metadata as a dict for a catalog, without null values."""
         values = ((attribute.name, getattr(self, attribute.name)) for attribute in fields(self))
         return {name.replace("_", "-"): value for name, value in values if value is not None}
 
@@ -103,10 +106,10 @@ class StreamMetadata(Metadata):
     """Catalog metadata of a stream as a whole.
 
     Attributes:
-        table_key_properties: Names of the primary keys.
+        table_key_properties: Names of the properties in the primary key.
         replication_key: Name of the replication key.
         forced_replication_method: Replication method that users cannot change.
-        valid_replication_keys: Names of possible replication keys.
+        valid_replication_keys: Names of properties that can be the replication key.
         schema_name: Database schema of the table.
     """
 
@@ -121,14 +124,14 @@ AnyMetadata: TypeAlias = Metadata | StreamMetadata
 
 
 class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
-    """Metadata of a stream and its properties, by breadcrumb (path in the schema).
+    """Metadata of a stream and its properties, by breadcrumb, such as ``("properties", "a")``.
 
-    A missing entry is created when it is accessed.
+    The stream has the breadcrumb ``()``. A missing entry is created when it is accessed.
     """
 
     @classmethod
     def from_iterable(cls, iterable: Iterable[Mapping[str, Any]]) -> MetadataMapping:
-        """Return the mapping for the ``metadata`` list in a catalog entry."""
+        """Create the mapping from the ``metadata`` list of a catalog entry."""
         mapping = cls()
         for item in iterable:
             breadcrumb = tuple(item["breadcrumb"])
@@ -137,20 +140,20 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
         return mapping
 
     def to_list(self) -> list[dict[str, Any]]:
-        """Return the mapping as the ``metadata`` list of a catalog entry."""
+        """Return the mapping as a list of dicts, for the ``metadata`` of a catalog entry."""
         return [
             {"breadcrumb": list(breadcrumb), "metadata": metadata.to_dict()}
             for breadcrumb, metadata in self.items()
         ]
 
     def __missing__(self, breadcrumb: Breadcrumb) -> AnyMetadata:
-        """Create an empty entry and return it."""
+        """Store and return empty metadata for a breadcrumb that has no entry."""
         metadata = self[breadcrumb] = Metadata() if breadcrumb else StreamMetadata()
         return metadata
 
     @property
     def root(self) -> StreamMetadata:
-        """Metadata of the stream itself."""
+        """Metadata of the stream as a whole, which has the breadcrumb ``()``."""
         return cast("StreamMetadata", self[()])
 
     @classmethod
@@ -166,15 +169,15 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
     ) -> MetadataMapping:
         """Return the metadata that a tap publishes for one of its streams.
 
-        Primary keys and replication keys are ``automatic``; all other properties, including nested
-        ones, are ``available``.
+        The inclusion of primary keys and replication keys is ``automatic``. That of all other
+        properties, including nested properties, is ``available``.
 
         Args:
             schema: JSON Schema of the stream.
             schema_name: Database schema of the table.
-            key_properties: Names of the primary keys.
-            valid_replication_keys: Names of possible replication keys. A single name also becomes
-                the ``replication-key``.
+            key_properties: Names of the properties in the primary key.
+            valid_replication_keys: Names of possible replication keys. If there is only one, it
+                also becomes the ``replication-key``.
             replication_method: Value of ``forced-replication-method``.
             selected_by_default: Value of ``selected-by-default`` of the stream.
         """
@@ -219,28 +222,25 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
                 self._describe(breadcrumb, cast("JsonSchema", definition))
 
     def resolve_selection(self) -> SelectionMask:
-        """Return a mask with the selection of the stream and each property."""
-        known: dict[Breadcrumb, bool] = {}
+        """Return the selection as a mask: True or False for the stream and each property."""
+        cache: dict[Breadcrumb, bool] = {}
         return SelectionMask(
-            (breadcrumb, self._is_selected(breadcrumb, known)) for breadcrumb in self
+            (breadcrumb, self._is_selected(breadcrumb, cache)) for breadcrumb in self
         )
 
-    def _is_selected(self, breadcrumb: Breadcrumb, known: dict[Breadcrumb, bool]) -> bool:
-        """Return True if the stream or property at a breadcrumb is selected.
-
-        ``known`` caches the results by breadcrumb.
-        """
-        if breadcrumb not in known:
-            parent = self._is_selected(breadcrumb[:-_PARENT_DEPTH], known) if breadcrumb else None
+    def _is_selected(self, breadcrumb: Breadcrumb, cache: dict[Breadcrumb, bool]) -> bool:
+        """Return True if a stream or property is selected. ``cache`` stores known results."""
+        if breadcrumb not in cache:
+            parent = self._is_selected(breadcrumb[:-_PARENT_DEPTH], cache) if breadcrumb else None
             metadata = self.get(breadcrumb)
-            known[breadcrumb] = _decide(breadcrumb, metadata or Metadata(), parent)
-        return known[breadcrumb]
+            cache[breadcrumb] = _decide(breadcrumb, metadata or Metadata(), parent)
+        return cache[breadcrumb]
 
 
 def _decide(breadcrumb: Breadcrumb, metadata: AnyMetadata, parent: bool | None) -> bool:
-    """Return True if a stream or property is selected.
+    """Return True if a stream or property with this metadata is selected.
 
-    ``parent`` is the selection of the parent, or None for the stream itself.
+    ``parent`` is True if the parent is selected, and None for a stream, which has no parent.
     """
     if parent is False:
         return False
@@ -250,7 +250,7 @@ def _decide(breadcrumb: Breadcrumb, metadata: AnyMetadata, parent: bool | None) 
         return False
     if metadata.inclusion == Metadata.InclusionType.AUTOMATIC:
         if metadata.selected is False:
-            _logger.debug("'%s' is automatic, so it stays", ":".join(breadcrumb))
+            _logger.debug("'%s' is automatic, so it remains selected", ":".join(breadcrumb))
         return True
     wishes = (metadata.selected, metadata.selected_by_default, parent)
     return next((wish for wish in wishes if wish is not None), False)
@@ -262,16 +262,16 @@ class CatalogEntry:
 
     Attributes:
         tap_stream_id: Identifier of the stream in the tap.
-        metadata: Metadata by breadcrumb.
+        metadata: Metadata of the stream and its properties, by breadcrumb.
         schema: JSON Schema of the stream.
         stream: Name of the stream.
-        key_properties: Names of the primary keys.
+        key_properties: Names of the properties in the primary key.
         replication_key: Name of the replication key.
         is_view: True for a database view.
         database: Database of the table.
         table: Name of the table.
-        row_count: Number of rows.
-        stream_alias: Name under which the stream is to be written.
+        row_count: Number of rows in the table.
+        stream_alias: Name of the stream in the messages that the tap writes.
         replication_method: ``FULL_TABLE``, ``INCREMENTAL`` or ``LOG_BASED``.
     """
 
@@ -290,7 +290,7 @@ class CatalogEntry:
 
     @classmethod
     def from_dict(cls, stream: Mapping[str, Any]) -> CatalogEntry:
-        """Return the entry for an item of a catalog's ``streams``; unknown keys are dropped."""
+        """Create the entry from an item of a catalog's ``streams`` list. Drop unknown keys."""
         return cls(
             tap_stream_id=stream["tap_stream_id"],
             stream=stream.get("stream"),
@@ -307,7 +307,7 @@ class CatalogEntry:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the entry as an item of a catalog's ``streams`` list, without unset keys."""
+        """Return the entry as a dict for a catalog's ``streams`` list, without null values."""
         values = {
             "tap_stream_id": self.tap_stream_id or None,
             "database_name": self.database or None,
@@ -326,25 +326,25 @@ class CatalogEntry:
 
 
 class Catalog(dict[str, CatalogEntry]):
-    """Catalog entries by ``tap_stream_id``, in catalog order."""
+    """Singer catalog: a dict of its entries by ``tap_stream_id``, in catalog order."""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Catalog:
-        """Return the catalog for a parsed catalog file."""
+        """Create the catalog from the parsed JSON of a catalog file."""
         entries = map(CatalogEntry.from_dict, data.get("streams", []))
         return cls((entry.tap_stream_id, entry) for entry in entries)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the catalog as a dict, in the form of a catalog file."""
+        """Return the catalog as a dict, as in a catalog file: ``{"streams": [...]}``."""
         return {"streams": [entry.to_dict() for entry in self.values()]}
 
     @property
     def streams(self) -> Sequence[CatalogEntry]:
-        """Entries in catalog order."""
+        """List of the catalog entries, in catalog order."""
         return list(self.values())
 
     def add_stream(self, entry: CatalogEntry) -> None:
-        """Add an entry; replace an entry with the same ``tap_stream_id``."""
+        """Add an entry. It replaces an existing entry with the same ``tap_stream_id``."""
         self[entry.tap_stream_id] = entry
 
     def get_stream(self, stream_id: str) -> CatalogEntry | None:
@@ -353,7 +353,7 @@ class Catalog(dict[str, CatalogEntry]):
 
 
 def deselect_all_streams(catalog: Catalog) -> None:
-    """Set the metadata ``selected`` of every stream to False."""
+    """Set ``selected`` to False in the metadata of every stream. Properties are unchanged."""
     for entry in catalog.values():
         entry.metadata.root.selected = False
 
@@ -365,13 +365,13 @@ def set_catalog_stream_selected(
     selected: bool,
     breadcrumb: Breadcrumb | None = None,
 ) -> None:
-    """Set the metadata ``selected`` of a stream or property.
+    """Select or deselect a stream or one of its properties, in the metadata of a catalog.
 
     Args:
         catalog: Catalog to change.
-        stream_name: Value of ``tap_stream_id``.
-        selected: The new value.
-        breadcrumb: Path of the property; by default the stream.
+        stream_name: The ``tap_stream_id`` of the stream.
+        selected: True to select, False to deselect.
+        breadcrumb: Path of the property, such as ``("properties", "a")``; None for the stream.
 
     Raises:
         ValueError: The catalog has no such stream.

@@ -1,4 +1,4 @@
-"""Compatibility import path of singer_sdk for errors in messages."""
+"""Re-exports of the errors in Singer messages, for compatibility with imports from singer_sdk."""
 
 from __future__ import annotations
 

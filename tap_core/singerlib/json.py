@@ -1,8 +1,8 @@
-"""JSON text of configurations, catalogs, states and single messages.
+"""Reading and writing of JSON: configurations, catalogs, states and single messages.
 
-Numbers are lossless: a fraction is read as ``Decimal`` and written with the same digits; an integer
-may have any size. This module serves small documents and messages that an author writes by hand;
-bulk records have a faster encoder in ``tap_core.protocols``.
+Numbers are lossless. A fraction is read as ``Decimal`` and written with the same digits. An integer
+may have any size. This module is for small documents and for messages that a tap's code writes. The
+records of streams have a faster encoder in ``tap_core.protocols``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 
 
 def replace_path(fields: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """Return a copy of a nested dict with a value set at a path; missing dicts are created."""
+    """Return a copy of a nested dict with a value set at a path. Missing dicts are created.
+
+    For example, ``replace_path({"a": {}}, ["a", "b"], 1)`` returns ``{"a": {"b": 1}}``.
+    """
     if not path:
         return dict(fields)
     name, *rest = path
@@ -44,7 +47,7 @@ def replace_path(fields: Mapping[str, Any], path: Sequence[str], value: Any) -> 
 
 
 class UnreadableJSONError(json.JSONDecodeError):
-    """Error for JSON that Python cannot represent: nested too deeply, or with too long a number."""
+    """Raised for JSON that Python cannot parse: nested too deeply, or with too many digits."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, "", 0)
@@ -54,15 +57,15 @@ class UnreadableJSONError(json.JSONDecodeError):
 
 
 def load_json(json_str: str | bytes, **kwargs: Any) -> Any:
-    """Parse a JSON document; fractions become `Decimal`.
+    """Parse a JSON document. Numbers with a fraction or exponent become `Decimal`.
 
     Args:
         json_str: The document.
-        kwargs: Arguments of :func:`json.loads`.
+        kwargs: Further arguments of :func:`json.loads`.
 
     Raises:
-        json.JSONDecodeError: The text is not JSON, or cannot be represented
-            (`UnreadableJSONError`).
+        json.JSONDecodeError: The text is not JSON. Its subclass `UnreadableJSONError` is raised for
+            JSON that Python cannot parse.
         UnicodeDecodeError: The bytes are not text.
     """
     try:
@@ -85,11 +88,11 @@ def dump_json(
     sort_keys: bool = False,
     default: Callable[[Any], Any] | None = None,
 ) -> str:
-    """Return a value as a JSON document.
+    """Return a value as JSON text. Decimals are written with all their digits.
 
     Args:
         obj: Value to serialize.
-        indent: Spaces per level; by default the document is one line without spaces.
+        indent: Spaces per level; None for one line without spaces.
         sort_keys: True to sort the keys of objects.
         default: Function that converts a value that JSON does not support.
 
@@ -101,11 +104,11 @@ def dump_json(
 
 
 def serialize_json(obj: object, **kwargs: Any) -> str:
-    """Return a message as JSON on one line.
+    """Return a value, such as a Singer message, as JSON on one line.
 
-    Datetimes are written in ISO 8601. Other values that JSON does not support become text. NaN and
-    infinity become null. Non-ASCII characters are escaped exactly as in singer_sdk, because a
-    record may contain the result as text, for example a flattened array.
+    Datetimes become ISO 8601 strings. Other values that JSON does not support become strings. NaN
+    and infinity become null. Non-ASCII characters are escaped as in singer_sdk, because a record
+    may contain the result as a string, for example for a flattened array.
     """
     if not kwargs:
         try:
@@ -116,12 +119,12 @@ def serialize_json(obj: object, **kwargs: Any) -> str:
 
 
 def read_json_file(path: StrPath) -> dict[str, Any]:
-    """Return the JSON document in a file.
+    """Return the parsed JSON document in a file.
 
     Raises:
-        FileNotFoundError: The file does not exist. If there is a file with the additional suffix
-            ``.template``, the message names it.
-        RuntimeError: No path was passed.
+        FileNotFoundError: The file does not exist. If there is a file with the same name and the
+            suffix ``.template``, the message names that file.
+        RuntimeError: The path is empty.
         InputTooLargeError: The file is longer than the limit.
     """
     if not path:
@@ -155,7 +158,11 @@ def _write(
 
 
 def _plain(value: Any, default: Callable[[Any], Any]) -> Any:
-    """Convert a value to JSON types; a Decimal becomes raw JSON text with all its digits."""
+    """Convert a value to types that msgspec writes as JSON.
+
+    An integer or a Decimal becomes raw JSON with all its digits. ``default`` converts values that
+    JSON does not support.
+    """
     if value is None or isinstance(value, (bool, float)):
         return value
     if isinstance(value, (str, int)):  # enums of the two kinds included
@@ -176,7 +183,7 @@ def _raw(text: str) -> Any:
 
 
 def _key(key: Any) -> str:
-    """Return an object key as text, converted as the json module does (True becomes ``true``)."""
+    """Return the key of a JSON object as text, as the json module does: True becomes "true"."""
     if isinstance(key, str):
         return str.__str__(key)
     return json.dumps(key) if key is None or isinstance(key, (bool, int, float)) else str(key)
@@ -187,10 +194,10 @@ def _as_text(value: Any) -> str:
 
 
 def _plain_text(value: Any) -> str:
-    """Return a value that JSON does not support as text.
+    """Convert a value that the json module does not support to text.
 
     Raises:
-        TypeError: The value is a Decimal or a mapping.
+        TypeError: The value is a Decimal or a mapping, which must not become text.
     """
     if isinstance(value, (Decimal, Mapping)):
         raise TypeError("json.dumps has no way to write it.")

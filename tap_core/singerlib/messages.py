@@ -1,7 +1,7 @@
-"""Singer messages as objects, for authors who write them by hand.
+"""Singer messages as objects, for taps whose code creates messages.
 
-Names, fields and dict forms are those of singer_sdk's ``singerlib``; a field without a value
-is omitted from the message. Streams do not use these classes: their rows go through the encoder.
+Names and fields are those of singer_sdk's ``singerlib``. A field with the value None is left out of
+the message. The records of streams are encoded without these classes.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ class SingerMessageType(str, Enum):
 
 
 def exclude_null_dict(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a dict of (key, value) pairs, without the pairs whose value is None."""
+    """Return a dict from (key, value) pairs, without the pairs whose value is None."""
     return {key: value for key, value in pairs if value is not None}
 
 
 @dataclass
 class Message:
-    """Base class of Singer messages."""
+    """Base class of Singer messages. Each subclass is the message for one ``type``."""
 
     type: SingerMessageType = field(init=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as a dict for JSON serialization."""
+        """Return the message as a dict for JSON serialization. Fields that are None are omitted."""
         return exclude_null_dict(
             (attribute.name, getattr(self, attribute.name)) for attribute in fields(self)
         )
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Return the message for a parsed JSON object."""
+        """Create the message from a parsed JSON object. Its ``type`` is ignored."""
         return cls(**{key: value for key, value in data.items() if key != "type"})
 
 
@@ -73,7 +73,8 @@ class RecordMessage(Message):
         stream: Name of the stream.
         record: The record.
         version: Version of the table, as in an ACTIVATE_VERSION message.
-        time_extracted: Time at which the record was read: an aware datetime, converted to UTC.
+        time_extracted: Time at which the record was read, as an aware datetime. It is converted to
+            UTC.
 
     Raises:
         ValueError: ``time_extracted`` has no time zone.
@@ -85,7 +86,7 @@ class RecordMessage(Message):
     time_extracted: datetime | None = None
 
     def __post_init__(self) -> None:
-        """Set the message type, and convert the time to UTC."""
+        """Set the message type, and convert ``time_extracted`` to UTC."""
         self.type = SingerMessageType.RECORD
         if self.time_extracted is not None:
             if self.time_extracted.tzinfo is None:
@@ -97,7 +98,7 @@ class RecordMessage(Message):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RecordMessage:
-        """Return the message for a parsed JSON object; ``time_extracted`` is parsed from text."""
+        """Create the message from a parsed JSON object. ``time_extracted`` is parsed from text."""
         extracted = data.get("time_extracted")
         return cls(
             stream=data["stream"],
@@ -107,7 +108,7 @@ class RecordMessage(Message):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as a dict. The record is not copied, and its null values are kept."""
+        """Return the message as a dict. The record is not copied. Its null values are kept."""
         required = {"type": "RECORD", "stream": self.stream, "record": self.record}
         optional = (("version", self.version), ("time_extracted", self.time_extracted))
         return required | exclude_null_dict(optional)
@@ -115,13 +116,13 @@ class RecordMessage(Message):
 
 @dataclass
 class SchemaMessage(Message):
-    """SCHEMA message of a stream.
+    """SCHEMA message: the JSON Schema and the keys of a stream.
 
     Attributes:
         stream: Name of the stream.
         schema: JSON Schema of the records.
-        key_properties: Names of the primary keys.
-        bookmark_properties: Names of the replication keys; a single one may be a string.
+        key_properties: Names of the properties in the primary key.
+        bookmark_properties: Names of the replication keys. A single name may be a string.
 
     Raises:
         ValueError: ``bookmark_properties`` is neither a string nor a list.
@@ -143,24 +144,22 @@ class SchemaMessage(Message):
 
 @dataclass
 class StateMessage(Message):
-    """STATE message: a state to be stored after all records before the message were loaded."""
+    """STATE message: a state that may be stored once all earlier records have been loaded."""
 
     value: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Set the message type."""
         self.type = SingerMessageType.STATE
 
 
 @dataclass
 class ActivateVersionMessage(Message):
-    """ACTIVATE_VERSION message: rows of the stream with another ``version`` are obsolete."""
+    """ACTIVATE_VERSION message: only rows of the stream with this ``version`` are still valid."""
 
     stream: str
     version: int
 
     def __post_init__(self) -> None:
-        """Set the message type."""
         self.type = SingerMessageType.ACTIVATE_VERSION
 
 
@@ -170,7 +169,7 @@ class SDKBatchMessage(Message):
 
     Attributes:
         stream: Name of the stream.
-        encoding: Format and compression of the files; may be passed as a dict.
+        encoding: Format and compression of the files, as an object or a dict.
         manifest: URLs of the files.
         version: Version of the table, as in an ACTIVATE_VERSION message.
     """
@@ -181,13 +180,13 @@ class SDKBatchMessage(Message):
     version: int | None = None
 
     def __post_init__(self) -> None:
-        """Set the message type; convert ``encoding`` to an object if it is a dict."""
+        """Set the message type. Convert ``encoding`` to an object if it is a dict."""
         self.type = SingerMessageType.BATCH
         if isinstance(self.encoding, Mapping):
             self.encoding = BaseBatchFileEncoding.from_dict(self.encoding)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as a dict; unset fields of the encoding are omitted."""
+        """Return the message as a dict. Fields that are None are omitted, also in ``encoding``."""
         encoding = asdict(self.encoding, dict_factory=exclude_null_dict)
         return {**super().to_dict(), "encoding": encoding}
 
@@ -198,6 +197,6 @@ def format_message(message: Message) -> str:
 
 
 def write_message(message: Message) -> None:
-    """Write a message to standard output and flush it."""
+    """Write a message as one line of JSON to standard output, and flush standard output."""
     sys.stdout.write(f"{format_message(message)}\n")
     sys.stdout.flush()

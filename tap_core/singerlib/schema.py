@@ -1,10 +1,10 @@
-"""JSON Schema as an object with attributes, for catalogs and authors.
+"""JSON Schema as an object with attributes, for Singer catalogs and the code of taps.
 
-- `Schema.from_dict` and `Schema.to_dict` keep all keywords that affect validity; those without an
-  attribute are in ``extras``. Annotations (``example``, ``x-…``, OpenAPI keywords) are dropped, as
-  in singer_sdk, so that catalogs and SCHEMA messages are the same.
-- ``properties`` and ``items`` hold `Schema` objects; other keywords hold the raw JSON value, which
-  is shared with the source dict.
+- `Schema.from_dict` and `Schema.to_dict` keep all keywords that affect validation. Keywords without
+  an attribute are in ``extras``. Annotations (``example``, ``x-…``, OpenAPI keywords) are dropped,
+  so that catalogs and SCHEMA messages are the same as in singer_sdk.
+- ``properties`` and ``items`` are `Schema` objects. The values of other keywords are those of the
+  source dict, without a copy.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ _NESTED: Final = frozenset(("properties", "items"))
 
 @dataclass(slots=True)
 class Schema:
-    """JSON Schema as an object with an attribute for each keyword (``$id`` is ``id``).
+    """JSON Schema as an object with an attribute for each keyword.
 
-    Keywords without an attribute are stored in ``extras``.
+    ``$id`` is the attribute ``id``. Keywords without an attribute are stored in ``extras``.
     """
 
     id: str | None = None
@@ -110,7 +110,7 @@ class Schema:
     extras: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> JsonSchema:
-        """Return the JSON Schema as a dict, without keywords whose value is None."""
+        """Return the JSON Schema as a dict. Keywords with the value None are left out."""
         result: JsonSchema = {}
         if self.properties is not None:
             result["properties"] = {
@@ -127,12 +127,12 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], **schema_defaults: Any) -> Schema:
-        """Return the object for a JSON Schema.
+        """Create a `Schema` from a JSON Schema.
 
         Args:
             data: The JSON Schema as a dict.
-            schema_defaults: Values for attributes that are missing in ``data`` and in nested
-                schemas.
+            schema_defaults: Values for attributes that are missing in ``data`` or in one of its
+                nested schemas.
         """
         values: dict[str, Any] = dict(schema_defaults)
 

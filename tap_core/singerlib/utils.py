@@ -1,4 +1,4 @@
-"""Compatibility import path of singer_sdk for datetime functions."""
+"""Re-exports of datetime functions, for compatibility with imports from singer_sdk."""
 
 from __future__ import annotations
 

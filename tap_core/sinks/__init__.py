@@ -12,7 +12,7 @@ __all__ = ["BatchSink", "RecordSink", "Sink"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return an object that was moved to another module, such as ``SQLSink``, with a warning."""
+    """Return a name of `tap_core.sql`, such as ``SQLSink``, with a deprecation warning."""
     from tap_core.compat.deprecation import deprecated_import
 
     return deprecated_import(name, old=__name__, known=("SQLSink",), new="tap_core.sql")

@@ -1,7 +1,7 @@
-"""`BatchSink`: collects records and writes them in batches.
+"""`BatchSink`: base class of sinks that collect records and write them in batches.
 
-Names and signatures are those of singer_sdk. A batch is open from its first record until
-it is drained.
+Names and signatures are those of singer_sdk. A batch begins with its first record and ends when it
+is drained, that is, written.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ __all__ = ["BatchSink"]
 
 
 class BatchSink(SinkOverrides, Sink):
-    """Base class of sinks that write records in batches. Subclasses override `process_batch`.
-
-    ``context["records"]`` has the records of a batch.
-    """
+    """Base class of sinks that write records in batches; subclasses override `process_batch`."""
 
     def _get_context(self, record: Record) -> dict[str, Any]:  # noqa: ARG002  a hook
         if self._pending_batch is None:
@@ -32,12 +29,15 @@ class BatchSink(SinkOverrides, Sink):
         return self._pending_batch
 
     def start_batch(self, context: dict[str, Any]) -> None:
-        """Prepare a new batch. ``context`` has its ``batch_id`` and ``batch_start_time``."""
+        """Prepare a new batch, whose ``context`` has a ``batch_id`` and a ``batch_start_time``."""
 
     def process_record(self, record: Record, context: dict[str, Any]) -> None:
-        """Append a record to the open batch, which is in ``context``."""
+        """Append a record to the current batch, in ``context["records"]``."""
         context.setdefault("records", []).append(record)
 
     @abc.abstractmethod
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Write the records of a batch. They must be stored durably when this method returns."""
+        """Write the records of a batch, which are in ``context["records"]``.
+
+        They must be stored durably when this method returns, because the state is written next.
+        """

@@ -1,8 +1,9 @@
-"""Reader of the batch files that a BATCH message names.
+"""Reader of the batch files that a BATCH message lists.
 
-The records equal those of RECORD messages: values have JSON types and are converted to the declared
-types (a file may hold 1 for true, or a Parquet timestamp). Maps, validation and sinks therefore
-need no special case for files. Memory is bounded regardless of the file size.
+The records equal those of RECORD messages: values have JSON types and are converted to the types of
+the schema. A file may contain 1 for true, for example, or a Parquet timestamp. Stream maps,
+validation and sinks therefore need no special case for files. Memory use does not depend on the
+file size.
 
 Source: the BATCH message of the Meltano Singer SDK ("Batch messages").
 """
@@ -28,13 +29,13 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def get_batch_config(config: Any) -> BatchConfig | None:
-    """Return the setting ``batch_config``. Return None if it is not set or has no storage."""
+    """Return the parsed setting ``batch_config``, or None if it has no ``storage``."""
     given = config.get("batch_config") or {}
     return BatchConfig.from_dict(given) if given.get("storage") else None
 
 
 class BatchFileReader:
-    """Reader of the batch files of one stream, which all have the same schema."""
+    """Reader of the batch files of one stream; all files have the same schema."""
 
     def __init__(
         self,
@@ -47,9 +48,9 @@ class BatchFileReader:
 
         Args:
             stream: Name of the stream.
-            schema: Schema of the records.
-            config: Names the storage that contains the files.
-            limits: Limits on the files.
+            schema: JSON Schema of the records.
+            config: Setting ``batch_config``, with the storage that contains the files.
+            limits: Limits on the files, such as their size.
         """
         self._stream = stream
         self._schema = schema
@@ -58,7 +59,7 @@ class BatchFileReader:
         self._conform = _conform(stream, schema)
 
     def records(self, address: str, encoding: BaseBatchFileEncoding) -> Iterator[Record]:
-        """Yield the records of the file at ``address``.
+        """Yield the records of the batch file at the URL ``address``.
 
         Raises:
             BatchFileError: The file cannot be read completely.
@@ -110,10 +111,10 @@ def _allow_extra_properties(schema: Any) -> Any:
 
 
 def _dropping_nulls(schema: JsonSchema) -> Callable[[Record], Record]:
-    """Return a function that removes a record's null properties unless the schema allows null.
+    """Return a function that removes null properties from a record where the schema forbids null.
 
-    In Parquet a missing property is stored as null, so such a null means that the property is
-    missing.
+    In a Parquet file a missing property is stored as null, so such a null means that the property
+    is missing.
     """
     properties = schema.get("properties") or {}
     strict = [name for name, each in properties.items() if not _admits_null(each)]

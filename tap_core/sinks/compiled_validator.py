@@ -1,9 +1,8 @@
-"""Compiler from a JSON Schema to one Python function: "certainly valid" or "not sure".
+"""Compiler from a JSON Schema to a Python function that checks values quickly.
 
-The compiled function is pure and conservative: it never accepts a value that jsonschema's
-Draft 2020-12 validator rejects. It returns False for every case that it cannot decide (an
-unsupported keyword, a value of an unusual class, an ambiguous branch); the caller then asks
-jsonschema. Keywords that jsonschema does not know have no effect here either.
+The function returns True only for values that jsonschema's Draft 2020-12 validator accepts. It
+returns False if it cannot decide (an unsupported keyword, a value of an unusual class, an ambiguous
+``oneOf``); the caller then uses jsonschema. Keywords that jsonschema does not know are ignored.
 
 Source: JSON Schema 2020-12, Core and Validation.
 """
@@ -23,7 +22,7 @@ FormatChecker = Callable[[object, str], bool]
 
 
 class _Missing:
-    """Class of a marker object that represents a property missing from a record."""
+    """Class of a marker that stands for a property missing from a record."""
 
 
 _MISSING: Final = _Missing()
@@ -78,11 +77,11 @@ _UNSURE: Final = ["return False"]
 def compile_validator(
     schema: Any, *, formats: Collection[str] = (), conforms: FormatChecker | None = None
 ) -> Callable[[Any], bool]:
-    """Return a fast check of values against a schema. It returns True only if a value is valid.
+    """Return a fast function that checks values against a schema.
 
-    If it returns False or raises an error, the value may still be valid, and jsonschema must
-    decide. ``formats`` are the string formats to check with ``conforms``; other formats are
-    ignored.
+    The function returns True only if a value is valid. If it returns False or raises an error, the
+    value may still be valid, and jsonschema must decide. ``formats`` are the string formats to
+    check with ``conforms``; other formats are ignored.
     """
     writer = _Writer(formats, conforms)
     try:
@@ -124,7 +123,7 @@ class _Writer:
         self._variables = 0
 
     def function(self, schema: Any) -> str:
-        """Generate a function that checks values against a schema. Return the function's name."""
+        """Generate a function that checks values against a schema, and return its name."""
         value = self._variable()
         return self._function(value, self._checks(schema, value))
 
@@ -134,7 +133,7 @@ class _Writer:
         return name
 
     def _bind(self, value: Any) -> str:
-        """Make a constant available to the generated code. Return its name there."""
+        """Make a constant available to the generated code, and return the constant's name there."""
         name = f"c{len(self.names)}"
         self.names[name] = value
         return name
@@ -176,7 +175,7 @@ class _Writer:
     def _get_keywords(self, schema: dict[str, Any]) -> set[str]:
         """Return the keywords of a schema that need generated code.
 
-        ``format`` is one of them only if the schema's format must be checked.
+        ``format`` is included only if this format must be checked.
         """
         words = schema.keys() & _UNDERSTOOD
         return words if schema.get("format") in self._formats else words - {"format"}
@@ -184,7 +183,7 @@ class _Writer:
     def _enumerated(self, schema: dict[str, Any], value: str) -> list[str]:
         """Return source lines that check ``enum`` and ``const``.
 
-        Classes are compared too, because in Python 1 equals True, but in JSON 1 and true differ.
+        The lines compare classes too: in Python 1 equals True, but in JSON 1 and true differ.
         """
         allowed = [schema["enum"]] if "enum" in schema else []
         allowed += [[schema["const"]]] if "const" in schema else []
@@ -290,10 +289,10 @@ class _Writer:
         ]
 
     def _flat(self, item: str, body: list[str]) -> list[str]:
-        """Move the source lines ``body`` to a new function if they contain blocks.
+        """Move source lines with nested blocks to a new function, and return a line that calls it.
 
-        Return the call of this function. Lines without blocks are returned unchanged. The reason is
-        that Python limits the nesting of blocks. ``item`` is the function's parameter.
+        Otherwise nested schemas would exceed Python's limit on nested blocks. Lines without blocks
+        are returned unchanged. ``item`` is the variable that the lines check.
         """
         if not any(line.endswith(":") for line in body):
             return body
@@ -320,7 +319,7 @@ def _allowed(schema: dict[str, Any]) -> frozenset[type]:
 
 
 def _are_exclusive(branches: list[Any]) -> bool:
-    """Return True if no two alternatives of a union allow the same type."""
+    """Return True if no two schemas of a ``oneOf`` allow the same type."""
     if not all(isinstance(branch, dict) and "type" in branch for branch in branches):
         return False
     classes = [_allowed(branch) for branch in branches]

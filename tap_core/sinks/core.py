@@ -1,9 +1,8 @@
 """`Sink`: base class for writing the records of one stream.
 
-Public members, signatures and hooks are those of singer_sdk (version 0.54), so that a
-target migrates by changing an import. `tap_core.sinks.pipeline` decides once per sink which
-steps a record passes; a hook that is not overridden costs nothing. A sink uses its target
-only for settings and logging.
+Public members, signatures and hooks are those of singer_sdk (version 0.54), so that a target
+migrates by changing an import. `tap_core.sinks.pipeline` decides once per sink which hooks each
+record needs; a hook that is not overridden costs no time per record.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ __all__ = [
 
 
 class Sink(abc.ABC):
-    """Base class of `BatchSink` and `RecordSink`. A target's sinks are subclasses of one of these.
+    """Base class of `BatchSink` and `RecordSink`; the sinks of a target subclass one of these.
 
     A sink writes the records of one stream with one schema. When the schema changes, a new sink is
     created, and the old sink is drained (writes its last records) and cleaned up.
@@ -117,49 +116,49 @@ class Sink(abc.ABC):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The settings of the target, read-only."""
+        """Config settings of the target, as a read-only mapping."""
         return MappingProxyType(self._config)
 
     @property
     def batch_config(self) -> BatchConfig | None:
-        """The location and encoding of batch files. None if the settings name no storage."""
+        """Location and encoding of batch files, or None if the settings define no storage."""
         return get_batch_config(self.config)
 
     @property
     def batch_limits(self) -> FileLimits:
-        """The limits on the batch files that the sink reads."""
+        """Limits on the batch files that the sink reads, such as their size."""
         return FileLimits.from_config(self.config)
 
     @property
     def include_sdc_metadata_properties(self) -> bool:
-        """True if the ``_sdc_`` metadata columns are added to the records."""
+        """True if the ``_sdc_`` metadata columns are added to the records; False by default."""
         return bool(self.config.get("add_record_metadata", False))
 
     @property
     def process_activate_version_messages(self) -> bool:
-        """True if the sink processes ACTIVATE_VERSION messages."""
+        """True if the sink processes ACTIVATE_VERSION messages; True by default."""
         return bool(self.config.get("process_activate_version_messages", True))
 
     @property
     def datetime_error_treatment(self) -> DatetimeErrorTreatmentEnum:
-        """The treatment of dates and times that cannot be parsed, for example raising an error."""
+        """Treatment of dates and times that cannot be parsed; by default an error is raised."""
         return DatetimeErrorTreatmentEnum.ERROR
 
     @property
     def key_properties(self) -> Sequence[str]:
-        """The properties that identify a record.
+        """Names of the properties that identify a record.
 
-        Override this to return the target's column names.
+        Override it to return the column names of the target.
         """
         return self._key_properties
 
     @cached_property
     def validate_schema(self) -> bool:
-        """True if records are validated against the schema."""
+        """True if records are validated against the schema; True by default."""
         return bool(self.config.get("validate_records", True))
 
     def get_validator(self) -> BaseJSONSchemaValidator | None:
-        """Return the validator for records, or None if records are not validated."""
+        """Return the validator of the records, or None if records are not validated."""
         if not self.validate_schema:
             return None
         return JSONSchemaValidator(self.schema, validate_formats=self.validate_field_string_format)
@@ -168,12 +167,12 @@ class Sink(abc.ABC):
 
     @property
     def current_size(self) -> int:
-        """The number of records received since the last drain."""
+        """Number of records received since the last drain."""
         return self._batch_records_read
 
     @property
     def is_full(self) -> bool:
-        """True if the batch is full. The sink is then drained."""
+        """True if the current batch is full, so that the sink must be drained."""
         limit = self.MAX_BYTES
         if limit is not None and self._batch_bytes_read >= limit:
             return True
@@ -181,15 +180,12 @@ class Sink(abc.ABC):
 
     @property
     def batch_size_rows(self) -> int | None:
-        """The setting ``batch_size_rows``: the number of records per batch.
-
-        None if it is not set.
-        """
+        """Setting ``batch_size_rows``: the number of records per batch; None if it is not set."""
         return self._batch_size_rows
 
     @property
     def max_size(self) -> int:
-        """The maximum number of records per batch. The default is `MAX_SIZE_DEFAULT`."""
+        """Maximum number of records per batch: `batch_size_rows`, or else `MAX_SIZE_DEFAULT`."""
         rows = self.batch_size_rows
         return self.MAX_SIZE_DEFAULT if rows is None else rows
 
@@ -197,39 +193,39 @@ class Sink(abc.ABC):
 
     @property
     def record_counter_metric(self) -> metrics.Counter:
-        """The metric that counts the processed records."""
+        """Counter of the processed records, which logs their number as a metric."""
         return self._record_counter
 
     @property
     def batch_processing_timer(self) -> metrics.Timer:
-        """The metric that measures the time for writing a batch."""
+        """Timer of the writing of a batch, which logs the duration as a metric."""
         return self._batch_timer
 
     def get_sink_record_counter(self) -> metrics.Counter:
-        """Create the metric that counts the processed records."""
+        """Return a new counter of the processed records."""
         return metrics.record_counter(self.stream_name)
 
     def get_batch_processing_timer(self) -> metrics.Timer:
-        """Create the metric that measures the time for writing a batch."""
+        """Return a new timer of the writing of a batch."""
         tags: dict[str, Any] = {metrics.Tag.STREAM: self.stream_name}
         return metrics.Timer(metrics.Metric.BATCH_PROCESSING_TIME, tags)
 
     @final
     def tally_record_read(self, count: int = 1) -> None:
-        """Add to the number of received records. The SDK calls this."""
+        """Add ``count`` to the number of received records; called by the SDK."""
         self._total_records_read += count
         self._batch_records_read += count
 
     @final
     def tally_record_written(self, count: int = 1) -> None:
-        """Add to the number of written records. The SDK calls this after each batch or record."""
+        """Add ``count`` to the number of written records; called by the SDK after each write."""
         self._total_records_written += count
 
     @final
     def tally_duplicate_merged(self, count: int = 1) -> None:
-        """Add to the number of records that were merged into others.
+        """Add ``count`` to the number of records that were merged into other records.
 
-        The developer's sink calls this.
+        A target's sink calls this method; merged records are not counted as written.
         """
         self._total_dupe_records_merged += count
         self._batch_dupe_records_merged += count
@@ -254,7 +250,7 @@ class Sink(abc.ABC):
         remove_metadata(record)
 
     def _validate_and_parse(self, record: Record) -> Record:
-        """Validate a record, and replace its dates and times with parsed values in place.
+        """Validate a record, and replace its date and time texts by parsed values in place.
 
         Raises:
             InvalidRecord: The record is invalid and `fail_on_record_validation_exception` is true.
@@ -272,7 +268,8 @@ class Sink(abc.ABC):
     def _refuse(self, error: InvalidRecord) -> None:
         """Log the error of an invalid record.
 
-        If `fail_on_record_validation_exception` is true, also raise the error.
+        Raises:
+            InvalidRecord: `fail_on_record_validation_exception` is true.
         """
         self.logger.error("Record validation failed: %s", error.error_message)
         if self.fail_on_record_validation_exception:
@@ -285,10 +282,7 @@ class Sink(abc.ABC):
         parse_datetimes_lenient(record, date_fields(schema), treatment, self.logger)
 
     def _warn_of_undeclared_fields(self, record: Record, schema: JsonSchema) -> None:
-        """Log a warning for each field that the schema does not declare.
-
-        Each name is logged once.
-        """
+        """Log a warning for each field that the schema does not declare, once per field name."""
         if schema.get("additionalProperties", False):
             return
         for name in record.keys() - schema["properties"].keys() - self._warned_missing_fields:
@@ -314,10 +308,7 @@ class Sink(abc.ABC):
     # Methods that authors override
 
     def preprocess_record(self, record: Record, context: dict[str, Any]) -> Record:  # noqa: ARG002
-        """Return the record to process.
-
-        Override this to change records before they are processed.
-        """
+        """Return the record to process; override it to change records before they are written."""
         return record
 
     @abc.abstractmethod
@@ -326,11 +317,14 @@ class Sink(abc.ABC):
 
     @abc.abstractmethod
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Write the records of a batch. They must be stored durably when this method returns."""
+        """Write the records of the batch in ``context``.
+
+        They must be stored durably when this method returns, because the state is written next.
+        """
         raise NotImplementedError("No handling exists for process_batch().")
 
     def start_drain(self) -> dict[str, Any]:
-        """Close the open batch, so that a new batch can begin.
+        """Close the current batch, so that a new one can begin.
 
         Return the context of the closed batch.
         """
@@ -339,7 +333,7 @@ class Sink(abc.ABC):
         return self._context_draining
 
     def mark_drained(self) -> None:
-        """Add the written batch to the totals and reset the counters of the batch."""
+        """Add the written batch to the totals, and reset the counters of the batch."""
         self.drained_state = self._draining_state
         self._draining_state = None
         self._context_draining = None
@@ -350,36 +344,29 @@ class Sink(abc.ABC):
         self._batch_dupe_records_merged = 0
 
     def activate_version(self, new_version: int) -> None:  # noqa: ARG002  a hook
-        """Delete or deactivate the rows of older table versions.
+        """Delete or deactivate the rows of table versions older than ``new_version``.
 
-        All records are written before this.
-
-        Override this to support ACTIVATE_VERSION messages. By default they are ignored with a
-        warning.
+        All earlier records are written before this call. Override it to support ACTIVATE_VERSION
+        messages; the default ignores them with a warning.
         """
         self.logger.warning(
             "ACTIVATE_VERSION message received but not implemented by this target. Ignoring."
         )
 
     def setup(self) -> None:
-        """Prepare the sink, for example create its table.
-
-        It is called once, after the sink is created.
-        """
+        """Prepare the sink, for example create its table; called once after its creation."""
         self.logger.debug("Setting up %s", self.stream_name)
 
     def clean_up(self) -> None:
-        """Release the sink's resources. It is called once, after the last drain."""
+        """Release the resources of the sink; called once after the last drain."""
         self.logger.debug("Cleaning up %s", self.stream_name)
         self.record_counter_metric.exit()
 
     def process_batch_files(self, encoding: BaseBatchFileEncoding, files: Sequence[str]) -> None:
-        """Process batch files.
+        """Read the batch files at the URLs ``files``, and write each file as one batch.
 
-        Each file becomes one batch with its records in ``context["records"]``.
-
-        This is called only if a sink overrides this method or sets `whole_batch_files`. Otherwise
-        the records of the files are processed like those of RECORD messages.
+        This method is called only if a sink overrides it or sets `whole_batch_files`. Otherwise the
+        records of the files are processed like those of RECORD messages.
 
         Raises:
             BatchFileError: A file cannot be read.
@@ -396,9 +383,11 @@ class Sink(abc.ABC):
             self.process_batch(context)
 
     def _admitted(self, record: Record, context: dict[str, Any]) -> Record:
-        """Validate and preprocess a record of a batch file.
+        """Return a record of a batch file, validated and preprocessed.
 
-        Return the record to add to the batch.
+        Args:
+            record: Record from the file.
+            context: Context of the batch.
         """
         if self.include_sdc_metadata_properties:
             message = record_message(self.stream_name, record, None, None)

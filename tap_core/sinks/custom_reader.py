@@ -1,4 +1,4 @@
-"""Reading with a message reader that an author provides, until its input ends or a signal comes."""
+"""Support for a message reader that a target's developer wrote, in place of the SDK's reader."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_custom_reader(
         after_each: Called after each message.
 
     Returns:
-        The number of messages by type. It is empty if a signal ended the reader.
+        The number of messages by type; empty if a signal ended the reader.
     """
 
     def stopping_after(callback: Callable[[dict[str, Any]], None]) -> Callable[[Any], None]:

@@ -1,8 +1,8 @@
-"""Parsing of the dates, times and date-times of records.
+"""Parsing of the dates, times and date-times in records.
 
-The date properties are determined once per schema. Only top-level properties are parsed;
-nested ones stay text. Values that cannot be parsed get the sink's error treatment, in the
-order of the record's properties.
+The date properties are found once per schema. Only top-level properties are parsed; nested ones
+stay text. The sink's `datetime_error_treatment` defines the result for a value that cannot be
+parsed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
 
 @dataclass(frozen=True)
 class DatetimeField:
-    """Property with the format ``date-time``, ``date`` or ``time``. ``read`` parses its text."""
+    """Property with the format ``date-time``, ``date`` or ``time``, and the parser of its text."""
 
     name: str
     kind: str
@@ -38,7 +38,7 @@ class DatetimeField:
 
 
 def date_fields(schema: JsonSchema) -> tuple[DatetimeField, ...]:
-    """Return the top-level properties of a schema that are dates, times or datetimes."""
+    """Return the top-level properties of a schema that are dates, times or date-times."""
     kinds = (
         (name, get_datelike_property_type(known) if isinstance(known, dict) else None)
         for name, known in schema["properties"].items()
@@ -47,10 +47,10 @@ def date_fields(schema: JsonSchema) -> tuple[DatetimeField, ...]:
 
 
 def parse_datetimes(record: Record, fields: tuple[tuple[str, _Reader], ...]) -> None:
-    """Replace the date and time texts of a record with parsed values, in place.
+    """Replace the date and time texts of a record by parsed values, in place.
 
     Raises:
-        ValueError: A text cannot be parsed. Fields before it have been replaced already.
+        ValueError: A text cannot be parsed. Earlier fields are already replaced.
         TypeError: A value is not text.
     """
     for name, read in fields:
@@ -65,10 +65,9 @@ def parse_datetimes_lenient(
     treatment: DatetimeErrorTreatmentEnum,
     logger: logging.Logger,
 ) -> None:
-    """Replace the date and time texts of a record with parsed values, in place.
+    """Replace the date and time texts of a record by parsed values, in place.
 
-    ``treatment`` says what happens to texts that cannot be parsed. Values that are parsed already
-    are kept.
+    A text that cannot be parsed is handled by ``treatment``: an error, null or the maximum date.
 
     Raises:
         ValueError: A text cannot be parsed, and the treatment is to raise an error.
@@ -97,10 +96,10 @@ def _parse_field(
 
 
 def _normalize_text(text: Any) -> Any:
-    """Return ISO 8601 text in a form that Python 3.10 can parse.
+    """Convert ISO 8601 text to a format that Python 3.10 can parse.
 
     ``Z`` becomes ``+00:00``, and fractions of seconds get six digits. A value that is not text is
-    returned unchanged; parsing it fails later.
+    returned unchanged.
     """
     if not isinstance(text, str):
         return text

@@ -1,7 +1,4 @@
-"""Concurrent drains of sinks, and the output of a state.
-
-If one drain fails, drains that have started are completed.
-"""
+"""Helpers for draining sinks in parallel, and for writing a state to stdout."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ _T = TypeVar("_T")
 def run_in_threads(function: Callable[[_T], None], items: Sequence[_T], parallelism: int) -> None:
     """Call a function with each item, in at most ``parallelism`` threads at the same time.
 
-    After a failure no further call is started. Its error is raised after all running calls have
+    After a failure no further call is started. The error is raised when all running calls have
     ended.
     """
     if parallelism == 1 or len(items) <= 1:
@@ -35,10 +32,7 @@ def run_in_threads(function: Callable[[_T], None], items: Sequence[_T], parallel
 
 
 def write_state_line(line: bytes) -> None:
-    """Write a line to ``sys.stdout``.
-
-    It is looked up at each call, because tests may replace it.
-    """
+    """Write a line, such as a STATE message in JSON, to ``sys.stdout`` and flush it."""
     below = getattr(sys.stdout, "buffer", None)
     if below is None:
         sys.stdout.write(f"{line.decode()}\n")

@@ -1,6 +1,6 @@
-"""Conversion of events to the Singer messages that author hooks receive.
+"""Conversion of internal events to Singer messages, for the hooks of a target's developer.
 
-Fractions become `Decimal` and integers keep all digits, as in singer_sdk.
+Numbers with a fraction become `Decimal` and integers keep all digits, as in singer_sdk.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def record_message(
 ) -> dict[str, Any]:
     """Return a RECORD message as a dict.
 
-    ``extracted`` is the extraction time in ISO 8601, and ``version`` the table version. Both may be
+    ``extracted`` is the extraction time in ISO 8601, and ``version`` the table version; both may be
     None.
     """
     message: dict[str, Any] = {"type": "RECORD", "stream": stream, "record": record}
@@ -45,7 +45,7 @@ def record_message(
 
 
 def decode_record(body: bytes) -> Record:
-    """Decode a record from JSON. Numbers with a fraction become `Decimal`.
+    """Decode a record from JSON; a number with a fraction becomes a `Decimal`.
 
     Integers may have up to 4,300 digits.
 
@@ -64,7 +64,7 @@ def decode_record(body: bytes) -> Record:
 
 
 def _parse_leniently(body: bytes) -> Any:
-    """Decode JSON with Python's json module. It accepts some values that msgspec rejects.
+    """Decode JSON with Python's json module, which accepts values that msgspec rejects.
 
     Raises:
         InvalidRecord: The json module rejects the JSON too.
@@ -80,7 +80,7 @@ def _unreadable(error: ValueError) -> InvalidRecord:
 
 
 def decode_state(body: bytes) -> Any:
-    """Decode a state from JSON.
+    """Decode the value of a STATE message from JSON.
 
     Raises:
         InvalidInputLine: Python cannot represent the state.
@@ -93,7 +93,7 @@ def decode_state(body: bytes) -> Any:
 
 
 def schema_message(event: SchemaEvent) -> dict[str, Any]:
-    """Return a SCHEMA message as a dict."""
+    """Return a SCHEMA message as a dict; numbers with a fraction in it are `Decimal`."""
     message: dict[str, Any] = {
         "type": "SCHEMA",
         "stream": event.stream.name,
@@ -115,7 +115,7 @@ def _with_decimals(value: Any) -> Any:
 
 
 def version_message(event: ActivateVersion) -> dict[str, Any]:
-    """Return an ACTIVATE_VERSION message as a dict."""
+    """Return an ACTIVATE_VERSION message as a dict, with stream and version."""
     return {
         "type": "ACTIVATE_VERSION",
         "stream": event.stream.name,
@@ -124,7 +124,7 @@ def version_message(event: ActivateVersion) -> dict[str, Any]:
 
 
 def batch_message(event: BatchFiles) -> dict[str, Any]:
-    """Return a BATCH message as a dict."""
+    """Return a BATCH message as a dict, with the encoding and the URLs of the files."""
     message: dict[str, Any] = {
         "type": "BATCH",
         "stream": event.stream.name,

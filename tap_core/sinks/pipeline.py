@@ -1,8 +1,8 @@
-"""Compiled processing steps of a record in a sink, selected once per sink.
+"""Compilation of the steps that process a record in a sink, once per sink.
 
-The steps and their order are those of singer_sdk: context, ``_sdc_`` columns, validation,
-date parsing, `preprocess_record`, key check, processing. A step that the author does not
-override is inlined; otherwise the author's method is called.
+The steps and their order are those of singer_sdk: context, ``_sdc_`` columns, validation, date
+parsing, `preprocess_record`, key check, `process_record`. If the sink overrides the hook of a step,
+the hook is called; otherwise faster code with the same result is used.
 """
 
 # ruff: noqa: SLF001  the hooks of a sink have an underscore, authors override them
@@ -31,7 +31,7 @@ _Take: TypeAlias = Callable[[Record, str | None, int | None], bool]
 
 @dataclass(frozen=True)
 class RecordPipeline:
-    """A sink, and the compiled function that processes its records.
+    """Sink with the compiled function that processes its records.
 
     ``take(record, time_extracted, version)`` processes one record, which it may modify. It returns
     True if the sink is full afterwards.
@@ -101,7 +101,7 @@ def _enrich(sink: Sink) -> Callable[[Record, str | None, int | None, _Context], 
 def _check(sink: Sink, *, strips: bool) -> _Step:
     """Return a function that validates a record and parses its dates.
 
-    strips: True to remove the ``_sdc_`` metadata columns from the record first.
+    With ``strips`` True, the function first removes the ``_sdc_`` metadata columns from the record.
     """
     strip = sink._remove_sdc_metadata_from_record
     own_strip = strips and _overrides(sink, "_remove_sdc_metadata_from_record")
@@ -224,10 +224,10 @@ def _is_full(sink: Sink) -> Callable[[], bool]:
 
 
 def _fixed_limit(sink: Sink) -> int | None:
-    """Return the maximum number of records per batch.
+    """Return the maximum number of records per batch, if it never changes.
 
-    Return None if the sink decides in another way, for example by bytes, or if the number may
-    change.
+    Return None if the sink limits batches in another way, for example by bytes, or may change the
+    limit.
     """
     kind = type(sink)
     if _overrides(sink, "is_full") or sink.MAX_BYTES is not None:

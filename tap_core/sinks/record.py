@@ -1,7 +1,7 @@
-"""`RecordSink`: writes each record individually.
+"""`RecordSink`: base class of sinks that write each record individually.
 
-Names and signatures are those of singer_sdk. A record is durable when `process_record`
-returns, so no record waits to be drained.
+Names and signatures are those of singer_sdk. A record is stored durably when `process_record`
+returns, so there are no batches.
 """
 
 from __future__ import annotations
@@ -17,10 +17,7 @@ __all__ = ["RecordSink"]
 
 
 class RecordSink(SinkOverrides, Sink):
-    """Base class of sinks that write each record individually.
-
-    Subclasses override `process_record`.
-    """
+    """Base class of sinks that write each record individually, in `process_record`."""
 
     current_size = 0
 
@@ -37,4 +34,4 @@ class RecordSink(SinkOverrides, Sink):
 
     @abc.abstractmethod
     def process_record(self, record: Record, context: dict[str, Any]) -> None:
-        """Write a record. It must be stored durably when this method returns."""
+        """Write a record, which must be stored durably when this method returns."""

@@ -1,4 +1,4 @@
-"""Routes of a stream's records to sinks, directly or through stream maps.
+"""Routes from a stream to the sinks that write its records, as the stream maps define.
 
 Routes are determined once per schema. Records of batch files use the same routes.
 """
@@ -16,9 +16,10 @@ __all__ = ["StreamRoute", "make_routes"]
 
 @dataclass(frozen=True)
 class StreamRoute:
-    """Name of a sink that gets a stream's records, and the function that transforms the records.
+    """Route from a stream to one sink.
 
-    The function is None if the records are not changed. It may return None to drop a record.
+    ``alias`` is the name of the sink's stream. ``transform`` changes a record, or returns None to
+    drop it; None means that records are not changed.
     """
 
     alias: str
@@ -26,15 +27,12 @@ class StreamRoute:
 
 
 def make_routes(stream_maps: Iterable[Any]) -> tuple[StreamRoute, ...]:
-    """Return a route for each stream map of a stream.
-
-    The route has the stream map's output name and transformation.
-    """
+    """Return a route for each stream map of a stream, with its output name and transformation."""
     return tuple(StreamRoute(each.stream_alias, _transform(each)) for each in stream_maps)
 
 
 def _transform(stream_map: Any) -> Callable[[Record], Record | None] | None:
-    """Return the function by which a stream map transforms records. None if it changes nothing."""
+    """Return the function by which a stream map changes records, or None if it changes nothing."""
     from tap_core.mapper.stream_maps import SameRecordTransform
 
     if type(stream_map) is SameRecordTransform and not stream_map.flattening_enabled:

@@ -1,8 +1,8 @@
-"""Fast check that a JSON document is certainly a valid JSON Schema.
+"""Fast check that a JSON document is a valid JSON Schema.
 
-The check is conservative, as in `tap_core.sinks.compiled_validator`: True only for
-documents that the meta-schema of Draft 2020-12 accepts, formats included. False means "use
-jsonschema", whose import takes longer than the whole start of a target.
+The check returns True only for documents that the meta-schema of Draft 2020-12 accepts. False means
+that jsonschema must decide. jsonschema is not used at once, because importing it takes longer than
+the whole start of a target.
 
 Source: the meta-schema of JSON Schema 2020-12.
 """
@@ -23,9 +23,9 @@ _DIALECT: Final = re.compile(r"https?://json-schema\.org/[\w./-]*#?", re.ASCII)
 
 
 def is_valid_schema(schema: Any) -> bool:
-    """Return True if a document is a valid JSON Schema. False means that it may be invalid.
+    """Return True if a document is certainly a valid JSON Schema.
 
-    This check is fast but incomplete, so jsonschema must decide after False.
+    False means that jsonschema must decide, because this fast check does not know all keywords.
     """
     try:
         return _is_schema(schema)

@@ -1,8 +1,8 @@
-"""Metadata columns that a target adds to each row, such as ``_sdc_extracted_at``.
+"""Metadata columns that a target adds to each record, such as ``_sdc_extracted_at``.
 
-Names, types and meaning are those of singer_sdk ("Record metadata" in the documentation of
-the Meltano SDK), because dashboards and transformations read them. All functions modify
-their arguments in place.
+Names, types and meaning are those of singer_sdk ("Record metadata" in the documentation of the
+Meltano SDK), because dashboards and transformations use them. All functions modify their arguments
+in place.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def add_metadata_columns(schema: JsonSchema) -> None:
 
 
 def remove_metadata_columns(schema: JsonSchema) -> None:
-    """Remove the ``_sdc_`` metadata columns from a schema, in place. A tap may have added them.
+    """Remove the ``_sdc_`` metadata columns, which a tap may have added, from a schema in place.
 
     Raises:
         InvalidJSONSchema: ``properties`` is not an object.
@@ -58,7 +58,7 @@ def remove_metadata_columns(schema: JsonSchema) -> None:
 
 
 def _properties(schema: JsonSchema) -> dict[str, Any]:
-    """Return the properties of a schema.
+    """Return the value of ``properties`` in a schema.
 
     Raises:
         InvalidJSONSchema: ``properties`` is not an object.
@@ -81,7 +81,7 @@ def add_metadata(
     Args:
         record: Record to change.
         message: RECORD message of the record.
-        batch_start: Start time of its batch; None for the current time.
+        batch_start: Start time of the record's batch; None for the current time.
         sync_started_at: Start time of the sync, in milliseconds since 1970.
     """
     now = datetime.now(timezone.utc)
@@ -95,6 +95,6 @@ def add_metadata(
 
 
 def remove_metadata(record: Record) -> None:
-    """Remove the ``_sdc_`` metadata columns from a record, in place. A tap may have added them."""
+    """Remove the ``_sdc_`` metadata columns, which a tap may have added, from a record in place."""
     for name in METADATA_COLUMNS:
         record.pop(name, None)

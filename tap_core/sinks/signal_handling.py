@@ -1,7 +1,7 @@
-"""Deferred handling of termination signals between messages.
+"""Deferred handling of termination signals such as SIGTERM, between messages.
 
-The signal handler only records the signal and wakes a wait for input. A write in progress
-is neither interrupted nor re-entered. A second signal ends the process at once.
+The signal handler only records the signal and ends a wait for input, so that a write in progress is
+not interrupted. A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -16,21 +16,18 @@ __all__ = ["TerminationSignals"]
 
 
 class TerminationSignals:
-    """Termination signals that a plugin receives. They can be deferred while it processes input."""
+    """Termination signals that a plugin has received, and that it may handle later."""
 
     def __init__(self) -> None:
-        """Create an object without received signals.
-
-        Signals are not deferred until `deferred` is used.
-        """
+        """Create an object without received signals; signals are not deferred yet."""
         self.received: list[int] = []
         self._wake_up: WakeupPipe | None = None
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[WakeupPipe]:
-        """Only record signals during the block, so that they do not interrupt the processing.
+        """Record signals during the ``with`` block instead of ending the process.
 
-        Yield a pipe that becomes readable on a signal. Listen on it to end a wait for input.
+        Yield a pipe that becomes readable on a signal, to end a wait for input.
         """
         if self._wake_up is not None:
             yield self._wake_up
@@ -43,11 +40,9 @@ class TerminationSignals:
                 self._wake_up = None
 
     def record(self, signum: int) -> bool:
-        """Record a signal if signals are deferred. A second signal ends the process immediately.
+        """Record a signal if signals are deferred; a second signal ends the process immediately.
 
-        Returns:
-            True if the signal was recorded. False if signals are not deferred, so that the caller
-            must handle it.
+        Return False if signals are not deferred, so that the caller must handle the signal.
         """
         if self._wake_up is None:
             return False

@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility import path of singer_sdk for names of `tap_core.sql`, such as ``SQLSink``.
 
-The names are defined in `tap_core.sql`. Each access emits a deprecation warning.
+Accessing a name emits a deprecation warning.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ from tap_core.compat.deprecation import deprecated_import
 
 
 def __getattr__(name: str) -> Any:
-    """Return an object that was moved to another module, such as ``SQLSink``, with a warning."""
+    """Return a name of `tap_core.sql`, such as ``SQLSink``, with a deprecation warning."""
     return deprecated_import(name, old=__name__, known=("SQLSink",), new="tap_core.sql")

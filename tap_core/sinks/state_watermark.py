@@ -1,8 +1,8 @@
-"""Selection of the newest state whose records are all drained.
+"""Selection of the newest state that a target may write: all records before it are drained.
 
-The module is pure. States are numbered as they arrive. A holder (a sink) with undrained
-records stores the number of states that arrived before its first record, and blocks all
-later states. Of consecutive states that no holder separates, only the newest is kept.
+States are numbered as they arrive. A sink with undrained records, called a holder, stores the
+number of states that arrived before its first such record; later states must wait for it. If no
+holder distinguishes consecutive states, only the newest of them is kept. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ _Holder = TypeVar("_Holder", bound=Hashable)
 
 
 class StateWatermark(Generic[_Holder]):
-    """Queue of encoded states.
+    """Queue of encoded states that wait until all records before them are drained (written).
 
-    A state can be taken once all records before it are drained (written).
-
-    Holders are the objects that have records which are not drained yet, such as sinks.
+    A holder is an object with undrained records, such as a sink.
     """
 
     def __init__(self) -> None:
@@ -30,41 +28,35 @@ class StateWatermark(Generic[_Holder]):
 
     @property
     def holders(self) -> KeysView[_Holder]:
-        """The objects, such as sinks, that have undrained records.
-
-        The result reflects later changes.
-        """
+        """Objects, such as sinks, that have undrained records; a live view."""
         return self._since.keys()
 
     @property
     def is_waiting(self) -> bool:
-        """True if the queue has a state."""
+        """True if a state waits in the queue."""
         return bool(self._waiting)
 
     def add_holder(self, holder: _Holder) -> None:
-        """Register a holder: an object, such as a sink, that now has undrained records.
+        """Register an object, such as a sink, that now has undrained records.
 
-        If it is registered already, nothing changes.
+        Nothing changes if it is already registered.
         """
         self._since.setdefault(holder, self._seen)
 
     def remove_holder(self, holder: _Holder) -> None:
-        """Remove a holder, such as a sink, whose records are now all drained."""
+        """Remove an object, such as a sink, whose records are now all drained."""
         self._since.pop(holder, None)
 
     def add_state(self, state: bytes) -> None:
-        """Add an encoded state to the queue.
-
-        It can be taken once all records before it are drained.
-        """
+        """Add an encoded state to the queue, to be taken once all records before it are drained."""
         self._seen += 1
         self._waiting.append((self._seen, state))
         self._drop_superseded()
 
     def take(self) -> bytes | None:
-        """Return the newest state that can be written, or None. Remove it and older states.
+        """Return the newest state before which all records are drained, or None.
 
-        A state can be written if all records before it are drained.
+        The state and all older ones are removed from the queue.
         """
         reached = min(self._since.values(), default=self._seen)
         covered = [state for number, state in self._waiting if number <= reached]
@@ -73,10 +65,7 @@ class StateWatermark(Generic[_Holder]):
         return covered[-1] if covered else None
 
     def _drop_superseded(self) -> None:
-        """Remove the states that `take` would never return.
-
-        Whenever such a state can be taken, a newer one can be taken too.
-        """
+        """Remove each state that `take` would never return, because a newer state replaces it."""
         starts = set(self._since.values())
         kept = [
             (number, state)

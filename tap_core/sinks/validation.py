@@ -1,7 +1,8 @@
-"""Validation of records against their schema, with the results of jsonschema.
+"""Validation of records against their JSON Schema, with the results of jsonschema.
 
-The function of `tap_core.sinks.compiled_validator` accepts certainly valid records. All others go
-to jsonschema's Draft 2020-12 validator, whose message is raised. jsonschema is imported only then.
+A fast function from `tap_core.sinks.compiled_validator` accepts most valid records. Any other
+record is checked by jsonschema's Draft 2020-12 validator, whose error message is raised. jsonschema
+is imported only then, because its import is slow.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["BaseJSONSchemaValidator", "JSONSchemaValidator"]
 
 
 class BaseJSONSchemaValidator(abc.ABC):
-    """Base class of validators for the records of one stream. Subclass it for custom validation."""
+    """Base class of validators for the records of one stream; subclass it for custom validation."""
 
     def __init__(self, schema: JsonSchema) -> None:
         self.schema = schema
@@ -67,12 +68,12 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
 
     @cached_property
     def validator(self) -> Draft202012Validator:
-        """The validator object of jsonschema for the schema."""
+        """Validator of the package jsonschema for the schema."""
         return validator_class()(self.schema, format_checker=self._checker())
 
     @cached_property
     def certain_check(self) -> Callable[[Any], bool]:
-        """Fast compiled check of a record. True means valid. After False or an error, use `ask`."""
+        """Fast compiled check: True means a valid record; after False or an error, use `ask`."""
         if not self._validate_formats:
             return compile_validator(self.schema)
         checker = self._checker()
@@ -94,7 +95,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         self.ask(record)
 
     def ask(self, record: Record) -> None:
-        """Check with jsonschema that a record matches the schema, without the fast compiled check.
+        """Check a record with jsonschema, without the fast compiled function.
 
         Raises:
             InvalidRecord: The record does not match the schema.
@@ -132,7 +133,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
 
 
 def _without_value(error: Any) -> str:
-    """Return a jsonschema error message that shows only the type and length of the value."""
+    """Return a jsonschema error message with only the type and length of the invalid value."""
     path = "".join(f"[{part!r}]" for part in error.absolute_path)
     if error.validator in {"required", "dependentRequired"}:  # the message names only fields
         return str(error.message)

@@ -16,7 +16,7 @@ __all__ = ["SQLConnector", "SQLSink", "SQLStream", "SQLTap", "SQLTarget"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return a class for SQL taps or targets; its module is imported when first accessed."""
+    """Import and return a class in `__all__`, such as `SQLTap`, when it is first accessed."""
     if name == "SQLStream":
         from tap_core.sql.stream import SQLStream
 

@@ -1,7 +1,7 @@
-"""Clear errors for unreachable databases, without passwords.
+"""Errors for unreachable databases and invalid database URLs, without passwords.
 
-Every error that leaves an engine passes through this module. Passwords are removed from the
-driver's message too, because tracebacks print it.
+SQLAlchemy's connection errors are replaced by `DatabaseUnreachableError`. The password is also
+removed from the driver's error, because tracebacks print its message.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _HIDDEN = "***"
 class DatabaseUnreachableError(ConfigurationError, exc.OperationalError):
     """Error for a failed connection: the server does not respond, or it rejects the user.
 
-    It is also an `sqlalchemy.exc.OperationalError`, because connectors may catch that error. The
-    attribute ``orig`` is the driver's error.
+    The class is also a `sqlalchemy.exc.OperationalError`, because a tap's code may catch that
+    error. The attribute ``orig`` is the driver's error.
     """
 
     def __init__(self, message: str, orig: BaseException) -> None:
-        """Store the message and the driver's error."""
+        """Create the error from its message and ``orig``, the driver's error."""
         exc.OperationalError.__init__(self, None, None, orig)
         self.message = message
         self.args = (message,)
@@ -43,8 +43,11 @@ class DatabaseUnreachableError(ConfigurationError, exc.OperationalError):
 
 
 def install_error_translation(engine: sa.Engine) -> sa.Engine:
-    """Make an engine raise `DatabaseUnreachableError` if it cannot connect; return the engine."""
-    if isinstance(engine, sa.Engine):  # an author may return any similar object
+    """Make an engine raise `DatabaseUnreachableError` if it cannot connect; return the engine.
+
+    An object that is not a SQLAlchemy engine is returned unchanged.
+    """
+    if isinstance(engine, sa.Engine):  # `create_engine` of a subclass may return another object
         event.listen(engine, "handle_error", _make_connection_error)
     return engine
 
@@ -53,7 +56,7 @@ def install_error_translation(engine: sa.Engine) -> sa.Engine:
 def translate_url_errors() -> Iterator[None]:
     """Context manager that replaces SQLAlchemy's errors for invalid database URLs.
 
-    They are replaced because their messages may contain the URL's password.
+    The messages of SQLAlchemy's errors may contain the password.
 
     Raises:
         ConfigurationError: The URL is invalid, or its dialect is not known.
@@ -64,12 +67,12 @@ def translate_url_errors() -> Iterator[None]:
         raise ConfigurationError(f"The database's URL cannot be used: {error}") from None
     except exc.ArgumentError as error:
         if "URL" not in str(error):
-            raise  # an error about other arguments of an author's engine
+            raise  # an error about other arguments of `create_engine`
         raise _unreadable_url() from None
 
 
 def parse_url(text: str | sa.URL) -> sa.URL:
-    """Parse a database URL.
+    """Parse a database URL, such as ``postgresql://user:password@host:5432/database``.
 
     Raises:
         ConfigurationError: The URL is invalid. The message does not contain the URL, because it
@@ -91,7 +94,10 @@ def _unreadable_url() -> ConfigurationError:
 
 
 def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException | None:
-    """Return the error to raise for a failed connection, or None to keep the original error."""
+    """Return the error to raise for a failed connection; None if another operation failed.
+
+    This is a handler for SQLAlchemy's event ``handle_error``. None keeps the original error.
+    """
     original, engine = context.original_exception, context.engine
     if engine is None or context.connection is not None:
         return None
@@ -111,7 +117,7 @@ def _make_connection_error(context: sa.engine.ExceptionContext) -> BaseException
 
 
 def _without(secret: str, text: str) -> str:
-    """Return a text with ``***`` in place of a secret and of the secret's URL-encoded forms."""
+    """Return a text in which ``***`` replaces a secret, also where the secret is URL-encoded."""
     for form in {secret, quote(secret, safe=""), quote_plus(secret)} - {""}:
         text = text.replace(form, _HIDDEN)
     return text

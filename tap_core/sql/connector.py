@@ -1,11 +1,11 @@
-"""`SQLConnector`: access of a SQL tap or target to its database.
+"""`SQLConnector`: database access of a SQL tap or target.
 
-A connector has one engine, created on first use by `create_engine`, which authors override.
-Passwords appear in no message: see `tap_core.sql.connection_errors`. All tables of a schema are
-reflected with one query; if that fails because one table cannot be read, each table is reflected
-separately, and unreadable ones are logged and skipped. Methods that an author overrides are called
-for every table or column, with singer_sdk's arguments. For a table that already matches its stream,
-only the columns are read. A change of a column's type never loses values.
+A connector has one SQLAlchemy engine, created on first use by `create_engine`. Error messages
+contain no passwords: see `tap_core.sql.connection_errors`. All tables of a database schema are
+reflected with one query. If it fails because one table cannot be read, each table is reflected
+separately, and unreadable tables are logged and skipped. Methods that a subclass overrides are
+called for every table or column, with singer_sdk's arguments. If a table already matches its
+stream, only its columns are read. A change of a column's type never loses values.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _Name: TypeAlias = str | FullyQualifiedName
 
 
 class SQLConnector:
-    """Connector to a database: it opens connections, discovers tables and changes their columns.
+    """Connector to a database, which opens connections, discovers tables and alters columns.
 
     Override `get_sqlalchemy_url` to build the URL from other settings, `create_engine` to connect
     differently, and ``sql_to_jsonschema_converter`` or ``jsonschema_to_sql_converter`` to convert
@@ -112,32 +112,37 @@ class SQLConnector:
     def __init__(
         self, config: dict[str, Any] | None = None, sqlalchemy_url: str | None = None
     ) -> None:
-        """Store the configuration of the tap or target; no connection is opened."""
+        """Create a connector without opening a connection.
+
+        Args:
+            config: Settings of the tap or target.
+            sqlalchemy_url: Database URL; by default the result of `get_sqlalchemy_url`.
+        """
         self._config: dict[str, Any] = config or {}
         self._sqlalchemy_url: str | None = sqlalchemy_url or None
         self._tables_prepared: dict[str, bool] = {}
 
     @property
     def config(self) -> dict[str, Any]:
-        """Configuration of the tap or target."""
+        """Settings of the tap or target, as a dict."""
         return self._config
 
     @property
     def logger(self) -> logging.Logger:
-        """Logger of the connector."""
+        """Logger named ``sqlconnector``."""
         return logging.getLogger("sqlconnector")
 
     # The database
 
     @property
     def sqlalchemy_url(self) -> str:
-        """Database URL including its password; it must not be logged."""
+        """Database URL, which includes the password and so must not be logged."""
         if not self._sqlalchemy_url:
             self._sqlalchemy_url = self.get_sqlalchemy_url(self.config)
         return self._sqlalchemy_url
 
     def get_sqlalchemy_url(self, config: dict[str, Any]) -> str:
-        """Return the database URL; override to build it from other settings.
+        """Return the setting ``sqlalchemy_url``; override to build the URL from other settings.
 
         Raises:
             ConfigValidationError: The setting ``sqlalchemy_url`` is missing.
@@ -163,7 +168,7 @@ class SQLConnector:
 
     @property
     def _engine(self) -> sa.Engine:
-        """Engine of the connector, created on first use."""
+        """SQLAlchemy engine of the connector, created on first use."""
         if self._cached_engine is None:
             with translate_url_errors():
                 self._cached_engine = install_error_translation(self.create_engine())
@@ -176,12 +181,12 @@ class SQLConnector:
 
     @contextmanager
     def _connect(self) -> Iterator[sa.Connection]:
-        """Open a connection that streams query results, if the database driver supports it."""
+        """Context manager for a connection that streams query results, if the driver can."""
         with self._engine.connect().execution_options(stream_results=True) as connection:
             yield connection
 
     def serialize_json(self, obj: object) -> str:
-        """Return the JSON text to store in a JSON column; override for another encoding."""
+        """Return a value as JSON text, for a JSON column; override for another encoding."""
         return dump_json(obj)
 
     def deserialize_json(self, json_str: str) -> object:
@@ -197,10 +202,10 @@ class SQLConnector:
         db_name: str | None = None,
         delimiter: str = ".",
     ) -> FullyQualifiedName:
-        """Return the fully qualified name of a table; a part is quoted if the database requires it.
+        """Return the fully qualified name of a table, with quotes where the database needs them.
 
         Raises:
-            ValueError: All parts are empty.
+            ValueError: The names of the table, schema and database are all empty.
         """
         return FullyQualifiedName(
             table=table_name,
@@ -215,19 +220,19 @@ class SQLConnector:
         category=SingerSDKPendingDeprecationWarning,
     )
     def quote(self, name: str) -> str:
-        """Return a dotted name with each part quoted, if the database requires quotes for it."""
+        """Return a dotted name with quotes around the parts that need them in this database."""
         return ".".join(map(self._dialect.identifier_preparer.quote, name.split(".")))
 
     # Types
 
     @cached_property
     def sql_to_jsonschema(self) -> SQLToJSONSchema:
-        """Converter from column types to JSON Schema."""
+        """Converter from column types to JSON Schema, created from the settings at first access."""
         return self.sql_to_jsonschema_converter.from_config(self.config)
 
     @cached_property
     def jsonschema_to_sql(self) -> JSONSchemaToSQL:
-        """Converter from JSON Schema to column types."""
+        """Converter from JSON Schema to column types, created from the settings at first access."""
         return self.jsonschema_to_sql_converter.from_config(
             self.config, max_varchar_length=self.max_varchar_length
         )
@@ -235,9 +240,9 @@ class SQLConnector:
     def to_jsonschema_type(
         self, sql_type: str | TypeEngine[Any] | type[TypeEngine[Any]] | Any
     ) -> JsonSchema:
-        """Return the JSON Schema of a column type; override to support further types.
+        """Return the JSON Schema for values of a column type; override to support further types.
 
-        Passing a type's name or class instead of an instance is deprecated.
+        Passing the name or the class of a type, instead of an instance, is deprecated.
 
         Raises:
             ValueError: ``sql_type`` is not a SQL type.
@@ -259,7 +264,7 @@ class SQLConnector:
         return th.to_jsonschema_type(sql_type)
 
     def to_sql_type(self, jsonschema_type: JsonSchema) -> TypeEngine[Any]:
-        """Return the column type of a property; override to support further types."""
+        """Return the column type for a property's JSON Schema; override to support more types."""
         return self.jsonschema_to_sql.to_sql_type(jsonschema_type)
 
     # Deprecated members
@@ -279,7 +284,7 @@ class SQLConnector:
         category=SingerSDKPendingDeprecationWarning,
     )
     def create_sqlalchemy_engine(self) -> sa.Engine:
-        """Return the engine (deprecated)."""
+        """Return the SQLAlchemy engine of the connector (deprecated)."""
         return self._engine
 
     @property
@@ -296,7 +301,7 @@ class SQLConnector:
     # Sources of the catalog; each may be overridden
 
     def get_schema_names(self, engine: sa.Engine, inspected: sa.Inspector) -> list[str]:  # noqa: ARG002
-        """Return the database schemas to discover; override to restrict them."""
+        """Return the names of the database schemas to discover; override to restrict them."""
         return inspected.get_schema_names()
 
     @deprecated("This method is deprecated.", category=SingerSDKPendingDeprecationWarning)
@@ -327,9 +332,9 @@ class SQLConnector:
     ) -> CatalogEntry:
         """Return the catalog entry of one table or view.
 
-        The columns and keys are passed as reflected, that is, as SQLAlchemy read them from the
-        database. The entry's key properties are the primary key or, without one, the columns of the
-        first unique index. The replication method is left empty for the user to choose.
+        Columns and keys are passed as SQLAlchemy has reflected them. The key properties of the
+        entry are the primary key or, without one, the columns of the first unique index. The
+        replication method is empty, because the user chooses it.
         """
         stream = f"{schema_name}-{table_name}" if schema_name else table_name
         keys = _keys(reflected_pk, reflected_indices or [])
@@ -362,7 +367,7 @@ class SQLConnector:
 
         Args:
             exclude_schemas: Names of database schemas to skip.
-            reflect_indices: True to query the unique indexes, for tables without a primary key.
+            reflect_indices: True to query unique indexes too, for tables without a primary key.
 
         Raises:
             DatabaseUnreachableError: The database cannot be reached.
@@ -390,11 +395,14 @@ class SQLConnector:
     def parse_full_table_name(
         self, full_table_name: str | FullyQualifiedName
     ) -> tuple[str | None, str | None, str]:
-        """Split a full name into (database, schema, table); override for names with other parts."""
+        """Split a table's full name into (database, schema, table), with None for a missing part.
+
+        Override it for databases whose names have other parts.
+        """
         return split_name(full_table_name)
 
     def table_exists(self, full_table_name: str | FullyQualifiedName) -> bool:
-        """Return True if the table exists."""
+        """Return True if the database has a table of this name."""
         _, schema, table = self.parse_full_table_name(full_table_name)
         return sa.inspect(self._engine).has_table(table, schema)
 
@@ -405,7 +413,7 @@ class SQLConnector:
     ) -> dict[str, sa.Column[Any]]:
         """Return a table's columns by name, in the order of the table.
 
-        ``column_names`` restricts the result to these columns; case is ignored.
+        If ``column_names`` is passed, return only these columns. Case is ignored.
         """
         _, schema, table = self.parse_full_table_name(full_table_name)
         requested = {name.casefold() for name in column_names or ()}
@@ -422,7 +430,7 @@ class SQLConnector:
         full_table_name: str | FullyQualifiedName,
         column_names: Collection[str] | None = None,
     ) -> sa.Table:
-        """Return a table with all its columns, or only with ``column_names`` if passed."""
+        """Return a SQLAlchemy table with all its columns, or only those in ``column_names``."""
         columns = self.get_table_columns(
             full_table_name=full_table_name,
             column_names=column_names,  # the names that overrides in singer_sdk taps use
@@ -435,7 +443,7 @@ class SQLConnector:
     def _discover_entries(
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str, reflect_indices: bool
     ) -> Iterator[CatalogEntry]:
-        """Yield the catalog entries of one database schema, first tables and then views."""
+        """Yield the catalog entries of all tables, then of all views, in one database schema."""
         reflection = _SchemaReflection(self, inspected, schema)
         primary_keys = reflection.inspect_all(
             inspected.get_multi_pk_constraint, inspected.get_pk_constraint
@@ -466,9 +474,9 @@ class SQLConnector:
     def _get_listed_objects(
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str
     ) -> Collection[tuple[str, bool]] | None:
-        """Return the tables and views to which `get_object_names` restricts discovery.
+        """Return the (name, is_view) pairs of an overridden `get_object_names`.
 
-        Return None if a subclass does not override `get_object_names`, so that all are discovered.
+        Return None if `get_object_names` is not overridden, so that all objects are discovered.
         """
         method = getattr(type(self), "get_object_names", None)
         if method is SQLConnector.get_object_names:
@@ -478,7 +486,7 @@ class SQLConnector:
     def _build_schema(
         self, columns: Sequence[ReflectedColumn], keys: Collection[str]
     ) -> JsonSchema:
-        """Return the JSON Schema of a table's rows; columns in ``keys`` are required properties."""
+        """Return the JSON Schema of a table's rows; the columns in ``keys`` are required."""
         return th.PropertiesList(
             *(
                 th.Property(
@@ -493,9 +501,9 @@ class SQLConnector:
         ).to_dict()
 
     def _view_names(self, inspected: sa.Inspector, schema: str) -> list[str]:
-        """Return the names of a schema's views.
+        """Return the names of the views in a database schema.
 
-        The list is empty if the dialect cannot list views.
+        If the dialect cannot list views, log a warning and return an empty list.
         """
         try:
             return inspected.get_view_names(schema=schema)
@@ -505,37 +513,40 @@ class SQLConnector:
 
     @cached_property
     def _view_warning(self) -> None:
-        """Cached property that logs a warning when first read: the dialect cannot list views."""
+        """Always None; the first access logs a warning that the dialect cannot list views."""
         self.logger.warning(
             "Provider does not support get_view_names(). Streams list may be incomplete or"
             " `is_view` may be unpopulated."
         )
 
     def _warn_no_view_detection(self) -> None:
-        """Warn that the dialect cannot list views; only the first call logs the warning."""
+        """Log a warning, once per connector, that the dialect cannot list views."""
         _ = self._view_warning
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
         """Context manager for a connection with a transaction.
 
-        All statements are committed at the end. If one fails, all are rolled back.
+        The transaction is committed at the end of the block, or rolled back after an error.
         """
         with self._connect() as connection, connection.begin():
             connection.execution_options(stream_results=False)  # server-side cursors can only read
             yield connection
 
     def _column_type_for(self, definition: Any) -> _Type:
-        """Return the column type for a property's schema; True and False are treated as ``{}``."""
+        """Return the column type for a property's schema, as far as the database supports it.
+
+        The schemas True and False are treated as ``{}``.
+        """
         schema: JsonSchema = definition if isinstance(definition, dict) else {}
         return adapt_type(self.to_sql_type(schema), self._dialect)
 
     def column_exists(self, full_table_name: _Name, column_name: str) -> bool:
-        """Return True if a table has a column."""
+        """Return True if a table has a column of this name; case matters."""
         return column_name in self.get_table_columns(full_table_name)
 
     def prepare_column(self, full_table_name: _Name, column_name: str, sql_type: _Type) -> None:
-        """Add a column, or alter an existing column so that it can also hold ``sql_type``."""
+        """Add a column, or alter its type so that values of ``sql_type`` can be stored too."""
         if self.column_exists(full_table_name, column_name):
             self._adapt_column_type(full_table_name, column_name=column_name, sql_type=sql_type)
         else:
@@ -546,7 +557,7 @@ class SQLConnector:
     def _create_empty_column(
         self, full_table_name: _Name, column_name: str, sql_type: _Type
     ) -> None:
-        """Add a column.
+        """Add a column to a table by ALTER TABLE.
 
         Raises:
             NotImplementedError: `allow_column_add` is false.
@@ -562,7 +573,7 @@ class SQLConnector:
             connection.execute(statement)
 
     def rename_column(self, full_table_name: _Name, old_name: str, new_name: str) -> None:
-        """Rename a column.
+        """Rename a column of a table by ALTER TABLE.
 
         Raises:
             NotImplementedError: `allow_column_rename` is false.
@@ -580,13 +591,13 @@ class SQLConnector:
             connection.execute(statement)
 
     def _adapt_column_type(self, full_table_name: _Name, column_name: str, sql_type: _Type) -> None:
-        """Alter a column if its present type cannot hold the values of ``sql_type``.
+        """Alter the type of a column if it cannot store the values of ``sql_type``.
 
-        The new type can hold the column's present values too.
+        The new type can store the existing values too.
 
         Raises:
             NotImplementedError: The column must be altered, and `allow_column_alter` is false.
-            ValueError: No type can hold the values of both types.
+            ValueError: No type can store the values of both types.
         """
         current = self._get_column_type(full_table_name, column_name)
         sql_type = adapt_type(sql_type, self._dialect)
@@ -607,24 +618,24 @@ class SQLConnector:
             connection.execute(self._alter_statement(full_table_name, column_name, merged))
 
     def _is_same(self, current: _Type, sql_type: _Type) -> bool:
-        """Return True if two types have the same name, as SQLAlchemy or this database writes it."""
+        """Return True if two types have the same name in SQLAlchemy or in SQL of this database."""
         if str(current) == str(sql_type):
             return True
         return bool(self._type_name(current) == self._type_name(sql_type))
 
     def _type_name(self, sql_type: _Type) -> str:
-        """Return the name of a type as this database writes it, or else as SQLAlchemy does."""
+        """Return the SQL name of a type in this database, or SQLAlchemy's name if SQL lacks one."""
         try:
             return sql_type.compile(dialect=self._dialect)
         except (sa.exc.CompileError, NotImplementedError):  # a reflected type without a name
             return str(sql_type)
 
     def _type_for_both(self, current: _Type, new: _Type) -> _Type:
-        """Return a column type that can hold the values of the types ``current`` and ``new``.
+        """Return a column type for values of both ``current`` and ``new``.
 
-        It is ``new`` if a column of type ``current`` would lose parts of the new values. Otherwise
-        it is the result of `merge_sql_types`. SQLite always uses `merge_sql_types`, because its
-        columns store any value unchanged.
+        This is ``new`` if ``current`` would round or truncate values of ``new``, or if ``new`` is
+        wider and the column may be altered. Otherwise it is the result of `merge_sql_types`, as
+        always for SQLite, whose columns store any value unchanged.
         """
         if self._dialect.name != "sqlite" and (
             loses_precision(current, new) or (self.allow_column_alter and is_wider(current, new))
@@ -633,9 +644,9 @@ class SQLConnector:
         return self.merge_sql_types([current, new])
 
     def _alter_statement(self, table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
-        """Return the statement that changes a column's type.
+        """Return the ALTER TABLE statement that changes a column's type.
 
-        If a subclass overrides `get_column_alter_ddl`, that method builds the statement.
+        It is built by `get_column_alter_ddl`, except for PostgreSQL without an override.
         """
         if is_any_overridden(self, SQLConnector, "get_column_alter_ddl"):
             return self.get_column_alter_ddl(
@@ -656,7 +667,7 @@ class SQLConnector:
         )
 
     def _get_column_type(self, full_table_name: _Name, column_name: str) -> _Type:
-        """Return the type of a column.
+        """Return the SQLAlchemy type of an existing column.
 
         Raises:
             KeyError: The column does not exist.
@@ -669,13 +680,13 @@ class SQLConnector:
     # Merging of types
 
     def merge_sql_types(self, sql_types: Sequence[_Type]) -> _Type:
-        """Return a type that holds the values of several types.
+        """Return the most general of several column types, to which a column can be altered.
 
         Args:
-            sql_types: The types; the first is the current type of the column.
+            sql_types: Types to merge; the first is the current type of the column.
 
         Raises:
-            ValueError: ``sql_types`` is empty, or no type holds all values.
+            ValueError: ``sql_types`` is empty, or the column cannot be altered to such a type.
         """
         if not sql_types:
             raise ValueError("Expected at least one member in `sql_types` argument.")
@@ -693,13 +704,14 @@ class SQLConnector:
     def _sort_types(self, sql_types: Iterable[_Type]) -> Sequence[_Type]:
         """Return types sorted from the most general to the most specific.
 
-        The order is text, date-times, fractions, integers, others; longer types come first.
+        The order is text, date-times, non-integer numbers, integers, others. Of two text types, the
+        longer one comes first.
         """
         return sorted(sql_types, key=type_rank, reverse=True)
 
     @staticmethod
     def remove_collation(column_type: _Type) -> str | None:
-        """Remove and return the collation of a type; return None if the type has none."""
+        """Remove the collation of a column type, in place; return it, or None if there is none."""
         collation: str | None = getattr(column_type, "collation", None) or None
         if collation:
             column_type.collation = None  # type: ignore[attr-defined]
@@ -707,14 +719,14 @@ class SQLConnector:
 
     @staticmethod
     def update_collation(column_type: _Type, collation: str | None) -> None:
-        """Set the collation of a type that supports one."""
+        """Set the collation of a column type, in place, if the type supports collations."""
         if collation and hasattr(column_type, "collation"):
             column_type.collation = collation
 
     # Statements whose syntax depends on the database
 
     def get_column_add_ddl(self, table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
-        """Return the statement that adds a column; override it for another syntax."""
+        """Return the ALTER TABLE statement that adds a column; override for another syntax."""
         clause = CreateColumn(sa.Column(column_name, column_type)).compile(dialect=self._dialect)
         return _ddl(
             "ALTER TABLE %(table_name)s ADD COLUMN %(create_column_clause)s",
@@ -723,7 +735,7 @@ class SQLConnector:
 
     @staticmethod
     def get_column_rename_ddl(table_name: _Name, column_name: str, new_column_name: str) -> sa.DDL:
-        """Return the statement that renames a column; override it for another syntax."""
+        """Return the ALTER TABLE statement that renames a column; override for another syntax."""
         return _ddl(
             "ALTER TABLE %(table_name)s RENAME COLUMN %(column_name)s to %(new_column_name)s",
             {
@@ -735,9 +747,9 @@ class SQLConnector:
 
     @staticmethod
     def get_column_alter_ddl(table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
-        """Return the statement that changes a column's type; override it for another syntax.
+        """Return the ALTER TABLE statement that changes a column's type.
 
-        PostgreSQL does not need an override.
+        Override this method for databases with another syntax; PostgreSQL needs no override.
         """
         return _ddl(
             "ALTER TABLE %(table_name)s ALTER COLUMN %(column_name)s (%(column_type)s)",
@@ -751,16 +763,16 @@ class SQLConnector:
     # Schemas
 
     def schema_exists(self, schema_name: str) -> bool:
-        """Return True if the database has a schema of this name."""
+        """Return True if the database has a database schema of this name."""
         return schema_name in sa.inspect(self._engine).get_schema_names()
 
     def create_schema(self, schema_name: str) -> None:
-        """Create a database schema."""
+        """Create a database schema by CREATE SCHEMA."""
         with self._transaction() as connection:
             connection.execute(CreateSchema(schema_name))
 
     def prepare_schema(self, schema_name: str) -> None:
-        """Create a database schema unless it exists."""
+        """Create a database schema if it does not exist."""
         if not self.schema_exists(schema_name):
             self.create_schema(schema_name)
 
@@ -774,10 +786,9 @@ class SQLConnector:
         partition_keys: list[str] | None = None,  # noqa: ARG002 - for overrides
         as_temp_table: bool = False,
     ) -> None:
-        """Create a table with a column for each property.
+        """Create a table with a column for each property of a JSON Schema.
 
-        Names in ``primary_keys`` without a property of that name do not become part of the primary
-        key.
+        Names in ``primary_keys`` that are not properties are ignored.
 
         Raises:
             NotImplementedError: ``as_temp_table`` is true; override to support temporary tables.
@@ -810,7 +821,7 @@ class SQLConnector:
         partition_keys: list[str] | None = None,
         as_temp_table: bool = False,
     ) -> None:
-        """Create a table, or adapt the existing one to the schema.
+        """Create a table, or add and alter columns of the existing one to match a JSON Schema.
 
         With the load method ``overwrite``, the first call for a table drops and recreates it.
         """
@@ -838,9 +849,9 @@ class SQLConnector:
         table.drop(self._engine, checkfirst=True)
 
     def _prepare_columns(self, full_table_name: _Name, properties: JsonSchema) -> None:
-        """Call `prepare_column` for each column that must be added or altered.
+        """Call `prepare_column` for each property whose column must be added or altered.
 
-        If a subclass overrides `prepare_column`, it is called for every column.
+        If a subclass overrides `prepare_column`, call it for every property.
         """
         is_overridden = is_any_overridden(
             self, SQLConnector, "prepare_column", "_adapt_column_type", "column_exists"
@@ -858,7 +869,7 @@ class SQLConnector:
         full_table_name: _Name,  # noqa: ARG002 - a hook
         primary_keys: Sequence[str],  # noqa: ARG002
     ) -> None:
-        """Adapt the primary key of a table. By default nothing is done; override it if needed."""
+        """Change the primary key of an existing table; does nothing unless overridden."""
         self.logger.debug("Primary key adaptation is not implemented")
 
     # Rows of old versions
@@ -866,9 +877,9 @@ class SQLConnector:
     def delete_old_versions(
         self, *, full_table_name: _Name, version_column_name: str, current_version: int
     ) -> None:
-        """Delete the rows whose version is lower than the current one.
+        """Delete the rows whose table version is lower than the current one.
 
-        Keep rows without a version.
+        Rows without a version are kept.
         """
         column = self._dialect.identifier_preparer.quote(version_column_name)
         statement = sa.text(f"DELETE FROM {full_table_name} WHERE {column} < :version").bindparams(  # noqa: S608
@@ -879,7 +890,7 @@ class SQLConnector:
 
 
 class _SchemaReflection:
-    """Reader of the columns and keys of all tables in one database schema.
+    """Reader of column and key metadata of all tables in one database schema.
 
     One query reads all tables. If it fails, each table is read separately.
     """
@@ -895,11 +906,11 @@ class _SchemaReflection:
         inspect_single: Callable[..., _T],
         kind: ObjectKind = ObjectKind.TABLE,
     ) -> Mapping[Any, _T]:
-        """Return the metadata of all tables (or views); those that cannot be read are left out.
+        """Return metadata of all tables, by (schema, table), without tables that cannot be read.
 
         Args:
-            inspect_many: Function that reads the metadata of all tables at once.
-            inspect_single: Function that reads the metadata of one table.
+            inspect_many: Method of the inspector for all tables, such as ``get_multi_columns``.
+            inspect_single: Method of the inspector for one table, such as ``get_columns``.
             kind: Kind of object: table or view.
         """
         try:
@@ -919,7 +930,7 @@ class _SchemaReflection:
         return {key: metadata for key, metadata in reflected.items() if metadata is not None}
 
     def _inspect_one(self, inspect_single: Callable[..., _T], name: str) -> _T | None:
-        """Return the metadata of one table. If it cannot be read, log a warning and return None."""
+        """Return metadata of one table; if it cannot be read, log a warning and return None."""
         try:
             return inspect_single(name, schema=self._schema)
         except DatabaseUnreachableError:
@@ -934,10 +945,7 @@ class _SchemaReflection:
             return None
 
     def _names(self, kind: ObjectKind) -> list[str]:
-        """Return the names of all tables, or of all views including materialized ones.
-
-        ``kind`` selects tables or views.
-        """
+        """Return the names of all tables, or of all views including materialized views."""
         if kind is ObjectKind.TABLE:
             return self._inspected.get_table_names(schema=self._schema)
         names = self._connector._view_names(self._inspected, self._schema)  # noqa: SLF001
@@ -950,10 +958,9 @@ class _SchemaReflection:
 def _keys(
     primary: ReflectedPrimaryKeyConstraint | None, indices: Sequence[ReflectedIndex]
 ) -> list[str]:
-    """Return the names of the columns that identify a row.
+    """Return the columns of the primary key or, without one, of the first unique index.
 
-    They are the primary key or, without one, the first unique index. Without both, the list is
-    empty.
+    Without both, return an empty list.
     """
     if primary and "constrained_columns" in primary:
         return list(primary["constrained_columns"])

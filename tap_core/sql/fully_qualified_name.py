@@ -12,9 +12,9 @@ __all__ = ["FullyQualifiedName", "split_name"]
 
 
 class FullyQualifiedName(UserString):
-    """Full name of a table: database, schema and table as one text, such as ``db.public.users``.
+    """Full name of a table with database and schema, such as ``db.public.users``.
 
-    Override `prepare_part` to format a part differently.
+    Override `prepare_part` to quote or format a part differently.
 
     Args:
         table: Name of the table.
@@ -36,7 +36,7 @@ class FullyQualifiedName(UserString):
         delimiter: str = ".",
         dialect: Dialect | None = None,
     ) -> None:
-        """Join the non-empty parts: database, schema, table."""
+        """Join the non-empty parts, in the order database, schema, table."""
         self.table = table
         self.schema = schema
         self.database = database
@@ -52,7 +52,7 @@ class FullyQualifiedName(UserString):
         super().__init__(delimiter.join(parts))
 
     def prepare_part(self, part: str) -> str:
-        """Return one part of the name in the form used in SQL, such as in quotes."""
+        """Return one part of the name for use in SQL: quoted, if the dialect requires it."""
         return self.dialect.identifier_preparer.quote(part) if self.dialect else part
 
 

@@ -1,7 +1,7 @@
 """Conversion of stream and property names to database identifiers.
 
-Results equal those of singer_sdk, so that a table created by it is found again. Where singer_sdk
-has no result, a deterministic name is used.
+The identifiers are those of singer_sdk, so that a table created by singer_sdk is used again. A name
+that singer_sdk cannot convert, because it has no ASCII letters or digits, becomes its code points.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _LETTERS: Final = dict(zip(string.digits, string.ascii_lowercase, strict=False))
 
 
 def conform_name(name: str) -> str:
-    """Convert a name to lower-case letters, digits and underscores, without a leading digit.
+    """Convert a name to lower-case letters, digits and underscores: ``Order-ID`` to ``order_id``.
 
-    If a name has no such character, the result consists of its code points: ``u65e5_u672c``.
+    A leading digit is replaced by a letter. A name without any such character is converted to its
+    code points, such as ``u65e5_u672c``.
     """
     plain = _DROPPED.sub("", name).lower().strip().translate(_UNDERSCORES)
     if not plain:
@@ -32,7 +33,7 @@ def conform_name(name: str) -> str:
 
 
 def replace_leading_digit(string: str) -> str:
-    """Return a name with a leading digit replaced by a letter: 0 by a, 1 by b and so on."""
+    """Return a name with a leading digit replaced by a letter: 0 by a, 1 by b, up to 9 by j."""
     return _LETTERS.get(string[:1], string[:1]) + string[1:]
 
 
@@ -47,10 +48,10 @@ def check_name_clashes(conformed: Mapping[str, str]) -> None:
     """Check that no two names are converted to the same identifier.
 
     Args:
-        conformed: The identifier for each name.
+        conformed: Dict from each name to its identifier.
 
     Raises:
-        ConformedNameClashException: Two names have the same identifier; the message lists all.
+        ConformedNameClashException: Several names have the same identifier. The message lists them.
     """
     if len(set(conformed.values())) == len(conformed):
         return

@@ -1,8 +1,8 @@
 """Bulk INSERT with minimal work per record.
 
-Column names, column order and value conversions are determined once per table; each record then
-needs one call that extracts its values. If SQLAlchemy would pass the rows one by one to the
-driver's ``executemany``, the driver is called directly.
+Column names, column order and value conversions are determined once per table. Each record then
+needs one function call that extracts its values. If SQLAlchemy would only call ``executemany`` of
+the database driver, the driver is called directly, which is faster.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RowExtractor: TypeAlias = Callable[[Record], _Row]
 
 @dataclass(frozen=True)
 class _Native:
-    """INSERT statement as SQL text for the database driver, which is faster than SQLAlchemy."""
+    """INSERT statement as SQL text, to be executed by the database driver without SQLAlchemy."""
 
     text: str
     keys: tuple[str, ...] | None
@@ -38,16 +38,19 @@ class _Native:
 
 @dataclass(frozen=True)
 class BulkInsert:
-    """INSERT statement that inserts many rows at once."""
+    """INSERT statement for a table, which inserts many rows at once by `run`."""
 
     statement: sa.Executable
     columns: tuple[str, ...]
     native: _Native | None
 
     def run(self, connection: sa.Connection, rows: list[_Row]) -> int:
-        """Insert rows, and return the number of inserted rows that the database reports.
+        """Insert rows, and return the number of inserted rows that the driver reports.
 
-        Values in ``rows`` that the driver does not accept are converted in place.
+        Args:
+            connection: Open connection.
+            rows: Lists of values in column order. Values that the driver does not accept are
+                converted in place.
         """
         if self.native is None:
             named = [dict(zip(self.columns, row, strict=True)) for row in rows]
@@ -59,9 +62,10 @@ class BulkInsert:
 def prepare_insert(
     statement: sa.Executable, columns: Sequence[str], dialect: Dialect
 ) -> BulkInsert:
-    """Return a bulk insert for a statement.
+    """Return a bulk insert for a statement and its columns.
 
-    A plain INSERT is passed directly to the driver; any other statement is run by SQLAlchemy.
+    If SQLAlchemy would only call the driver's ``executemany`` for an INSERT, the driver is called
+    directly. Any other statement is executed by SQLAlchemy.
     """
     native = None
     if isinstance(statement, sa.Insert) and _uses_executemany(dialect):
@@ -72,7 +76,7 @@ def prepare_insert(
 def make_extractor(
     properties: Sequence[str], columns: Sequence[str], conform: Callable[[Record], Record]
 ) -> RowExtractor:
-    """Return a function that extracts a record's values in the order of the columns.
+    """Return a function that returns a record's values in column order, with None if missing.
 
     Args:
         properties: Names of the declared properties, in the order of the columns.
@@ -92,13 +96,13 @@ def make_extractor(
 
 
 def _uses_executemany(dialect: Dialect) -> bool:
-    """Return True if SQLAlchemy can insert many rows only by the driver's ``executemany``."""
+    """Return True if SQLAlchemy inserts many rows by calling the driver's ``executemany``."""
     many_at_once = getattr(dialect, "use_insertmanyvalues_wo_returning", False)
     return not many_at_once and dialect.bind_typing is not BindTyping.SETINPUTSIZES
 
 
 def _native(statement: sa.Insert, columns: Sequence[str], dialect: Dialect) -> _Native:
-    """Compile an INSERT to SQL text for the driver, with functions that convert its values."""
+    """Compile an INSERT to SQL text for the driver, and find the conversions of its columns."""
     compiled: Any = statement.compile(dialect=dialect, column_keys=list(columns))
     escaped: Mapping[str, str] = compiled.escaped_bind_names
     keys = None if compiled.positional else tuple(escaped.get(name, name) for name in columns)
@@ -126,7 +130,7 @@ def _convert_values(native: _Native, rows: Iterable[_Row]) -> None:
 
 
 def _parameters(native: _Native, rows: list[_Row]) -> Any:
-    """Return the rows in the form that the driver expects: tuples or dicts."""
+    """Return the rows as the driver's parameters: as tuples, or as dicts if they are named."""
     if native.keys is None:
         return [*map(tuple, rows)]
     keys = native.keys

@@ -1,8 +1,8 @@
 """Conversion of record values that the database driver does not accept.
 
-Conversions are chosen once per column from its JSON Schema, its type and the database. Accepted
-values stay unchanged, and adapters that an author registers with the driver take precedence.
-Datetimes lose no information: if a column stores no offset, they are converted to UTC.
+Conversions are chosen once per column, by its JSON Schema, its type and the database. Values that
+the driver accepts stay unchanged. Adapters that a target registers with the driver take precedence.
+If a column stores no offset, datetimes are converted to UTC, so that no information is lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ _NUMBERS: Final = frozenset({"number", "integer"})
 
 
 class ConvertingType(sa.types.UserDefinedType[Any]):
-    """SQLAlchemy type that converts values for the database driver by their Python class."""
+    """SQLAlchemy type that converts values for the database driver, by the class of the value.
+
+    Args:
+        converters: Conversion functions by class. Values of other classes stay unchanged.
+    """
 
     cache_ok = False
 
@@ -36,7 +40,7 @@ class ConvertingType(sa.types.UserDefinedType[Any]):
         self.converters = converters
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # noqa: ARG002
-        """Return the function that SQLAlchemy applies to each value."""
+        """Return the conversion function that SQLAlchemy calls for each value."""
         converters = self.converters
 
         def convert_value(value: Any) -> Any:
@@ -52,13 +56,13 @@ def make_binder(
     dialect: Dialect,
     dump: Callable[[object], str],
 ) -> sa.types.TypeEngine[Any]:
-    """Return the SQLAlchemy type for passing the values of a property to an INSERT statement.
+    """Return a SQLAlchemy type that converts the values of a property for an INSERT statement.
 
     Args:
         schema: JSON Schema of the property.
         column_type: Type of the column.
         dialect: SQLAlchemy dialect of the database.
-        dump: Serializes objects and arrays for text columns.
+        dump: Function that returns an object or array as JSON text, for text columns.
     """
     kinds = get_python_types(schema)
     if kinds & _NESTED and (column_binding := _own_binding(column_type, dialect)):
@@ -79,9 +83,9 @@ def make_binder(
 
 
 def get_python_types(schema: Any) -> frozenset[str]:
-    """Return the names of the JSON types that a property allows.
+    """Return the names of the JSON types, such as ``string``, that a property's schema allows.
 
-    If its schema has no type, all JSON types are returned.
+    Types in ``anyOf`` and ``oneOf`` are included. Without any type, return all JSON types.
     """
     if not isinstance(schema, dict):
         return _ALL
@@ -96,7 +100,7 @@ def get_python_types(schema: Any) -> frozenset[str]:
 def _own_binding(
     column_type: sa.types.TypeEngine[Any], dialect: Dialect
 ) -> sa.types.TypeEngine[Any] | None:
-    """Return the column's type if the driver accepts objects and arrays for it, else None."""
+    """Return the column's type if dicts and lists can be passed for it, otherwise None."""
     if isinstance(column_type, sa.JSON):  # None becomes the SQL NULL, not the JSON null
         return column_type.adapt(type(column_type), none_as_null=True)
     if isinstance(column_type, (sa.ARRAY, sa.TypeDecorator)):
@@ -111,7 +115,10 @@ def _own_binding(
 
 
 def _sqlite_converters(kinds: frozenset[str]) -> dict[type, Callable[[Any], Any]]:
-    """Return conversion functions for values that SQLite's driver does not accept, by class."""
+    """Return conversion functions, by Python class, for values that SQLite's driver rejects.
+
+    ``kinds`` are the JSON types that the property allows, such as ``string``.
+    """
     converters: dict[type, Callable[[Any], Any]] = {}
     if "string" in kinds:
         converters = {datetime: _spaced, date: date.isoformat, time: time.isoformat}
@@ -125,7 +132,7 @@ def _spaced(instant: datetime) -> str:
 
 
 def _has_adapter(dialect: Dialect, kind: type) -> bool:
-    """Return True if the tap or target registered an adapter for a class with SQLite's driver."""
+    """Return True if a target has registered an adapter for a class with SQLite's driver."""
     driver: Any = dialect.dbapi
     adapters = getattr(driver, "adapters", {})
     adapter = adapters.get((kind, getattr(driver, "PrepareProtocol", None)))
@@ -137,7 +144,7 @@ def _lacks_zone(column_type: sa.types.TypeEngine[Any]) -> bool:
 
 
 def _in_utc(instant: datetime) -> datetime:
-    """Convert an aware datetime to a naive one in UTC; return a naive datetime unchanged."""
+    """Convert a datetime with an offset to UTC without one; return any other unchanged."""
     if instant.tzinfo is None:
         return instant
     return instant.astimezone(timezone.utc).replace(tzinfo=None)

@@ -1,9 +1,8 @@
 """Conversion of a database result to records, in pages of rows.
 
-At most one page of rows is in memory, and pages are small where rows are wide. Values keep
-the driver's types, unless the records are known to go straight to the encoder: then types
-that JSON lacks are converted to text as in `tap_core.records.conform`, column by column, so
-that the records need no further conversion.
+At most one page of rows is in memory, and a page has fewer rows if rows are large. Values keep the
+driver's types, unless no other code uses the records before they are encoded. Then values of types
+that JSON does not support are converted to text, as in `tap_core.records.conform`.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ MAX_PAGE_ROWS = 1000
 PAGE_BYTES = 1 << 18
 """Target size of a page in bytes.
 
-The values are then still in the processor's cache when they are encoded, which makes a row a
-fifth cheaper.
+The values of such a page are still in the CPU cache when they are encoded, which saves about a
+fifth of the time per row.
 """
 
 MAX_PAGE_BYTES = 4 << 20
@@ -70,10 +69,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class DriverText(NamedTuple):
-    """Rule that converts certain values of a column, such as dates, to text."""
+    """Rule for converting values of a column, such as dates, to text by their Python type."""
 
     kinds: frozenset[type]
-    """Exact types to convert; if ``others`` is True, the types to keep unchanged."""
+    """Types to convert, without subclasses; if ``others`` is True, the types to keep unchanged."""
     expression: str
     """Python expression of the conversion, with VALUE in place of the value."""
     others: bool = False
@@ -82,8 +81,7 @@ class DriverText(NamedTuple):
 def iterate_pages(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[Any]]]:
     """Yield the rows of a query result in pages; each page is fetched when it is requested.
 
-    The values are those of the database driver. The caller must apply the functions of
-    `get_processors` to them.
+    The values are those of the driver; the caller must convert them with `get_processors`.
     """
     fetch, size, waited, worked = _get_fetch(result), FIRST_PAGE_ROWS, 0.0, 0.0
     requested_at = perf_counter()
@@ -98,18 +96,18 @@ def iterate_pages(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[An
 
 
 def get_processors(result: sa.CursorResult[Any]) -> Sequence[ColumnProcessor | None]:
-    """Return the function for each column that converts the driver's values to Python values.
+    """Return for each column the function that converts the driver's values, or None.
 
-    The list is empty if no column needs a conversion.
+    The list is empty if `iterate_pages` yields rows that SQLAlchemy has already converted.
     """
     metadata = _get_metadata(result)
-    return () if metadata is None else metadata._processors  # noqa: SLF001 - see below
+    return () if metadata is None else metadata._processors  # noqa: SLF001 - see `_get_metadata`
 
 
 def _get_fetch(result: sa.CursorResult[Any]) -> Callable[[int], Sequence[Sequence[Any]]]:
-    """Return a function that takes a number and fetches that many rows.
+    """Return a function that fetches a number of rows of a query result.
 
-    If possible, it fetches the driver's rows without SQLAlchemy's row objects, which are slower.
+    If possible, it returns the driver's rows, because SQLAlchemy's row objects are slower.
     """
     return result.fetchmany if _get_metadata(result) is None else result._fetchmany_impl  # noqa: SLF001
 
@@ -117,7 +115,7 @@ def _get_fetch(result: sa.CursorResult[Any]) -> Callable[[int], Sequence[Sequenc
 def _get_metadata(result: Any) -> Any:
     """Return a result's column metadata, or None if the driver's rows cannot be fetched directly.
 
-    The metadata are private attributes of SQLAlchemy. They are the same in versions 2.0 and 2.1.
+    The metadata are private attributes of SQLAlchemy 2.0 and 2.1.
     """
     metadata = getattr(result, "_metadata", None)
     is_known = hasattr(result, "_fetchmany_impl") and getattr(metadata, "_processors", None)
@@ -125,7 +123,7 @@ def _get_metadata(result: Any) -> Any:
 
 
 def _width(page: Sequence[Sequence[Any]]) -> int:
-    """Return the size in bytes of the largest row in a page, measured on a sample of rows."""
+    """Return the size in bytes of the largest row in a sample of a page's rows."""
     step = len(page) // _SAMPLED_ROWS or 1
     return max(sum(map(getsizeof, row)) for row in page[::step])
 
@@ -135,13 +133,13 @@ def compile_row_reader(
     texts: Mapping[str, DriverText] | None = None,
     processors: Sequence[ColumnProcessor | None] = (),
 ) -> RowReader:
-    """Return a function that converts a page of rows to records.
+    """Return a function that converts a page of rows to records, which are dicts.
 
     Args:
         names: Property names, in column order.
-        texts: Rules for values that become text, by column name.
-        processors: Result of `get_processors`: a conversion function or None for each column; empty
-            if no column needs one.
+        texts: Rules for values to convert to text, by column name.
+        processors: Result of `get_processors`: for each column, a function that converts the
+            driver's values, or None. Empty if no column needs a conversion.
     """
     scope: dict[str, Any] = {"epoch": _EPOCH, "plain": _as_plain}
     items = []
@@ -161,12 +159,12 @@ def compile_row_reader(
 
 
 def _make_value_expression(text: DriverText, number: int, value: str) -> str:
-    """Return the source code of an expression that converts a value by the rule ``text``.
+    """Return Python source code of an expression that converts a value to text by a rule.
 
     Args:
-        text: The rule.
+        text: Rule of the column.
         number: Position of the column, which makes the generated variable names unique.
-        value: Source code that gives the value.
+        value: Source code of the expression for the value.
     """
     name = value if value == f"v{number}" else f"w{number}"
     checked = value if name == value else f"({name} := {value})"
@@ -178,9 +176,9 @@ def _make_value_expression(text: DriverText, number: int, value: str) -> str:
 def get_text_columns(
     columns: Mapping[str, sa.Column[Any]], properties: Mapping[str, JsonSchema]
 ) -> dict[str, DriverText]:
-    """Return the rules for columns with values that become text, by column name.
+    """Return the rules for columns whose values must be converted to text, by column name.
 
-    Columns that are not in the schema are skipped, because their values are dropped.
+    Columns that are not in ``properties`` are skipped, because their values are dropped.
     """
     rules = {}
     for name, column in columns.items():
@@ -191,7 +189,7 @@ def get_text_columns(
 
 
 def infer_value_type(column_type: Any) -> type:
-    """Return the Python type of a column's values, or `object` if it is not known."""
+    """Return the Python type of the values of a SQLAlchemy type, or `object` if not known."""
     try:
         kind: type = column_type.python_type
     except NotImplementedError:
@@ -200,10 +198,7 @@ def infer_value_type(column_type: Any) -> type:
 
 
 def _get_text_rule(column_type: Any, schema: JsonSchema) -> DriverText | None:
-    """Return the rule that converts a column's values to text.
-
-    Return None if JSON supports the column's type, so that no conversion is needed.
-    """
+    """Return the rule for converting a column's values to text, or None if JSON supports them."""
     kind = infer_value_type(column_type)
     if kind is bytes and is_boolean_type(schema):
         return DriverText(frozenset((bytes,)), r"VALUE != b'\x00'")

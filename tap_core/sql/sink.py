@@ -1,8 +1,9 @@
 """`SQLSink`: writes the rows of one stream into one table.
 
-Public members, signatures and hooks are those of singer_sdk (version 0.54). A batch is written in
-one transaction, and `process_batch` returns after its commit. Names are converted to identifiers
-once per stream; if an author overrides `conform_record`, it is called for each record.
+Public members, signatures and overridable methods are those of singer_sdk (version 0.54). A batch
+is written in one transaction, and `process_batch` returns after the commit. Property names are
+converted to column names once per stream, unless a subclass overrides `conform_record`, which is
+then called for each record.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _Name: TypeAlias = str | FullyQualifiedName
 
 @dataclass(frozen=True)
 class _Plan:
-    """Insert statement for a table, and the function that extracts a record's values for it."""
+    """INSERT statement for a table, and the function that returns a record's values for it."""
 
     table: str
     schema: JsonSchema
@@ -54,13 +55,13 @@ class _Plan:
 
 
 class SQLSink(BatchSink, Generic[_C]):
-    """Base class of SQL sinks; subclasses set ``connector_class``.
+    """Base class of sinks that insert the records of a stream into a table.
 
-    Rows are inserted. Override `process_batch` to merge rows by their keys instead.
+    Subclasses set ``connector_class``. Override `process_batch` to merge rows by their keys.
     """
 
     connector_class: type[_C]
-    """Connector class of sinks that are created without a connector."""
+    """Class of the connector that is created if none is passed."""
 
     soft_delete_column_name = "_sdc_deleted_at"
     """Column with the time at which a row was marked as deleted."""
@@ -82,7 +83,7 @@ class SQLSink(BatchSink, Generic[_C]):
             target: Target to which the sink belongs.
             stream_name: Name of the stream.
             schema: JSON Schema of the stream.
-            key_properties: Primary keys of the stream.
+            key_properties: Names of the stream's primary key properties.
             connector: Connector to the database; by default the one shared by the target's sinks.
         """
         self._connector: _C = connector or self._shared_connector(target)
@@ -101,7 +102,7 @@ class SQLSink(BatchSink, Generic[_C]):
 
     @property
     def connector(self) -> _C:
-        """Connector to the database."""
+        """Connector to the database, by default shared by all sinks of the target."""
         return self._connector
 
     @property
@@ -113,21 +114,21 @@ class SQLSink(BatchSink, Generic[_C]):
 
     @cached_property
     def default_target_schema(self) -> str | None:
-        """Value of the setting ``default_target_schema``, or None."""
+        """Database schema from the setting ``default_target_schema``, or None."""
         schema_name: str | None = self.config.get("default_target_schema")
         return schema_name
 
     @property
     def table_name(self) -> str:
-        """Name of the table: the part of the stream's name after its last dash."""
+        """Table name: the stream's name after its last dash, so ``users`` for ``app-users``."""
         return self.conform_name(self.stream_name.rpartition("-")[2], "table")
 
     @property
     def schema_name(self) -> str | None:
-        """Database schema of the table, or None if it has no schema.
+        """Database schema of the table, or None for the default schema.
 
-        It is the setting ``default_target_schema`` or, if not set, a part of the stream's name,
-        which is split as ``schema-table`` or ``db-schema-table``.
+        This is the setting ``default_target_schema``. If it is not set, the schema is taken from a
+        stream name of the form ``schema-table`` or ``db-schema-table``.
         """
         if self.default_target_schema:
             return self.default_target_schema
@@ -141,25 +142,27 @@ class SQLSink(BatchSink, Generic[_C]):
 
     @property
     def full_table_name(self) -> FullyQualifiedName:
-        """Fully qualified name of the table."""
+        """Full table name with database and schema, quoted as the database requires."""
         return self.connector.get_fully_qualified_name(
             table_name=self.table_name, schema_name=self.schema_name, db_name=self.database_name
         )
 
     @property
     def full_schema_name(self) -> FullyQualifiedName:
-        """Fully qualified name of the database schema."""
+        """Full name of the database schema, such as ``db.public``."""
         return self.connector.get_fully_qualified_name(
             schema_name=self.schema_name, db_name=self.database_name
         )
 
     @property
     def key_properties(self) -> Sequence[str]:
-        """Names of the columns that identify a row."""
+        """Column names of the primary key."""
         return [self.conform_name(key, "column") for key in super().key_properties]
 
     def conform_name(self, name: str, object_type: str | None = None) -> str:  # noqa: ARG002
-        """Return a name as a database identifier; override for other naming rules.
+        """Convert a name to a database identifier: lower-case letters, digits and underscores.
+
+        Override it for other naming rules.
 
         Args:
             name: Name of a property, or part of a stream's name.
@@ -173,7 +176,7 @@ class SQLSink(BatchSink, Generic[_C]):
         check_name_clashes(conformed_property_names)
 
     def _conformed(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the database identifier of each name, as a dict.
+        """Return a dict from each name to its database identifier.
 
         Raises:
             ConformedNameClashException: Two names have the same identifier.
@@ -203,7 +206,7 @@ class SQLSink(BatchSink, Generic[_C]):
     # Writing
 
     def setup(self) -> None:
-        """Create the database schema and the table; an existing table is adapted."""
+        """Create the database schema and the table; alter an existing table to fit the stream."""
         if self.schema_name:
             self.connector.prepare_schema(self.schema_name)
         self.connector.prepare_table(
@@ -214,7 +217,7 @@ class SQLSink(BatchSink, Generic[_C]):
         )
 
     def process_batch(self, context: dict[str, Any]) -> None:
-        """Insert a batch; override to load the batch differently, or to merge it.
+        """Insert the records of a batch; override to load them differently, or to merge them.
 
         Args:
             context: Context of the batch, with the records under the key ``records``.
@@ -250,9 +253,9 @@ class SQLSink(BatchSink, Generic[_C]):
     def _column_types(
         self, full_table_name: _Name, properties: JsonSchema
     ) -> dict[str, sa.types.TypeEngine[Any]]:
-        """Return the SQLAlchemy type of each column.
+        """Return the SQLAlchemy type of each column, by column name.
 
-        The types of datetime columns are read from the existing table.
+        The types of datetime columns are read from the table if it exists, except for SQLite.
         """
         types = {
             name: self.connector.to_sql_type(definition) for name, definition in properties.items()
@@ -269,10 +272,9 @@ class SQLSink(BatchSink, Generic[_C]):
     def bulk_insert_records(
         self, full_table_name: _Name, schema: JsonSchema, records: Iterable[Record]
     ) -> int | None:
-        """Insert records in one transaction.
+        """Insert records into a table in one transaction.
 
-        A column is null if the record lacks its property. Properties that are not in the schema are
-        dropped.
+        A missing property becomes null. Properties that are not in the schema are dropped.
 
         Args:
             full_table_name: Name of the table.
@@ -280,7 +282,7 @@ class SQLSink(BatchSink, Generic[_C]):
             records: Records to insert.
 
         Returns:
-            The row count that the database reports.
+            The number of inserted rows that the database driver reports.
 
         Raises:
             UnstorableValueError: The database cannot store a value; no row is inserted.
@@ -304,7 +306,10 @@ class SQLSink(BatchSink, Generic[_C]):
     def _unstorable(
         self, reason: BaseException, plan: _Plan, records: list[Record]
     ) -> UnstorableValueError:
-        """Return the error for a batch that the database rejected; it shows the value if found."""
+        """Return the error for a batch that the database rejected, with the value if it is found.
+
+        The rows are inserted again on trial to find the value. Errors of this search are ignored.
+        """
         cell = None
         with (
             suppress(Exception),  # the first error is the one to report
@@ -314,14 +319,14 @@ class SQLSink(BatchSink, Generic[_C]):
         return make_unstorable_error(self.stream_name, self.connector._dialect.name, reason, cell)  # noqa: SLF001
 
     def _plan_for(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
-        """Return the insert statement and extractor; cached for the same table and schema."""
+        """Return the INSERT plan for a table and a schema; the last plan is cached."""
         table, plan = str(full_table_name), self._plan
         if plan is None or plan.table != table or plan.schema is not schema:
             plan = self._plan = self._make_plan(full_table_name, schema)
         return plan
 
     def _make_plan(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
-        """Return the insert statement and the row extractor for a table and a schema."""
+        """Return a new INSERT plan: the statement, and the function that extracts row values."""
         statement = self.generate_insert_statement(full_table_name, schema)
         if isinstance(statement, str):
             warnings.warn(
@@ -347,7 +352,7 @@ class SQLSink(BatchSink, Generic[_C]):
     def merge_upsert_from_table(
         self, target_table_name: str, from_table_name: str, join_keys: list[str]
     ) -> int | None:
-        """Merge the rows of one table into another by key columns.
+        """Merge the rows of one table into another by key columns; not implemented by default.
 
         The SDK never calls this method. A sink may implement it and call it in `process_batch`.
 
@@ -367,10 +372,13 @@ class SQLSink(BatchSink, Generic[_C]):
     # Versions
 
     def activate_version(self, new_version: int) -> None:
-        """Delete the rows of older versions, or mark them as deleted, after the sink is drained.
+        """Delete the rows of older table versions, or mark them as deleted (see ``hard_delete``).
 
-        If this run's rows have no version column, no row is changed, because old and new rows
-        cannot be distinguished.
+        Rows are marked by a time in the column ``_sdc_deleted_at``. Nothing is changed if the
+        stream has no version column, because old and new rows cannot be distinguished.
+
+        Args:
+            new_version: Table version of the current rows.
         """
         if not self.connector.table_exists(self.full_table_name):
             return
@@ -390,13 +398,13 @@ class SQLSink(BatchSink, Generic[_C]):
             self._mark_old_versions(new_version)
 
     def _require_column(self, name: str, sql_type: sa.types.TypeEngine[Any]) -> None:
-        """Add a column to the table unless it exists."""
+        """Add a column to the table if it does not exist."""
         table = self.full_table_name
         if not self.connector.column_exists(full_table_name=table, column_name=name):
             self.connector.prepare_column(table, name, sql_type=sql_type)
 
     def _mark_old_versions(self, new_version: int) -> None:
-        """Set the deletion time of all rows of older versions that do not have one yet."""
+        """Set the deletion time in all rows of older versions that are not marked as deleted."""
         connector, table = self.connector, self.full_table_name
         quote = connector._dialect.identifier_preparer.quote  # noqa: SLF001
         version, deleted = quote(self.version_column_name), quote(self.soft_delete_column_name)

@@ -1,7 +1,8 @@
 """`SQLStream`: a table or a view as a stream.
 
-The catalog entry defines the stream; it may change until the sync begins. The database filters,
-orders and limits the rows, which are read page by page through a server-side cursor.
+Name, schema and keys of the stream are read from its catalog entry, which may change until the sync
+begins. The database filters, sorts and limits the rows. They are read in pages through a
+server-side cursor.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ __all__ = ["SQLStream"]
 
 
 class SQLStream(Stream, abc.ABC):
-    """Base class of SQL streams; subclasses set ``connector_class``.
+    """Base class of streams that read a database table or view.
 
-    Override `apply_query_filters` to filter or order differently, `build_query` for another
-    query, and `get_records` to read rows without SQLAlchemy.
+    Subclasses set ``connector_class``. Override `apply_query_filters` to filter or sort
+    differently, `build_query` for another query, and `get_records` to read rows without SQLAlchemy.
     """
 
     connector_class: type[SQLConnector] = SQLConnector
-    """Connector class of streams that are created without a connector."""
+    """Class of the connector that is created if none is passed."""
 
     allow_any_replication_key: bool = True
-    """True: any column whose values increase when rows change can be the replication key."""
+    """True, because the user may choose any column as the replication key."""
 
     estimates_by_count: bool = True
     """True to count the rows of a sync by ``COUNT(*)`` for messages like Airbyte's ESTIMATE."""
@@ -69,7 +70,13 @@ class SQLStream(Stream, abc.ABC):
         catalog_entry: dict[str, Any],
         connector: SQLConnector | None = None,
     ) -> None:
-        """Create the stream for a catalog entry; by default with a new connector."""
+        """Create the stream of a catalog entry.
+
+        Args:
+            tap: Tap to which the stream belongs.
+            catalog_entry: Catalog entry of the table or view, as a dict.
+            connector: Connector to the database; by default a new one is created.
+        """
         self._connector: SQLConnector = connector or self.connector_class(dict(tap.config))
         self.catalog_entry = catalog_entry
         self._read_entry: tuple[dict[str, Any], CatalogEntry] | None = None
@@ -79,7 +86,7 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def _singer_catalog_entry(self) -> CatalogEntry:
-        """Catalog entry of the stream, parsed; parsed again if `catalog_entry` has changed."""
+        """Catalog entry of the stream as an object, parsed again when `catalog_entry` changes."""
         if self._read_entry is None or self._read_entry[0] != self.catalog_entry:
             entry = copy.deepcopy(self.catalog_entry)
             self._read_entry = entry, CatalogEntry.from_dict(entry)
@@ -87,17 +94,17 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def connector(self) -> SQLConnector:
-        """Connector to the database."""
+        """Connector to the database, by default shared by all streams of the tap."""
         return self._connector
 
     @property
     def metadata(self) -> MetadataMapping:
-        """Singer metadata by breadcrumb."""
+        """Singer metadata of the catalog entry, by breadcrumb."""
         return self._singer_catalog_entry.metadata
 
     @cached_property
     def schema(self) -> JsonSchema:
-        """JSON Schema of a row."""
+        """JSON Schema of a row, from the catalog entry."""
         return self._singer_catalog_entry.schema.to_dict()
 
     @property
@@ -107,7 +114,7 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def primary_keys(self) -> Sequence[str]:
-        """Names of the columns that identify a row."""
+        """Column names of the primary key: ``table-key-properties`` in the catalog entry."""
         return self._singer_catalog_entry.metadata.root.table_key_properties or []
 
     @primary_keys.setter
@@ -117,19 +124,22 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def namespace(self) -> str | None:
-        """Database schema of the table, or None."""
+        """Database schema of the table, such as ``public``, or None."""
         return self._singer_catalog_entry.metadata.root.schema_name
 
     @property
     def name_in_namespace(self) -> str:
-        """Table name; the stream's name if the entry lacks a schema or table or has a database."""
+        """Name of the stream within its `namespace`, which is the table name.
+
+        If the catalog entry has no schema or no table, or has a database, use the stream's name.
+        """
         entry = self._singer_catalog_entry
-        is_told_apart = self.namespace and entry.table and not entry.database
-        return entry.table if is_told_apart and entry.table else self.name
+        is_identified = self.namespace and entry.table and not entry.database
+        return entry.table if is_identified and entry.table else self.name
 
     @property
     def fully_qualified_name(self) -> FullyQualifiedName:
-        """Fully qualified name of the table.
+        """Full table name with database and schema, quoted as the database requires.
 
         Raises:
             ValueError: The catalog entry has no ``table_name``.
@@ -148,11 +158,11 @@ class SQLStream(Stream, abc.ABC):
 
     @property
     def is_sorted(self) -> bool:
-        """True for incremental streams, because their query orders the rows."""
+        """True if the stream is incremental, because its query sorts rows by replication key."""
         return self.replication_method == REPLICATION_INCREMENTAL
 
     def apply_catalog(self, catalog: Catalog) -> None:
-        """Use the stream's entry of an input catalog; a stream without an entry is deselected.
+        """Replace the catalog entry by that of an input catalog; without one, deselect the stream.
 
         Raises:
             InvalidReplicationKeyException: The replication key is not a column.
@@ -170,7 +180,7 @@ class SQLStream(Stream, abc.ABC):
             )
 
     def get_selected_schema(self) -> JsonSchema:
-        """Return the schema without the columns that are not selected."""
+        """Return the JSON Schema without the columns that are not selected in the catalog."""
         return get_selected_schema(stream_name=self.name, schema=self.schema, mask=self.mask)
 
     # The query
@@ -178,9 +188,15 @@ class SQLStream(Stream, abc.ABC):
     def apply_query_filters(
         self, query: sa.Select[Any], table: sa.Table, *, context: Context | None = None
     ) -> sa.Select[Any]:
-        """Return the query ordered by the replication key, and filtered to start at the bookmark.
+        """Return the query sorted by the replication key and filtered to start at the bookmark.
 
-        Rows whose key equals the bookmark, or the end of a backfill, are included.
+        Rows with the value of the bookmark, or of the end of a backfill, are included. Without a
+        replication key the query is returned unchanged.
+
+        Args:
+            query: Query to filter.
+            table: Table of the query.
+            context: Context of the sync, or None.
         """
         if self.replication_key:
             column = table.columns[self.replication_key]
@@ -191,7 +207,7 @@ class SQLStream(Stream, abc.ABC):
         return query
 
     def apply_query_limit(self, query: sa.Select[Any]) -> sa.Select[Any]:
-        """Return the query limited to `ABORT_AT_RECORD_COUNT` + 1 rows.
+        """Return the query limited to `ABORT_AT_RECORD_COUNT` + 1 rows, if that limit is set.
 
         The additional row shows that the limit is exceeded.
         """
@@ -200,9 +216,9 @@ class SQLStream(Stream, abc.ABC):
         return query
 
     def build_query(self, *, context: Context | None = None) -> sa.Select[Any]:
-        """Return the query of a sync: the selected columns, filtered, ordered and limited."""
+        """Return the SELECT of a sync: the selected columns, filtered, sorted and limited."""
         names = self.get_selected_schema()["properties"]
-        if names and self.replication_key:  # the query orders by it even if it is not selected
+        if names and self.replication_key:  # the query sorts by it even if it is not selected
             names = {**names, self.replication_key: {}}
         table = self.connector.get_table(
             full_table_name=self.fully_qualified_name, column_names=names.keys()
@@ -211,7 +227,7 @@ class SQLStream(Stream, abc.ABC):
         return self.apply_query_limit(query)
 
     def get_records(self, context: Context | None) -> Iterator[Record]:
-        """Yield the rows as records, ordered by the replication key if there is one.
+        """Yield the rows as records, sorted by the replication key if there is one.
 
         Raises:
             NotImplementedError: A context was passed, but tables have no partitions.
@@ -228,9 +244,10 @@ class SQLStream(Stream, abc.ABC):
                     yield from read(page)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return the number of rows of this sync's query, and None as the unknown number of bytes.
+        """Return (number of rows that this sync will read, None), counted by the database.
 
-        Return None if `estimates_by_count` is False or if a subclass overrides `get_records`.
+        None stands for the number of bytes, which is not known. Return None instead of the pair if
+        `estimates_by_count` is False or if a subclass overrides `get_records`.
         """
         if not self.estimates_by_count or self._has_custom_get_records:
             return None
@@ -245,10 +262,10 @@ class SQLStream(Stream, abc.ABC):
         return getattr(self.get_records, "__func__", None) is not SQLStream.get_records
 
     def _conformed_properties(self) -> Mapping[str, JsonSchema]:
-        """Return the properties whose values can be converted to JSON as soon as they are read.
+        """Return the schemas of the properties to convert to JSON values while reading.
 
-        The result is empty if other code may read the values first: an override in a subclass, a
-        stream map, a child stream, or a caller outside of a sync.
+        The result is empty if other code may use the values first: an overridden method, a stream
+        map, a child stream, or a caller outside of a sync.
         """
         plan = get_plan(self)
         if (
@@ -267,23 +284,23 @@ class SQLStream(Stream, abc.ABC):
 
 
 def _streaming(connection: sa.Connection) -> dict[str, Any]:
-    """Return the options for a server-side cursor; options that the tap has set are kept."""
+    """Return SQLAlchemy's options for a server-side cursor, and those set on the connection."""
     chosen = connection.get_execution_options()
     return {"stream_results": True, "max_row_buffer": MAX_PAGE_ROWS, **chosen}
 
 
 def _columns(query: sa.Select[Any]) -> dict[str, Any]:
-    """Return the columns of a query by their names in the query's result."""
+    """Return the columns of a query, by their names in its result."""
     return {str(column.key): column for column in getattr(query, "selected_columns", ())}
 
 
 def _limit_rows(
     query: sa.Select[Any], column: sa.Column[Any], start: Any, limits: KeyRange | None
 ) -> sa.Select[Any]:
-    """Return the query limited to rows from ``start`` on and to the range of a backfill.
+    """Return the query with a WHERE clause for rows from ``start`` on, and up to a backfill's end.
 
-    The end is included, because the column's type may be coarser than the value: the sync drops
-    the rows that are not in the range.
+    The end of the backfill is included, because the column's type may be less precise than the
+    value. The sync later drops the rows that are not in the range.
     """
     if start is not None:
         query = query.where(column >= _to_column_type(start, column))
@@ -293,7 +310,10 @@ def _limit_rows(
 
 
 def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
-    """Convert a bookmark, which may be text, to a value of its column's type."""
+    """Convert a bookmark from text to the column's type, such as datetime.
+
+    A value that is not text, or cannot be parsed, is returned unchanged.
+    """
     read = _READERS.get(infer_value_type(column.type))
     if read is None or not isinstance(value, str):
         return value
@@ -304,7 +324,11 @@ def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
 
 
 def _read_instant(value: str, column: sa.Column[Any]) -> datetime:
-    """Parse a date-time; if the column has no time zone, the result is naive and in UTC."""
+    """Parse a date-time; for a column without a time zone, return it in UTC without an offset.
+
+    Raises:
+        ValueError: The text is not a date-time.
+    """
     instant = parse_instant(value)
     if instant is None:
         raise ValueError(value)

@@ -1,7 +1,7 @@
 """`SQLTap`: a tap with a stream for every table of a database.
 
-Discovery and all streams share one connector. Without an input catalog the database is
-queried for its tables once.
+Discovery and all streams share one connector. Without an input catalog, discovery queries the
+database once for its tables.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ __all__ = ["SQLTap"]
 
 
 class SQLTap(Tap):
-    """Base class of SQL taps; set ``name``, ``config_jsonschema`` and ``default_stream_class``."""
+    """Base class of taps with a stream for every table and view of a database.
+
+    Subclasses set ``name``, ``config_jsonschema`` and ``default_stream_class``.
+    """
 
     default_stream_class: type[SQLStream]
     """Class of the streams; its ``connector_class`` is the class of the connector."""
 
     dynamic_catalog: bool = True
-    """True: discovery queries the database and therefore needs a valid configuration."""
+    """True, because discovery queries the database and needs a valid configuration."""
 
     exclude_schemas: Sequence[str] = []
     """Database schemas that discovery skips, such as system schemas."""
@@ -37,13 +40,16 @@ class SQLTap(Tap):
     _tap_connector: SQLConnector | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create the tap with the arguments of `tap_core.Tap`."""
+        """Create the tap; the arguments are those of `tap_core.Tap`."""
         self._catalog_dict: dict[str, Any] | None = None
         super().__init__(*args, **kwargs)
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add ``use_singer_decimal`` and the settings of every tap to the settings' schema."""
+        """Add the settings of every SQL tap to the JSON Schema of the settings, in place.
+
+        These are ``use_singer_decimal`` and the settings of `tap_core.Tap`.
+        """
         merge_missing_config_jsonschema(SQL_TAP_USE_SINGER_DECIMAL, config_jsonschema)
         super().append_builtin_config(config_jsonschema)
 
@@ -56,7 +62,7 @@ class SQLTap(Tap):
 
     @property
     def catalog_dict(self) -> dict[str, Any]:
-        """Catalog as a dict: the input catalog, else the discovered one (cached)."""
+        """Input catalog as a dict or, without one, the discovered catalog, which is cached."""
         if self._catalog_dict is None:
             if self.input_catalog:
                 return self.input_catalog.to_dict()
@@ -68,7 +74,7 @@ class SQLTap(Tap):
         return self._catalog_dict
 
     def discover_streams(self) -> Sequence[Stream]:
-        """Return a stream for each catalog entry."""
+        """Return a stream of class `default_stream_class` for each entry of `catalog_dict`."""
         return [
             self.default_stream_class(tap=self, catalog_entry=entry, connector=self.tap_connector)
             for entry in self.catalog_dict["streams"]

@@ -28,7 +28,10 @@ __all__ = ["SQLTarget"]
 
 
 class SQLTarget(Target):
-    """Base class of SQL targets; set ``name``, ``config_jsonschema`` and ``default_sink_class``."""
+    """Base class of targets whose sinks write to tables of a database.
+
+    Subclasses set ``name``, ``config_jsonschema`` and ``default_sink_class``.
+    """
 
     _target_connector: SQLConnector | None = None
 
@@ -53,20 +56,25 @@ class SQLTarget(Target):
             self._target_connector = self.default_sink_class.connector_class(dict(self.config))
         return self._target_connector
 
-    def _connector_for(self, kind: type[SQLConnector]) -> SQLConnector:
-        """Return the shared connector of a class, created when first requested.
+    def _connector_for(self, connector_class: type[SQLConnector]) -> SQLConnector:
+        """Return the target's only connector of a class, created at the first call.
 
-        It is shared so that each table is recreated only once per run (load method ``overwrite``).
+        All sinks share a connector, so that the load method ``overwrite`` drops each table only
+        once per run.
         """
-        if kind is getattr(getattr(self, "default_sink_class", None), "connector_class", None):
+        default_sink_class = getattr(self, "default_sink_class", None)
+        if connector_class is getattr(default_sink_class, "connector_class", None):
             return self.target_connector
-        if kind not in self._other_connectors:
-            self._other_connectors[kind] = kind(dict(self.config))
-        return self._other_connectors[kind]
+        if connector_class not in self._other_connectors:
+            self._other_connectors[connector_class] = connector_class(dict(self.config))
+        return self._other_connectors[connector_class]
 
     @property
     def max_parallelism(self) -> int:
-        """Maximum number of concurrent drains; 1 for SQLite, which has one writer at a time."""
+        """Maximum number of sinks that write at the same time.
+
+        It is 1 for SQLite, which allows one writer, unless the attribute was set.
+        """
         if self._max_parallelism is None and any(map(_is_in_sqlite, self._sinks_active.values())):
             return 1
         return super().max_parallelism
@@ -77,7 +85,10 @@ class SQLTarget(Target):
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
-        """Add the settings of every SQL target and of its capabilities to the settings' schema."""
+        """Add the settings of the target's capabilities to the JSON Schema of the settings.
+
+        Examples are ``default_target_schema`` and ``hard_delete``. The schema is changed in place.
+        """
         for settings, capability in (
             (TARGET_SCHEMA_CONFIG, TargetCapabilities.TARGET_SCHEMA),
             (TARGET_HARD_DELETE_CONFIG, TargetCapabilities.HARD_DELETE),
@@ -93,7 +104,7 @@ class SQLTarget(Target):
         schema: JsonSchema,
         key_properties: Sequence[str] | None = None,
     ) -> Sink:
-        """Create the sink of a stream and set it up; the same as `add_sink`."""
+        """Create and set up the sink of a stream, as `add_sink` does."""
         return self.add_sink(stream_name, schema, key_properties)
 
     def get_sink(
@@ -104,7 +115,7 @@ class SQLTarget(Target):
         schema: JsonSchema | None = None,
         key_properties: Sequence[str] | None = None,
     ) -> Sink:
-        """Return the sink of a stream; if a schema is passed, create the sink if necessary.
+        """Return the sink of a stream; with a ``schema``, create the sink if it does not exist.
 
         Raises:
             RecordsWithoutSchemaException: The sink does not exist and no schema was passed.
@@ -116,11 +127,11 @@ class SQLTarget(Target):
         )
 
     def _overrides(self, hook: str) -> bool:
-        """Return True if a subclass overrides the method named ``hook``."""
+        """Return True if a subclass of `SQLTarget` overrides the method named ``hook``."""
         is_overridden = getattr(type(self), hook) is not getattr(SQLTarget, hook)
         return is_overridden and super()._overrides(hook)
 
 
 def _is_in_sqlite(sink: Sink) -> bool:
-    """Return True if a sink writes to SQLite."""
+    """Return True if a sink writes to a SQLite database."""
     return isinstance(sink, SQLSink) and sink.connector._dialect.name == "sqlite"  # noqa: SLF001

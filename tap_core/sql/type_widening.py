@@ -1,6 +1,6 @@
-"""Comparison of column types: generality, loss of precision and database support.
+"""Comparison of column types, to decide if and how the type of a column must change.
 
-Types are compared by the kind of their values, not by name.
+Types are compared by the Python type of their values, not by their names.
 """
 
 from __future__ import annotations
@@ -28,14 +28,20 @@ _WITHOUT_DATETIME: Final = frozenset({"cockroachdb", "postgresql", "redshift"})
 
 
 def adapt_type(sql_type: _Type, dialect: Dialect) -> _Type:
-    """Return a column type, or the type to use instead if the database does not support it."""
+    """Return a column type, or its replacement if the database does not support it.
+
+    Example: PostgreSQL has no type name DATETIME, so TIMESTAMP is used.
+    """
     if type(sql_type) is sa.DATETIME and dialect.name in _WITHOUT_DATETIME:
         return sa.DateTime(timezone=sql_type.timezone)
     return sql_type
 
 
 def type_rank(sql_type: _Type) -> tuple[int, int]:
-    """Return a (rank, length) sort key for a type; more general types have a higher rank."""
+    """Return a (rank, length) sort key for a column type; a more general type has a higher rank.
+
+    The order is text, date-times, floats, integers, others.
+    """
     length = int(getattr(sql_type, "length", None) or 0)
     python_type = _python_type(sql_type)
     for kinds, number in _RANKS:
@@ -58,7 +64,10 @@ def loses_precision(current: _Type, new: _Type) -> bool:
 
 
 def is_wider(current: _Type, new: _Type) -> bool:
-    """Return True if ``new`` can hold all values of ``current`` and more."""
+    """Return True if ``new`` is a larger integer type, or a text type that stores more.
+
+    Any text type is wider than a type that is not text.
+    """
     before, after = _plain(current), _plain(new)
     if isinstance(before, sa.Integer) and isinstance(after, sa.Integer):
         return _get_byte_size(after) > _get_byte_size(before)
@@ -68,12 +77,12 @@ def is_wider(current: _Type, new: _Type) -> bool:
 
 
 def _get_length(text: _Type) -> float:
-    """Return the maximum text length of a type, or infinity if there is no limit."""
+    """Return the maximum length of a text type in characters, or infinity without a limit."""
     return getattr(text, "length", None) or math.inf
 
 
 def _get_byte_size(integer_type: sa.Integer) -> int:
-    """Return the number of bytes of an integer type."""
+    """Return the size of an integer type in bytes: 2, 4 or 8."""
     if isinstance(integer_type, sa.BigInteger):
         return 8
     return 2 if isinstance(integer_type, sa.SmallInteger) else 4

@@ -1,7 +1,7 @@
 """Conversion between database column types and JSON Schema, in both directions.
 
-Each rule is a method or a registered handler that an author can replace; types without a
-rule become text. Names and results are those of singer_sdk's SQL types.
+The rule for each type is a method or a registered handler, which a tap or target can replace. Types
+without a rule become text. Names and results are those of singer_sdk's SQL types.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ JSONtoSQLHandler: TypeAlias = type[TypeEngine[Any]] | Callable[[JsonSchema], Typ
 
 
 class SQLToJSONSchema:
-    """Converter from a column's SQLAlchemy type to JSON Schema.
+    """Converter from a column's SQLAlchemy type to the JSON Schema of its values.
 
-    Override a method, or register a method for a further type::
+    To support a further type, override a method or register a new one::
 
         class MyTypes(SQLToJSONSchema):
             @functools.singledispatchmethod
@@ -42,18 +42,22 @@ class SQLToJSONSchema:
         """Create a converter.
 
         Args:
-            use_singer_decimal: True to declare numbers as text with format ``x-singer.decimal``.
+            use_singer_decimal: True to declare non-integer numbers as text with the format
+                ``x-singer.decimal``.
         """
         self.use_singer_decimal = use_singer_decimal
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> SQLToJSONSchema:
-        """Return a converter for the settings of a tap; override to use further settings."""
+        """Return a converter with the tap's setting ``use_singer_decimal``.
+
+        Override it to use further settings.
+        """
         return cls(use_singer_decimal=config.get("use_singer_decimal", False))
 
     @singledispatchmethod
     def to_jsonschema(self, column_type: TypeEngine[Any]) -> JsonSchema:  # noqa: ARG002
-        """Return the JSON Schema of a column type; text if no method is registered for the type."""
+        """Return the JSON Schema of a column type; that of text if no method is registered."""
         return _schema(th.StringType)
 
     @to_jsonschema.register
@@ -102,28 +106,31 @@ class SQLToJSONSchema:
         return _schema(th.BooleanType)
 
     def _number(self) -> JsonSchema:
-        """Return the JSON Schema of numbers: text with ``use_singer_decimal``, else ``number``."""
+        """Return the JSON Schema of non-integer numbers.
+
+        It is ``number``, or a string with a decimal if ``use_singer_decimal`` is True.
+        """
         return _schema(th.SingerDecimalType if self.use_singer_decimal else th.DecimalType)
 
 
-def _schema(kind: type[th.JSONTypeHelper[Any]]) -> JsonSchema:
-    """Return the JSON Schema of a type helper as a new dict."""
-    return dict(kind.type_dict)
+def _schema(type_helper: type[th.JSONTypeHelper[Any]]) -> JsonSchema:
+    """Return the JSON Schema of a type from `tap_core.typing` as a new dict."""
+    return dict(type_helper.type_dict)
 
 
 class JSONSchemaToSQL:
     """Converter from a property's JSON Schema to the SQLAlchemy type of its column.
 
-    The column type is decided by the first of these that applies: ``x-sql-datatype``, the
-    ``format`` of text, ``type``, the first option of ``anyOf`` other than null, `fallback_type`. A
-    registered handler replaces the default one for the same type or format.
+    The column type is decided by ``x-sql-datatype``, the ``format`` of a string or ``type``, in
+    this order. Otherwise it is that of the first option of ``anyOf`` that has one, or
+    `fallback_type`. A registered handler replaces the default one.
     """
 
     def __init__(self, *, max_varchar_length: int | None = None) -> None:
         """Create a converter with the default handlers.
 
         Args:
-            max_varchar_length: Maximum length of text columns; None for no maximum.
+            max_varchar_length: Maximum length of text columns in characters; None for no maximum.
         """
         self._max_varchar_length = max_varchar_length
         self._type_mapping: dict[str, JSONtoSQLHandler] = {
@@ -156,7 +163,7 @@ class JSONSchemaToSQL:
         *,
         max_varchar_length: int | None,
     ) -> JSONSchemaToSQL:
-        """Return a converter with the settings of a target; override to use further settings."""
+        """Return a converter; override to use further settings of the target in ``config``."""
         return cls(max_varchar_length=max_varchar_length)
 
     @property
@@ -168,10 +175,10 @@ class JSONSchemaToSQL:
     def fallback_type(self, value: type[TypeEngine[Any]]) -> None:
         self._fallback_type = value
 
-    # Handlers that an author registers
+    # Registration of handlers
 
     def register_type_handler(self, json_type: str, handler: JSONtoSQLHandler) -> None:
-        """Register the column type for a JSON type.
+        """Register a column type for a JSON type, in place of the default.
 
         Args:
             json_type: Name of the JSON type, such as ``object``.
@@ -181,7 +188,7 @@ class JSONSchemaToSQL:
         self._type_mapping[json_type] = handler
 
     def register_format_handler(self, format_name: str, handler: JSONtoSQLHandler) -> None:
-        """Register the column type for text with a ``format``.
+        """Register a column type for strings with a ``format``, in place of the default.
 
         Args:
             format_name: Value of ``format``, such as ``date-time``.
@@ -191,7 +198,7 @@ class JSONSchemaToSQL:
         self._format_handlers[format_name] = handler
 
     def register_sql_datatype_handler(self, sql_datatype: str, handler: JSONtoSQLHandler) -> None:
-        """Register the column type for an ``x-sql-datatype``, which overrides all other rules.
+        """Register a column type for an ``x-sql-datatype``, which overrides type and format.
 
         Args:
             sql_datatype: Value of ``x-sql-datatype``.
@@ -206,7 +213,7 @@ class JSONSchemaToSQL:
         """
         self._sql_datatype_mapping[sql_datatype] = handler
 
-    # Methods that an author overrides
+    # Overridable methods
 
     def to_sql_type(self, schema: JsonSchema) -> TypeEngine[Any]:
         """Return the column type for a property's JSON Schema."""
@@ -220,18 +227,24 @@ class JSONSchemaToSQL:
         return self.fallback_type()
 
     def handle_multiple_types(self, types: Sequence[str]) -> TypeEngine[Any]:  # noqa: ARG002
-        """Return the column type for a property with several types besides null, which is text."""
+        """Return the column type for a property with several types besides null: VARCHAR."""
         return sqltypes.VARCHAR()
 
     def handle_raw_string(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the column type for text without a known format: text with the maximum length."""
+        """Return VARCHAR with the schema's ``maxLength``, for a string without a known format.
+
+        A ``maxLength`` above ``max_varchar_length`` is lowered to it.
+        """
         length: int | None = schema.get("maxLength")
         if length and self._max_varchar_length:
             length = min(length, self._max_varchar_length)
         return sqltypes.VARCHAR(length)
 
     def _get_type_from_schema(self, schema: JsonSchema) -> TypeEngine[Any] | None:
-        """Return the column type by ``x-sql-datatype``, ``format`` or ``type``, else None."""
+        """Return the column type by ``x-sql-datatype``, ``format`` or ``type``, or None.
+
+        An ``x-sql-datatype`` without a handler causes a warning.
+        """
         if name := schema.get("x-sql-datatype"):
             if handler := self._sql_datatype_mapping.get(name):
                 return self._invoke_handler(handler, schema)
@@ -257,17 +270,16 @@ class JSONSchemaToSQL:
         return self._invoke_handler(handler, schema) if handler else None
 
     def _handle_string_type(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the column type for text, by its format if known, else by its maximum length."""
+        """Return the column type for a string: by its ``format`` or, if unknown, VARCHAR."""
         return self._handle_format(schema) or self.handle_raw_string(schema)
 
     def _handle_singer_decimal(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the column type of a decimal that is encoded as text."""
+        """Return DECIMAL with the schema's ``precision`` and ``scale``, for decimals as text."""
         return sqltypes.DECIMAL(schema.get("precision"), schema.get("scale"))
 
     def _invoke_handler(self, handler: JSONtoSQLHandler, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return the column type of a handler.
+        """Return the column type that a handler creates.
 
-        A handler is a SQLAlchemy type class, which is called without arguments, or a function,
-        which is called with the schema.
+        A handler is a SQLAlchemy type class, or a function that is called with the schema.
         """
         return handler() if isinstance(handler, type) else handler(schema)

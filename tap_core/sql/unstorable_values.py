@@ -1,8 +1,8 @@
-"""Search for the value of a batch that the database or its driver rejects.
+"""Search for the value in a batch of rows that the database or its driver rejects.
 
-Drivers describe the error, but seldom its row and column. The rows are inserted again in
-halves until one value remains. Each trial runs in a savepoint that is rolled back, so the
-search runs only on databases where a rollback is known to remove rows.
+The driver's error seldom has the row and column. So the search inserts half of the rows again, and
+continues with the rejected half, until one row and one value remain. Each trial runs in a savepoint
+that is rolled back. The search runs only on databases where a rollback is known to remove rows.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SHOWN: Final = 60
 class UnstorableValueError(DataError, exc.DataError):
     """Error for a value of a record that the database cannot store.
 
-    It is also an `sqlalchemy.exc.DataError`, because sinks may catch that error. The attribute
-    ``orig`` is the driver's error.
+    The class is also a `sqlalchemy.exc.DataError`, because sinks may catch that error. The
+    attribute ``orig`` is the driver's error.
     """
 
     def __init__(self, message: str, orig: BaseException) -> None:
-        """Store the message and the driver's error."""
+        """Create the error from its message and ``orig``, the driver's error."""
         exc.DataError.__init__(self, None, None, orig)
         self.message = message
         self.args = (message,)
@@ -50,14 +50,17 @@ class UnstorableValueError(DataError, exc.DataError):
 
 
 class Cell(NamedTuple):
-    """Value of a row with the name of its column."""
+    """Value of a row, with the name of its column."""
 
     column: str
     value: Any
 
 
 def find_driver_error(error: Exception) -> BaseException | None:
-    """Return the driver's error inside ``error``; None if it is not about an invalid value."""
+    """Return the driver's error that caused ``error``, if it is about an invalid value.
+
+    Return None for any other error, such as a violated constraint.
+    """
     if isinstance(error, exc.DataError):
         return error.orig
     if isinstance(error, exc.DBAPIError):
@@ -69,13 +72,13 @@ def find_driver_error(error: Exception) -> BaseException | None:
 def make_unstorable_error(
     stream: str, dialect: str, reason: BaseException, cell: Cell | None
 ) -> UnstorableValueError:
-    """Return the error for an unstorable value; its message names the stream, column and remedy.
+    """Return the error for a rejected value; its message has the stream, the column and advice.
 
     Args:
         stream: Name of the stream.
-        dialect: Name of the database.
+        dialect: Name of the SQLAlchemy dialect, such as ``postgresql``.
         reason: Error of the driver.
-        cell: The rejected value, or None if it was not found.
+        cell: Rejected value and its column; None if they were not found.
     """
     name = type(reason).__name__
     detail = f"{name}: {' '.join(str(reason).split())}" if are_rows_shown() else name
@@ -95,7 +98,7 @@ def find_cell(
 ) -> Cell | None:
     """Return the first value that the database rejects, found by inserting rows on trial.
 
-    A value counts as rejected if the database rejects a row that is null in all other columns.
+    A value counts as rejected if a row with this value, and null in all other columns, is rejected.
     Return None if there is no such value, or if the database might not roll back a trial.
     """
     if connection.dialect.name not in _ROLLS_BACK:
@@ -132,7 +135,7 @@ def _find_row(
 
 
 def _format_value(value: Any) -> str:
-    """Return a value as text of limited length, or only its type if row values are suppressed."""
+    """Return a value as text of at most 60 characters; only its type if values must be hidden."""
     if not are_rows_shown():
         return describe_value(value)
     try:

@@ -1,4 +1,4 @@
-"""State of a tap: bookmarks that are kept between syncs, and the rules for updating them."""
+"""State of a tap: the bookmarks stored between syncs, and the rules for updating them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Cursor that advances the bookmark of one partition while its records are read.
 
-- `BookmarkCursor.advance` is called for each record and determines the cost of state: nearly
-  always it is one comparison of two values of the same type and format. All other values take
-  the slow path through `ReplicationKeyComparator`, with the same result.
-- The state dict only changes in `settle`, which must be called before other code reads it.
-  Changes by other code are respected at the next `settle`, or immediately after `reload`.
+- `BookmarkCursor.advance` is called for each record, so it must be fast. It compares two values of
+  the same type and format directly. For all other values it calls `ReplicationKeyComparator`,
+  which has the same result but is slower.
+- The state dict only changes in `settle`, which must be called before other code reads the dict.
+  Changes that other code makes to the dict take effect at the next `settle` or `reload`.
 """
 
 from __future__ import annotations
@@ -41,20 +41,19 @@ _FRACTION = 20
 class BookmarkCursor:
     """Cursor that advances a bookmark through the replication key values of a stream or partition.
 
-    Each value is compared with the latest value, which is at first the value stored in the state
-    (in its progress markers if the stream is not sorted). An equal or greater value always becomes
-    the latest value. A smaller value has this effect:
+    The attribute ``latest`` is the latest value. At first it is the value in the state dict (in its
+    progress markers if the stream is not sorted). An equal or greater value always becomes the
+    latest value. The effect of a smaller value depends on two arguments:
 
-    - ``check_sorted`` and ``is_sorted``: `InvalidStreamSortException`.
-    - ``check_sorted`` and not ``is_sorted``: it is ignored, so the greatest value is kept.
-    - not ``check_sorted``: it becomes the latest value.
+    - ``check_sorted`` and ``is_sorted``: `InvalidStreamSortException` is raised.
+    - ``check_sorted`` and not ``is_sorted``: the value is ignored, so the greatest value is kept.
+    - not ``check_sorted``: the value becomes the latest value.
 
-    Values are compared by the type of the replication key. A missing value (None, NaN) is ignored
-    with a warning. Partitions with bookmarks of their own are checked separately.
+    A missing value (None or NaN) is ignored with a warning.
 
-    For speed, a loop may assign a text directly to ``latest`` instead of calling `advance`. The
-    text must have ``form_length`` characters, ``form_gap`` at position 10, ":" at position 16,
-    ``form_zone`` at its end, and must not be smaller than ``latest``.
+    For speed, a loop may assign a date-time text directly to ``latest`` instead of calling
+    `advance`. The text must have ``form_length`` characters, ``form_gap`` at position 10, ":" at
+    position 16, ``form_zone`` at its end, and must not be smaller than ``latest``.
 
     Args:
         state: State dict of the stream or partition.
@@ -121,13 +120,13 @@ class BookmarkCursor:
     def advance(self, value: Any) -> None:
         """Advance to the replication key value of one record.
 
-        The class describes the check of the order. A value with the type and format of the latest
-        value is checked here, in a few comparisons; any other one in `_compare_and_advance`.
+        `BookmarkCursor` describes the effect of a value smaller than the latest value.
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the value is smaller than the
                 previous value. The cursor is unchanged.
         """
+        # A value with the type and format of the latest value is compared here, for speed.
         try:
             if type(value) is self._kind:
                 length = self._length
@@ -157,9 +156,9 @@ class BookmarkCursor:
         self._compare_and_advance(value)
 
     def settle(self) -> bool:
-        """Write the latest value to the state dict; return True if the state dict changed.
+        """Write the latest value to the state dict; return True if the state dict has changed.
 
-        If other code has written a later value to the state dict, that later value is kept.
+        A later value that other code has written to the state dict is kept.
         """
         if not self._is_started:
             return False
@@ -182,7 +181,7 @@ class BookmarkCursor:
         return True
 
     def reload(self) -> None:
-        """Reset the cursor to the value in the state dict; values not yet written are discarded."""
+        """Reset the cursor to the value in the state dict, and discard a later one not written."""
         bookmark = self._bookmark_dict()
         self._is_started = bookmark is not None
         self._needs_markers = False
@@ -195,22 +194,22 @@ class BookmarkCursor:
         self._set_latest(latest)
 
     def _bookmark_dict(self) -> dict[str, Any] | None:
-        """Return the dict that holds the bookmark: the state dict or its progress markers.
+        """Return the dict to advance: the state dict, or its progress markers if unsorted.
 
         Return None before the first progress marker is written.
         """
         return self.state if self._is_sorted else get_progress_markers(self.state)
 
     def _is_unchanged(self, bookmark: dict[str, Any] | None) -> bool:
-        """Return True if the stored value is still the one that this cursor read or wrote."""
+        """Return True if no other code has changed the value in the state dict."""
         if bookmark is None:
             return self._needs_markers
         return bookmark.get("replication_key_value") is self._stored
 
     def _may_replace(self, bookmark: dict[str, Any]) -> bool:
-        """Return True if the cursor's latest value may replace the value stored in ``bookmark``.
+        """Return True if the latest value may replace a value that other code has stored.
 
-        Used if the stored value was written by the tap's code since this cursor wrote it.
+        ``bookmark`` has the stored value. A later stored value is kept if ``check_sorted`` is True.
         """
         other_value = bookmark.get("replication_key_value")
         return (
@@ -221,7 +220,7 @@ class BookmarkCursor:
         )
 
     def _compare_and_advance(self, value: Any) -> None:
-        """Advance to a value that needs the comparator, because its type or format has changed.
+        """Advance to a value whose type or format differs from the latest, by the comparator.
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the value is not in order.
@@ -237,15 +236,16 @@ class BookmarkCursor:
             raise InvalidStreamSortException(format_sort_error(self.replication_key, new, old))
 
     def _start(self) -> None:
-        """Mark the state as in need of progress markers, and call ``on_first_marker``."""
+        """Make the next `settle` create progress markers, and call ``on_first_marker``."""
         self._is_started = self._needs_markers = True
         if self._on_first_marker is not None:
             self._on_first_marker()
 
     def _is_in_order(self, value: Any) -> bool:
-        """Return True if a value is not smaller than the latest value, or if order is not checked.
+        """Return True if a value may become the latest value.
 
-        The first value of a stream or partition without a bookmark is in order.
+        This is the case if it is not smaller, if there is no latest value yet, or if
+        ``check_sorted`` is False.
         """
         return (
             self.latest is None
@@ -254,10 +254,9 @@ class BookmarkCursor:
         )
 
     def _set_latest(self, value: Any) -> None:
-        """Set the latest value.
+        """Set the latest value, and its type and format if these allow a direct comparison.
 
-        If values of its type and format can be compared without the comparator, store type and
-        format.
+        `advance` compares a value of the same type and format without the comparator.
         """
         self.latest = value
         self._length = 0
@@ -267,7 +266,10 @@ class BookmarkCursor:
             self._kind = type(value)
 
     def _is_simple(self, value: Any) -> bool:
-        """Return True if values of this type and format can be compared with Python's operators."""
+        """Return True if values with the type and format of ``value`` can be compared directly.
+
+        The comparison with Python's operators then has the same result as the comparator.
+        """
         if not self._order.is_plain(value):
             return False
         if isinstance(value, str):
@@ -281,7 +283,7 @@ class BookmarkCursor:
         return type(value) in {int, float, dt.date}
 
     def _has_full_form(self, text: str) -> bool:
-        """Return True for a complete ISO 8601 date or date-time, and store its format.
+        """Return True if a text is a complete ISO 8601 date or date-time; store its format.
 
         The format is the length, the separator and the zone. Texts of the same format have the same
         order as their points in time.
@@ -298,7 +300,7 @@ class BookmarkCursor:
         return True
 
     def _is_moment(self, text: str) -> bool:
-        """Return True if a text with the right length and separators is a valid date-time."""
+        """Return True if a text, whose length and separators are right, is a valid date-time."""
         try:
             dt.datetime.fromisoformat(text[:_UP_TO_SECONDS])
         except ValueError:

@@ -1,14 +1,14 @@
-"""Contents of the state of one stream or partition, and the operations that change them.
+"""State dicts of streams and partitions: their keys, and functions that change them.
 
 - A *state dict* is the entry of one stream, or of one partition, in a state document. Its
   format is that of singer_sdk, so either SDK can resume from a state of the other.
-- ``replication_key_value`` is a bookmark: every record up to it was sent.
-- ``progress_markers`` hold the highest value of an unsorted stream during a sync. They do not
-  show completeness: they are deleted when a sync starts and become the bookmark only when the
-  stream, or the partition, has ended.
-- ``replication_key_signpost`` is the time (or log position) at which the sync began. No
-  marker is promoted beyond it: a record changed after that may have been missed.
-- ``progress_tracking`` is the older name of ``progress_markers`` and is read as such.
+- ``replication_key_value`` is the bookmark: every record up to this value was written.
+- ``progress_markers`` has the highest value so far of an unsorted stream during a sync. Records
+  with smaller values may still follow, so the value becomes the bookmark only when the stream, or
+  the partition, has ended. Markers of an interrupted sync are deleted when the next one starts.
+- ``replication_key_signpost`` is the time (or log position) at which the sync began, and the upper
+  limit of the bookmark, because a record changed after this time may have been missed.
+- ``progress_tracking`` is the older name of ``progress_markers``; it is still read.
 
 The functions have the names and arguments of ``singer_sdk.helpers._state``. They search the
 list of partitions linearly; a sync uses `StateDocument` instead.
@@ -90,7 +90,9 @@ def get_state_if_exists(
     state_partition_context: Context | None = None,
     key: str | None = None,
 ) -> Any | None:
-    """Return the state dict of a stream or partition, or one value in it. Return None if absent.
+    """Return the state dict of a stream or partition, or the value of one key in it.
+
+    Return None if the state dict or the key is absent.
 
     Args:
         tap_state: State dict of the whole tap.
@@ -112,7 +114,7 @@ def get_state_if_exists(
 def get_state_partitions_list(
     tap_state: TapState | dict[str, Any], tap_stream_id: str
 ) -> list[dict[str, Any]] | None:
-    """Return the list of partitions in a stream's state. Return None if there is no list."""
+    """Return the list of partition entries in a stream's state, or None if it has no list."""
     state = get_state_if_exists(tap_state, tap_stream_id) or {}
     partitions: list[dict[str, Any]] | None = state.get("partitions")
     return partitions
@@ -123,7 +125,9 @@ def get_writeable_state_dict(
     tap_stream_id: str,
     state_partition_context: Context | None = None,
 ) -> dict[str, Any]:
-    """Return the state dict of a stream or partition; create it if absent.
+    """Return the state dict of a stream or partition, which the caller may change.
+
+    A missing dict is added to ``tap_state``.
 
     Raises:
         ValueError: Two partitions in the state have this context, or there is no ``tap_state``.
@@ -144,7 +148,7 @@ def write_stream_state(
     *,
     state_partition_context: Context | None = None,
 ) -> None:
-    """Set the value of ``key`` in the state dict of a stream or partition."""
+    """Set ``key`` to ``val`` in the state dict of a stream or partition, created if missing."""
     get_writeable_state_dict(tap_state, tap_stream_id, state_partition_context)[key] = val
 
 
@@ -168,19 +172,19 @@ def reset_state_progress_markers(
 def write_replication_key_signpost(
     stream_or_partition_state: dict[str, Any], new_signpost_value: Any
 ) -> None:
-    """Set the signpost in a state dict: the highest value that this sync may store as bookmark."""
+    """Set the signpost in a state dict: the highest value that may become the bookmark."""
     stream_or_partition_state[SIGNPOST_MARKER] = to_json_compatible(new_signpost_value)
 
 
 def write_starting_replication_value(
     stream_or_partition_state: dict[str, Any], initial_value: Any
 ) -> None:
-    """Store the value from which this sync starts; None means from the beginning."""
+    """Store the replication key value from which this sync starts; None for the beginning."""
     stream_or_partition_state[STARTING_MARKER] = to_json_compatible(initial_value)
 
 
 def get_starting_replication_value(stream_or_partition_state: dict[str, Any] | None) -> Any | None:
-    """Return the value from which this sync started, or None if none was stored."""
+    """Return the replication key value from which this sync started; None for the beginning."""
     return (stream_or_partition_state or {}).get(STARTING_MARKER)
 
 
@@ -196,9 +200,10 @@ def increment_state(
     check_sorted: bool,
     order: ReplicationKeyComparator | None = None,
 ) -> None:
-    """Advance the bookmark (sorted stream) or the progress marker (unsorted) to a record's value.
+    """Advance the bookmark of a sorted stream to the replication key value of a record.
 
-    For many records, `BookmarkCursor` is faster.
+    For an unsorted stream a progress marker is advanced. `BookmarkCursor` is faster for many
+    records.
 
     Args:
         stream_or_partition_state: State dict to change.
@@ -236,9 +241,9 @@ def increment_state(
 def open_progress_markers(
     state: dict[str, Any], on_first_marker: Callable[[], object] | None
 ) -> dict[str, Any]:
-    """Return the progress markers of a state dict; create them if absent.
+    """Return the ``progress_markers`` of a state dict; create the dict of markers if absent.
 
-    ``on_first_marker`` is called when they are created.
+    ``on_first_marker`` is called if the dict is created.
     """
     markers = get_progress_markers(state)
     if markers is None:
@@ -249,9 +254,9 @@ def open_progress_markers(
 
 
 def get_progress_markers(state: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the progress markers of a state dict, or None if it has none.
+    """Return the ``progress_markers`` of a state dict, or None if it has none.
 
-    The older key ``progress_tracking`` is renamed. Markers that are not an object are deleted.
+    The older key ``progress_tracking`` is renamed. A value that is not a dict is deleted.
     """
     if _OLD_PROGRESS_MARKERS in state:
         state.setdefault(PROGRESS_MARKERS, state.pop(_OLD_PROGRESS_MARKERS))
@@ -263,7 +268,10 @@ def get_progress_markers(state: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
-    """Return the error text for a record whose value ``new`` is smaller than ``old``."""
+    """Return the message for a record whose value ``new`` is smaller than the last value ``old``.
+
+    The message advises to set ``is_sorted = False``.
+    """
     return (
         f"Unsorted data detected in stream: by '{replication_key}', '{new}' came after '{old}'. "
         "Set is_sorted = False if the source does not send its records in order."
@@ -271,10 +279,10 @@ def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
 
 
 def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
-    """Log a warning: once per comparator, or at every call without a comparator.
+    """Log ``sentence`` as a warning: once per comparator, or at every call if ``order`` is None.
 
-    Nothing is logged if the comparator belongs to a cursor of an Airbyte manifest, because such
-    streams resume from time windows.
+    Nothing is logged for the cursor of an Airbyte manifest (``is_declared``), because such streams
+    resume from time windows.
     """
     if order is None:
         logger.warning(sentence)
@@ -286,7 +294,7 @@ def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
 
 
 def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool:
-    """Return True if a state dict has progress markers. An interrupted sync would lose them."""
+    """Return True if a state dict has progress markers, which an interrupted sync would lose."""
     return (
         PROGRESS_MARKERS in stream_or_partition_state
         or _OLD_PROGRESS_MARKERS in stream_or_partition_state
@@ -294,9 +302,9 @@ def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool
 
 
 def is_final(stream_or_partition_state: Mapping[str, Any]) -> bool:
-    """Return True if a state dict has no values of a sync in progress.
+    """Return True if a state dict has no values that exist only during a sync.
 
-    Such values are the progress markers, the signpost and the starting value.
+    These are the progress markers, the signpost and the starting value.
     """
     return stream_or_partition_state.keys().isdisjoint(_OF_A_RUN)
 
@@ -304,13 +312,13 @@ def is_final(stream_or_partition_state: Mapping[str, Any]) -> bool:
 def finalize_state_progress_markers(
     stream_or_partition_state: dict[str, Any], *, order: ReplicationKeyComparator | None = None
 ) -> dict[str, Any] | None:
-    """Turn the progress marker into the bookmark at the end of a stream.
+    """Store the progress marker of a state dict as the bookmark at the end of a stream.
 
-    The bookmark does not exceed the signpost. The signpost, the markers and the starting value are
-    deleted.
+    If the signpost is smaller than the marker, the signpost becomes the bookmark. The signpost, the
+    markers and the starting value are deleted.
 
     Returns:
-        The markers that did not become the bookmark, or None.
+        The deleted markers other than the replication key and its value, or None.
     """
     stream_or_partition_state.pop(STARTING_MARKER, None)
     return promote_progress_markers(stream_or_partition_state, order=order)
@@ -319,13 +327,14 @@ def finalize_state_progress_markers(
 def promote_progress_markers(
     state: dict[str, Any], *, order: ReplicationKeyComparator | None = None
 ) -> dict[str, Any] | None:
-    """Turn the progress marker into the bookmark while the stream or partition is still being read.
+    """Store the progress marker of a state dict as the bookmark while the stream is still read.
 
-    The bookmark does not exceed the signpost. The signpost and the markers are deleted; unlike in
-    `finalize_state_progress_markers`, the starting value is kept.
+    If the signpost is smaller than the marker, the signpost becomes the bookmark. The signpost and
+    the markers are deleted. Unlike in `finalize_state_progress_markers`, the starting value is
+    kept.
 
     Returns:
-        The markers that did not become the bookmark, or None.
+        The deleted markers other than the replication key and its value, or None.
     """
     signpost = state.pop(SIGNPOST_MARKER, None)
     markers = get_progress_markers(state) or {}
@@ -340,9 +349,9 @@ def promote_progress_markers(
 def advance_bookmark(
     state: dict[str, Any], key: str, value: Any, order: ReplicationKeyComparator
 ) -> None:
-    """Set the bookmark in a state dict to ``value``.
+    """Set the bookmark in a state dict to ``value``, a value of the replication key ``key``.
 
-    If ``order.is_declared`` is True, a greater bookmark is kept.
+    For the cursor of an Airbyte manifest (``order.is_declared``), a greater bookmark is kept.
     """
     old = state.get("replication_key_value") if state.get("replication_key") == key else None
     if order.is_declared and order.is_usable(old) and not order.newer_or_equal(value, old):
@@ -361,7 +370,10 @@ def log_sort_error(
     record_count: int,
     partition_record_count: int,
 ) -> None:
-    """Log that a record is out of order, with its number in the stream and in the partition."""
+    """Log that a record of a sorted stream is out of order, by calling ``log_fn`` with a message.
+
+    The message has the contexts and the numbers of the record in the stream and the partition.
+    """
     where = (state_partition_context, partition_record_count)
     log_fn(sort_error_text(ex, stream_name, current_context, record_count, where))
 
@@ -373,10 +385,10 @@ def sort_error_text(
     count: int,
     partition: tuple[Context | None, int],
 ) -> str:
-    """Return the message that `log_sort_error` logs.
+    """Return the log message for a record that is out of order.
 
     Args:
-        error: The sort error.
+        error: Error with the two replication key values.
         stream: Name of the stream.
         context: Context of the record.
         count: Number of the stream's records so far.

@@ -1,10 +1,10 @@
 """Policy for the frequency of optional STATE messages.
 
-`tap_core.sync.engine.state_is_due` decides on the states after every ``STATE_MSG_FREQUENCY``
-records, which are always written, like the last state of a stream or tap. Additional states, at the
-end of a partition or of a child's context, may use a small share of the bytes of the rows written
-since the start of the sync. An initial allowance lets small syncs write all of them. If a source is
-slow, one such state is written every few seconds in any case.
+A state after every ``STATE_MSG_FREQUENCY`` records, and at the end of a stream or tap, is always
+written (see `tap_core.sync.engine.state_is_due`). A state at the end of a partition, or of a child
+stream's context, is optional: these states together may have 2 % of the bytes of the rows written
+so far, plus an allowance, so that a small sync writes all of them. If a source is slow, an optional
+state is written every few seconds in any case.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["CheckpointPolicy"]
 class CheckpointPolicy:
     """Byte budget that decides if an optional STATE message may be written.
 
-    The budget grows with the written rows and shrinks with each state. The states of n equal
-    partitions then take O(n) bytes in total. One state per partition would take O(n²).
+    The budget grows with the written rows and shrinks with each written state. The states of n
+    equal partitions then take O(n) bytes in total; one state per partition would take O(n²).
 
     Args:
         share: Bytes of state allowed per byte of rows.
@@ -45,11 +45,14 @@ class CheckpointPolicy:
         self._since = clock()
 
     def rows(self, nbytes: int) -> None:
-        """Increase the budget, after ``nbytes`` bytes of rows were written."""
+        """Increase the budget by a share of ``nbytes``, the size of rows that were written."""
         self._credit += nbytes * self._share
 
     def due(self, state_size_estimate: int) -> bool:
-        """Return True if an optional state of about this many bytes may be written now."""
+        """Return True if the budget allows an optional state of about this size in bytes.
+
+        Also return True if no state was written for a number of seconds.
+        """
         return self._credit >= state_size_estimate or self._clock() - self._since >= self._seconds
 
     def is_overdue(self, seconds: float) -> bool:
@@ -57,6 +60,6 @@ class CheckpointPolicy:
         return self._clock() - self._since >= seconds
 
     def wrote(self, nbytes: int) -> None:
-        """Reduce the budget after a state of ``nbytes`` bytes was written, and note the time."""
+        """Reduce the budget by ``nbytes``, the size of a state that was written just now."""
         self._credit = max(0.0, self._credit - nbytes)
         self._since = self._clock()

@@ -1,11 +1,12 @@
 """Comparison of two replication key values.
 
-- The schema of the property decides: date-times and dates are points in time (a date is its
-  midnight, a value without an offset is UTC), numbers are numbers, all else is text.
+- The property's schema decides how values are compared. Date-times and dates are compared as
+  points in time (a date is its midnight, a value without an offset is in UTC), numbers as
+  numbers, and all other values as text.
 - A comparison never raises. Values that do not match the schema are compared as text, with
   one warning per stream.
-- Values come from a record (a Python object) or from a state (JSON), also of an earlier
-  version of the tap, so every combination must have a result.
+- Values come from a record (a Python object) or from a state (JSON), which an earlier version of
+  the tap may have written. So values of any two types can be compared.
 """
 
 from __future__ import annotations
@@ -46,44 +47,47 @@ class ValueKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicationKeyComparator:
-    """Comparator of one stream's replication key values; created by `make_comparator`."""
+    """Comparator of the replication key values of one stream, created by `make_comparator`.
+
+    ``kind`` decides how values are compared: as points in time, as numbers or as text.
+    """
 
     kind: ValueKind
     _warned_topics: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def newer_or_equal(self, new: Any, old: Any) -> bool:
-        """Return True if ``new`` is at or after ``old``."""
+        """Return True if ``new`` is greater than or equal to ``old``, such as a later date-time."""
         left, right = self._comparable(new, old)
         return bool(left >= right)
 
     @property
     def is_declared(self) -> bool:
-        """True if a cursor declares the format of the values, as in an Airbyte manifest.
+        """True if the values belong to a cursor of an Airbyte manifest, which declares a format.
 
         Values in other formats are then ignored, and the bookmark never decreases.
         """
         return False
 
     def is_usable(self, value: Any) -> bool:
-        """Return True if a value can be a bookmark: it is not None or NaN."""
+        """Return True if a value can be a bookmark, that is, if it is neither None nor NaN."""
         return not is_missing(value)
 
-    def warn_unusable(self, value: Any) -> None:  # noqa: ARG002  for orders that read values
+    def warn_unusable(self, value: Any) -> None:  # noqa: ARG002  for subclasses
         """Log a warning, once per comparator, about a value that cannot be a bookmark."""
         self.warn_once(NULL_VALUE, NULL_VALUE)
 
-    def is_plain(self, value: Any) -> bool:  # noqa: ARG002  for orders that read values
-        """Return True if values of this type and format can be compared with Python's operators."""
+    def is_plain(self, value: Any) -> bool:  # noqa: ARG002  for subclasses
+        """Return True if Python's operators can compare a value without a conversion."""
         return True
 
     def to_state_value(self, value: Any) -> Any:
-        """Convert a replication key value to the form stored in the state."""
+        """Convert a replication key value to the JSON value that is stored in the state."""
         return to_json_compatible(value)
 
     def parse_bound(self, text: str) -> Any:
-        """Return the bound of a backfill's range as a value that can be compared with others.
+        """Parse the start or end of a backfill's range to a value of the replication key's type.
 
-        Return None if values of this type cannot be compared with it.
+        Return None if the text is not a number, or not a date-time, as the type requires.
         """
         if self.kind is not ValueKind.NUMBER:
             return None if parse_instant(text) is None else text
@@ -106,7 +110,7 @@ class ReplicationKeyComparator:
             logger.warning(message, *args)
 
     def _comparable(self, new: Any, old: Any) -> tuple[Any, Any]:
-        """Return two values converted to a type that Python's operators can compare."""
+        """Convert two values to a common type, whose values Python's operators can compare."""
         for read in _READERS[self.kind]:
             left, right = read(new), read(old)
             if left is not None and right is not None:
@@ -127,10 +131,10 @@ class ReplicationKeyComparator:
 
 
 def _to_common_type(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return both values. If one is a Decimal and the other a float, convert the float to Decimal.
+    """Return both values; if one is a Decimal and the other a float, the float as a Decimal.
 
-    Needed because a state stores the Decimal 49.49 as a number. It is read back as the nearest
-    float, which does not equal the Decimal.
+    A state stores the Decimal 49.49 as a number, which is read back as the nearest float. Without
+    the conversion the two would not be equal.
     """
     if isinstance(left, Decimal) and isinstance(right, float):
         return left, Decimal(repr(right))
@@ -140,9 +144,9 @@ def _to_common_type(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def make_comparator(property_schema: Any) -> ReplicationKeyComparator:
-    """Return the comparator for values of a property with this JSON Schema.
+    """Return the comparator for the values of a property, chosen by the property's JSON Schema.
 
-    If the schema is None, values are compared as text.
+    If ``property_schema`` is None, values are compared as text.
     """
     kinds = set(_kinds(property_schema))
     if ValueKind.INSTANT in kinds:
@@ -153,7 +157,7 @@ def make_comparator(property_schema: Any) -> ReplicationKeyComparator:
 
 
 def is_missing(value: Any) -> bool:
-    """Return True for None and NaN. JSON writes both as null."""
+    """Return True if a value is None or NaN, which are both null in a JSON state."""
     if isinstance(value, Decimal):
         return value.is_nan()
     return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124  NaN
@@ -182,7 +186,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def parse_number(value: Any) -> int | float | Decimal | None:
-    """Return a number unchanged, and a number in a text as a Decimal.
+    """Return a number unchanged, and text that is a number as a Decimal.
 
     Return None for NaN and for all other values.
     """
@@ -196,17 +200,17 @@ def parse_number(value: Any) -> int | float | Decimal | None:
 
 
 def _number_object(value: Any) -> int | float | Decimal | None:
-    """Return a value if it is a number, but not a text. Otherwise return None."""
+    """Return a value if it is a number, or None for text and all other values."""
     return None if isinstance(value, str) else parse_number(value)
 
 
 def _datetime_object(value: Any) -> ParsedInstant | None:
-    """Return the point in time of a datetime object. Return None for other values."""
+    """Return a datetime object as a point in time, or None for a value of another type."""
     return parse_instant(value) if isinstance(value, dt.datetime) else None
 
 
 def _date_object(value: Any) -> ParsedInstant | None:
-    """Return the point in time of midnight of a date object. Return None for other values."""
+    """Return the midnight of a date object as a point in time, or None for another type."""
     is_day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
     return parse_instant(value) if is_day else None
 

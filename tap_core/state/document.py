@@ -1,15 +1,14 @@
-"""State document of a tap: its dict, and its JSON text, encoded incrementally.
+"""State document of a tap: the state dict, and its JSON text, which is encoded incrementally.
 
-- The dict is authoritative and keeps its shape. Authors hold references to it and to parts of
-  it, so this module never replaces or copies it.
-- JSON text is cached per partition. Code that changes a state dict calls `touch`. Parts that an
-  author may change without notice (`share`) are encoded at every `encode` until the sync ends
+- The dict is authoritative. A tap's code may have references to it and to dicts inside it, so this
+  module never replaces or copies it.
+- JSON text is cached per partition. Code that changes a state dict calls `touch`. Dicts that a
+  tap's code may change without a call (`share`) are encoded at every `encode` until the sync ends
   (`unshare`).
 - Appended partitions and replaced lists of partitions are detected without `touch`.
 - Top-level keys of the document other than ``bookmarks`` are written too.
-- Threads may share a document. ``lock`` is held while the text is encoded, and by code that
-  changes a state dict, from the call of `touch` to the end of the change; otherwise text encoded
-  in between would be cached as current.
+- Threads may share a document. Code that changes a state dict must hold ``lock`` from the call of
+  `touch` to the end of the change. Otherwise, text encoded in between would be cached as current.
 """
 
 from __future__ import annotations
@@ -31,9 +30,10 @@ _BYTES_OF_A_CHANGE = 100
 
 
 class StateDocument:
-    """State of a whole tap, with a cache of the JSON text of parts that have not changed.
+    """State of a whole tap, with a cache of the JSON text of streams and partitions.
 
-    ``tap_state`` is the state dict itself, not a copy. The caller may add values to it later.
+    Args:
+        tap_state: State dict. It is not copied, so the caller may add values to it later.
     """
 
     def __init__(self, tap_state: TapState | dict[str, Any]) -> None:
@@ -55,7 +55,7 @@ class StateDocument:
             return self._text(stream_id).state
 
     def context_state(self, stream_id: str, partition_context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition. With None, return that of the stream.
+        """Return the state dict of a partition; with None, that of the stream.
 
         A missing dict is created. The lookup takes constant time for any number of partitions.
 
@@ -87,7 +87,7 @@ class StateDocument:
         return entries
 
     def reset_progress_markers(self) -> None:
-        """Delete the progress markers of an interrupted sync; called first in each sync."""
+        """Delete the progress markers of an earlier, interrupted sync, at the start of a sync."""
         for state in self.tap_state.get("bookmarks", {}).values():
             partitions = state.get("partitions") if isinstance(state, dict) else None
             for entry in (state, *(partitions or ())):
@@ -97,7 +97,7 @@ class StateDocument:
         self.refresh()
 
     def replace(self, state: Mapping[str, Any]) -> None:
-        """Replace the contents of the document by a copy of ``state``, at the start of a run."""
+        """Replace the contents of the state dict by a copy of ``state``, at the start of a sync."""
         with self.lock:
             self.tap_state.clear()
             self.tap_state.update(copy.deepcopy(dict(state)))
@@ -108,7 +108,7 @@ class StateDocument:
     # Change tracking
 
     def change(self, stream_id: str, partition_context: Context | None = None) -> dict[str, Any]:
-        """Return the state dict of a partition to be changed, and discard its cached text.
+        """Return the state dict of a partition, for the caller to change; discard its cached text.
 
         With None, return the state dict of the stream. A missing dict is created. The caller must
         hold ``lock`` until the change is complete.
@@ -118,7 +118,7 @@ class StateDocument:
             return self._text(stream_id).change(partition_context)
 
     def touch(self, stream_id: str, partition_context: Context | None = None) -> None:
-        """Report that the state dict of a partition was changed. With None, that of the stream."""
+        """Report a change of a partition's state dict; with None, of the stream's state dict."""
         with self.lock:
             self._touched += 1
             self._text(stream_id).touch(partition_context)
@@ -126,7 +126,7 @@ class StateDocument:
     def share(self, stream_id: str | None = None, partition_context: Context | None = None) -> None:
         """Mark a state dict as one that the tap's code may change at any time.
 
-        Its text is no longer cached but made again at every `encode`. A missing partition is
+        Its JSON text is no longer cached, but encoded at every `encode`. A missing partition is
         created.
 
         Args:
@@ -141,14 +141,14 @@ class StateDocument:
                 self._text(stream_id).share(partition_context)
 
     def unshare(self) -> None:
-        """Undo all calls of `share`. From now on, changes must be reported with `touch`."""
+        """Undo all calls of `share`: JSON text is cached again until `touch` reports a change."""
         if self._is_shared():
             self._all_shared = False
             self._streams = {}
             self._touched += 1
 
     def refresh(self) -> None:
-        """Discard all cached text and indexes. Called if any part of the state may have changed."""
+        """Discard all cached text and indexes, because any part of the state may have changed."""
         with self.lock:
             self._touched += 1
             for text in self._streams.values():
@@ -158,12 +158,12 @@ class StateDocument:
 
     @property
     def encoded_bytes(self) -> int:
-        """Total number of JSON bytes encoded so far, not counting bytes taken from the cache."""
+        """Total number of JSON bytes encoded so far; bytes taken from the cache do not count."""
         return self._encoder.made
 
     @property
     def size_estimate(self) -> int:
-        """Estimated size of the next JSON text, in bytes."""
+        """Estimated size of the next JSON text in bytes: the last size plus 100 per change."""
         return len(self._last_text or b"") + self._touched * _BYTES_OF_A_CHANGE
 
     def encode(self) -> bytes:
@@ -172,7 +172,7 @@ class StateDocument:
             return b"".join(chain.from_iterable(self._pieces()))
 
     def encode_if_changed(self) -> bytes | None:
-        """Return the whole document as JSON, or None if it has not changed since the last call."""
+        """Return the document as JSON on one line, or None if unchanged since the last call."""
         with self.lock:
             if self._last_text is not None and not self._touched and not self._is_shared():
                 return None
@@ -184,9 +184,9 @@ class StateDocument:
             return line
 
     def _pieces(self) -> Iterator[Iterable[bytes]]:
-        """Yield the JSON text of the document as groups of bytes objects to concatenate."""
+        """Yield groups of bytes objects that, concatenated, are the JSON text of the document."""
         before = b"{"
-        for key, value in list(self.tap_state.items()):  # authors may add keys in the meantime
+        for key, value in list(self.tap_state.items()):  # the tap's code may add keys meanwhile
             if key == "bookmarks" and isinstance(value, dict):
                 yield (before, b'"bookmarks":')
                 yield from self._bookmarks(value)

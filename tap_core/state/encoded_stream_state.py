@@ -1,7 +1,7 @@
-"""Cached JSON text of one stream's state: one piece per partition, and the text around them.
+"""Cached JSON text of one stream's state, with a separate cache entry for each partition.
 
-A piece is encoded at first use and again after each change. Each piece but the first starts with
-a comma, so that the text of the stream is a plain join of the pieces.
+After a change only the changed partitions are encoded again. The text of each partition except
+the first starts with a comma, so that the texts can be concatenated.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class EncodedStreamState:
         self.refresh()
 
     def refresh(self) -> None:
-        """Discard the index and all cached text. Called if any part may have changed."""
+        """Discard the index and all cached text, because any part of the dict may have changed."""
         self._index: PartitionIndex | None = None
         self._around_partitions: tuple[bytes, bytes] | None = None
         self._entries: list[Any] | None = None
@@ -52,11 +52,11 @@ class EncodedStreamState:
         self._stale: set[int] = set()
 
     def index(self, *, add: bool) -> PartitionIndex:
-        """Return the index of the stream's partitions, which is empty if there are no partitions.
+        """Return the index of the stream's partitions; an empty index if there are no partitions.
 
         Args:
-            add: True to store an empty list of partitions in the state if there is no list.
-                Partitions that are added to the index then become part of the state.
+            add: True to store an empty ``partitions`` list in the state if it has no list, so that
+                partitions added to the index become part of the state.
         """
         entries = self.state.get(_PARTITIONS)
         if entries is None:
@@ -68,7 +68,7 @@ class EncodedStreamState:
         return self._index
 
     def change(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition to be changed, and discard its cached text.
+        """Return the state dict of a partition, for the caller to change; discard its cached text.
 
         With None, return the state dict of the stream. A missing partition is created.
         """
@@ -81,9 +81,9 @@ class EncodedStreamState:
         return index.entries[position]
 
     def touch(self, context: Context | None) -> None:
-        """Discard the cached text of a partition.
+        """Discard the cached text of a partition, after its state dict was changed.
 
-        Without a context, discard the text of the stream's own values, but not of its partitions.
+        With None, discard the text of the stream's other values, but not of its partitions.
         """
         if not context:
             self._around_partitions = None
@@ -93,7 +93,7 @@ class EncodedStreamState:
     def share(self, context: Context | None) -> None:
         """Disable the cache for a partition; with None, for the whole stream.
 
-        Used when the tap's code has a reference to the state dict and may change it at any time.
+        Called when the tap's code gets a reference to the state dict and may change it at any time.
         """
         if context:
             self._shared_positions.add(self.index(add=True).position_or_add(context))
@@ -106,9 +106,9 @@ class EncodedStreamState:
         return self._shared or bool(self._shared_positions)
 
     def encode(self, *, everything: bool = False) -> Iterable[bytes]:
-        """Return the JSON text of the state dict in parts to concatenate.
+        """Return the JSON text of the state dict, as bytes objects to concatenate.
 
-        ``everything`` is True to discard all cached text first.
+        If ``everything`` is True, all cached text is discarded first.
         """
         if everything or self._shared:
             self.refresh()
@@ -126,7 +126,7 @@ class EncodedStreamState:
         return self._around_partitions[0]
 
     def _encode_around(self) -> tuple[bytes, bytes]:
-        """Return the JSON text of the state dict before and after the texts of its partitions."""
+        """Return the JSON text of the state dict before and after the items of ``partitions``."""
         if self._around_partitions is None or not self._around_partitions[1]:
             names = list(self.state)
             cut = names.index(_PARTITIONS)
@@ -139,7 +139,7 @@ class EncodedStreamState:
         return self._around_partitions
 
     def _encode_stale(self, entries: list[Any]) -> None:
-        """Encode the partitions without a cached text, and those changed since they were cached."""
+        """Encode and cache the text of the partitions that are new or have changed."""
         if entries is not self._entries or len(self._pieces) > len(entries):
             self._start_list(entries)
         for position in chain(self._stale, self._shared_positions):
@@ -155,10 +155,10 @@ class EncodedStreamState:
         return b"," + text if position else text
 
     def _start_list(self, entries: list[Any]) -> None:
-        """Discard all cached text because the list of partitions was replaced by another list.
+        """Discard all cached text, because ``partitions`` in the state is now another list.
 
-        If partitions of the old list were shared, their positions may differ in the new list. The
-        cache is then disabled for the whole stream.
+        If the cache was disabled for partitions of the old list, it is disabled for the whole
+        stream, because these partitions may have other positions in the new list.
         """
         self._shared = self._shared or (bool(self._shared_positions) and bool(self._pieces))
         self._entries = entries

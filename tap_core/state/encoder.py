@@ -1,9 +1,8 @@
 """JSON encoding of the values in a state document.
 
-The text is compact, on one line, in ASCII, with keys in the order of the dict. Values that JSON
-does not support are written as singer_sdk does (datetimes in ISO 8601, decimals as numbers, NaN
-and infinity as null, anything else as its ``str``), because the document also holds old states
-and the author's own values.
+The text is compact, on one line, in ASCII, with keys in the order of the dict. A state may contain
+values of the tap's own code that JSON does not support. They are encoded as in singer_sdk:
+datetimes in ISO 8601, decimals as numbers, NaN and infinity as null, anything else as its ``str``.
 """
 
 from __future__ import annotations
@@ -68,12 +67,12 @@ def _encode_exactly(value: Any) -> str:
 
 
 def _key(key: Any) -> str:
-    """Return the JSON text of a dict key, converted as the json module does."""
+    """Return a dict key as JSON text, such as ``"1"`` for the key 1, as the json module does."""
     return _FAST.encode({key: 0})[1:-3]
 
 
 class Encoder:
-    """JSON encoder of state values. The attribute ``made`` counts the encoded bytes."""
+    """JSON encoder of state values, which counts the encoded bytes in ``made``."""
 
     __slots__ = ("made",)
 
@@ -81,7 +80,7 @@ class Encoder:
         self.made = 0
 
     def value(self, value: Any) -> bytes:
-        """Return the JSON text of a value."""
+        """Return the JSON text of a value, and add its length to ``made``."""
         text = encode_value(value)
         self.made += len(text)
         return text

@@ -1,12 +1,12 @@
 """State manager of one stream: starting values, bookmarks, and their finalization.
 
-- A stream is sorted *for its state* if it is declared sorted and has no
-  ``state_partitioning_keys``: contexts that share one bookmark do not come in order.
-- Each state dict that gets progress markers also gets a signpost, partitions included. A sorted
-  stream needs none, because its bookmark is exact.
-- Every change of a state dict in this module is reported to the state document.
-- `PartitionLimit` decides which partitions have an entry in the document, and holds the state
-  of all others.
+- A stream with ``state_partitioning_keys`` is treated as unsorted, because the contexts that share
+  a bookmark are not sorted among each other.
+- Each state dict of an unsorted stream gets a signpost, the upper limit of its bookmark. A sorted
+  stream needs no signpost, because its bookmark is exact.
+- Every change of a state dict in this module is reported to the `StateDocument`.
+- `PartitionLimit` decides which partitions have an entry in the document, and keeps the state of
+  all others in memory.
 - Constructor keywords and methods are those of singer_sdk's ``StreamStateManager``.
 """
 
@@ -37,9 +37,9 @@ _Result = TypeVar("_Result")
 def _locked(
     method: Callable[Concatenate[_Manager, _Params], _Result],
 ) -> Callable[Concatenate[_Manager, _Params], _Result]:
-    """Decorator that holds the document's lock during a method.
+    """Decorator that runs a method with the lock of the state document.
 
-    This prevents the document from being encoded in the middle of a change.
+    The lock keeps the document from being encoded in the middle of a change.
     """
 
     @functools.wraps(method)
@@ -102,26 +102,29 @@ class StreamStateManager:
 
     @property
     def is_sorted(self) -> bool:
-        """True if each record advances the bookmark directly, instead of a progress marker."""
+        """True if the stream is sorted, so that records advance the bookmark directly.
+
+        If it is False, records advance a progress marker.
+        """
         return self._is_sorted and self.state_partitioning_keys is None
 
     @property
     def stream_state(self) -> dict[str, Any]:
-        """State dict of the stream. A missing dict is created."""
+        """State dict of the stream in the state document, created if missing."""
         return self.document.stream_state(self.stream_name)
 
     @_locked
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a context's partition. Without a partition, return the stream's.
+        """Return the state dict of the partition of a context; with None, that of the stream.
 
         A missing dict is created.
         """
         return self._get_state(context, self.document.context_state)
 
     def get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the part of a context that identifies its bookmark.
+        """Return the items of a context that identify its bookmark; None for None.
 
-        Return None if ``context`` is None.
+        These are the items with a key in ``state_partitioning_keys``, or all if that is None.
         """
         keys = self.state_partitioning_keys
         if context is None or keys is None:
@@ -129,21 +132,18 @@ class StreamStateManager:
         return {key: value for key, value in context.items() if key in keys}
 
     def get_state_partitions(self) -> list[dict[str, Any]] | None:
-        """Return the list of partitions in the stream's state. Return None if there is no list."""
+        """Return the list of partition entries in the stream's state, or None if it has no list."""
         return self.document.partitions(self.stream_name)
 
     def touch(self, context: Context | None = None) -> None:
-        """Report that the tap's code has changed the state dict of a context.
-
-        Its cached JSON text is discarded.
-        """
+        """Report a change of a context's state dict, so that its cached JSON text is discarded."""
         self.document.touch(self.stream_name, self.get_state_partition_context(context))
 
     @_locked
     def share(self, context: Context | None = None) -> None:
         """Mark the state dict of a context as one that the tap's code may change at any time.
 
-        From now on the dict is encoded again for each STATE message.
+        Its JSON text is not cached from now on, but encoded again for each STATE message.
         """
         partition = self.get_state_partition_context(context)
         if not partition or not self._limit_of_run.is_beyond(partition):
@@ -160,7 +160,7 @@ class StreamStateManager:
         config: Mapping[str, Any],
         compare_start_date_fn: Callable[[str, str], str] | None = None,
     ) -> None:
-        """Store the value from which a context (or the stream) is read, before reading it.
+        """Store the replication key value from which a context is read, before it is read.
 
         The value is the bookmark or, if there is no bookmark, the setting ``start_date``. Nothing
         is stored for FULL_TABLE streams.
@@ -189,9 +189,9 @@ class StreamStateManager:
     def get_starting_replication_value(
         self, context: Context | None, replication_method: str
     ) -> Any | None:
-        """Return the value stored by `write_starting_replication_value`.
+        """Return the replication key value from which a context is read in this sync.
 
-        Return None for FULL_TABLE streams, and for a context that is read from the beginning.
+        Return None for a FULL_TABLE stream, and for a context that is read from the beginning.
         """
         state = self.get_context_state(context)
         if replication_method == REPLICATION_FULL_TABLE:
@@ -207,7 +207,7 @@ class StreamStateManager:
     ) -> None:
         """Set the signpost of a context: the highest value that its bookmark may get in this sync.
 
-        If ``value`` is None or the stream is sorted, nothing is done.
+        Nothing is done if ``value`` is empty, or if the stream is sorted and needs no signpost.
         """
         if is_missing(value) or value == "" or self.is_sorted:
             return
@@ -231,7 +231,7 @@ class StreamStateManager:
             replication_key: Replication key of the stream.
             on_first_marker: Called when an unsorted stream gets its first progress marker. By
                 default a warning is logged once, saying that the stream is treated as unsorted.
-            state: State dict to use instead of the context's state dict.
+            state: State dict to update instead of the context's.
         """
         return BookmarkCursor(
             self.get_context_state(context) if state is None else state,
@@ -246,7 +246,9 @@ class StreamStateManager:
     def increment_state(
         self, latest_record: Record, *, context: Context | None = None, replication_key: str
     ) -> None:
-        """Advance the bookmark or the progress marker to the replication key value of one record.
+        """Advance the bookmark to the replication key value of one record.
+
+        For an unsorted stream a progress marker is advanced instead.
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the value is smaller than the
@@ -265,9 +267,9 @@ class StreamStateManager:
 
     @_locked
     def finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Turn the progress marker in a state dict into its bookmark.
+        """Store the progress marker in a state dict as the bookmark, at the end of a context.
 
-        ``state`` is the state dict; None means that of the stream.
+        ``state`` is the state dict of the context; None means that of the stream.
         """
         state = self.stream_state if state is None else state
         bookmarks.finalize_state_progress_markers(state, order=self.order)
@@ -280,12 +282,12 @@ class StreamStateManager:
         state: dict[str, Any] | None = None,
         partitions: Iterable[Context] | None = None,
     ) -> None:
-        """Turn progress markers into bookmarks at the end of a stream or partition.
+        """Store progress markers as bookmarks at the end of a stream or partition.
 
         Args:
-            state: The only state dict to finalize; if passed, ``partitions`` is ignored.
-            partitions: Contexts of the partitions to finalize. By default the stream's own state
-                dict is finalized.
+            state: State dict to finalize; if it is passed, ``partitions`` is ignored.
+            partitions: Contexts of the partitions to finalize. By default the state dict of the
+                stream is finalized.
         """
         if state:
             self.finalize_state(state)
@@ -297,14 +299,15 @@ class StreamStateManager:
     def close_window(
         self, context: Context | None, *, replication_key: str, until: str | None = None
     ) -> None:
-        """Turn the progress marker of a context into its bookmark at the end of a time window.
+        """Store the progress marker of a context as its bookmark at the end of a time window.
 
-        The context will continue with its next window.
+        Unlike in `finalize_state`, the starting value is kept, because more windows may follow.
 
         Args:
             context: Context of the partition, or None.
             replication_key: Replication key of the stream.
-            until: End of the window. An earlier bookmark is raised to this value.
+            until: Replication key value at the end of the window. An earlier bookmark is advanced
+                to it.
         """
         state = self._change(context)
         bookmarks.promote_progress_markers(state, order=self.order)
@@ -314,7 +317,7 @@ class StreamStateManager:
 
     @_locked
     def replace_bookmark(self, context: Context | None, value: Any) -> None:
-        """Replace the bookmark of a context by ``value``, the same value in another format."""
+        """Replace the bookmark of a context by ``value``, the same bookmark in another format."""
         self._change(context)["replication_key_value"] = value
 
     @property
@@ -330,12 +333,12 @@ class StreamStateManager:
         saw_all: bool = True,
         keeps: Callable[[Context], bool] | None = None,
     ) -> bool:
-        """Finalize the stream's partitions after all of them have been read.
+        """Finalize the partitions in the state at the end of the stream; remove obsolete ones.
 
         Args:
             replication_key: Replication key of the stream, or None.
-            saw_all: True if this run has read all existing partitions. If False, no partition is
-                removed from the state.
+            saw_all: True if this run has read all partitions of the source. If False, no partition
+                is removed from the state.
             keeps: Called with the context of each stored partition that this run did not read. If
                 it returns False, the partition is removed from the state.
 
@@ -357,7 +360,10 @@ class StreamStateManager:
         return pruned or changed
 
     def is_state_non_resumable(self, context: Context | None = None) -> bool:
-        """Return True if a context's progress would be lost if the sync were interrupted now."""
+        """Return True if an interruption would lose the progress of a context.
+
+        This is the case while the state dict has progress markers.
+        """
         return bookmarks.is_state_non_resumable(self.get_context_state(context))
 
     def log_sort_error(
@@ -368,7 +374,14 @@ class StreamStateManager:
         record_count: int,
         partition_record_count: int,
     ) -> None:
-        """Log that a record is out of order, with its number in the stream and in the partition."""
+        """Log an error for a record that is out of order.
+
+        Args:
+            ex: Exception with the two replication key values.
+            current_context: Context of the record.
+            record_count: Number of the record in the sync of the stream.
+            partition_record_count: Number of the record in the partition.
+        """
         bookmarks.log_sort_error(
             ex=ex,
             log_fn=self._logger.error,
@@ -380,7 +393,7 @@ class StreamStateManager:
         )
 
     def _change(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a context for a change; mark it as changed."""
+        """Return the state dict of a context for the caller to change; mark it as changed."""
         return self._get_state(context, self.document.change)
 
     @property
@@ -397,9 +410,10 @@ class StreamStateManager:
         context: Context | None,
         take: Callable[[str, Context | None], dict[str, Any]],
     ) -> dict[str, Any]:
-        """Return the state dict of a context, using ``take`` to look it up in the document.
+        """Return the state dict of a context.
 
-        The state dict of a partition beyond the partition limit is kept only in memory.
+        Beyond the partition limit it is kept only in memory. Otherwise it is the result of
+        ``take``, a method of the document that is called with the stream's name and the context.
         """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         if not partition or limit.is_idle or self._has_entry(partition):
@@ -417,7 +431,7 @@ class StreamStateManager:
         return self.document.has_partition(self.stream_name, partition)
 
     def _visit(self, context: Context | None) -> None:
-        """Record that this run is reading a context."""
+        """Record for the partition limit that this run reads a context."""
         limit = self._limit_of_run
         if limit.reads_everything is None:
             limit.reads_everything = True
@@ -425,7 +439,7 @@ class StreamStateManager:
             limit.visit(partition)
 
     def _is_finished_beyond(self, context: Context | None) -> bool:
-        """Return True if a context's partition is beyond the limit and was already finished."""
+        """Return True if the partition of a context, beyond the limit, is already finished."""
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         return not (
             not partition
@@ -443,11 +457,11 @@ class StreamStateManager:
             self.finalize_state(self._change(context))
 
     def _warn_unsorted(self) -> None:
-        if not self.order.is_declared:  # a declared stream resumes from its windows
+        if not self.order.is_declared:  # with an Airbyte manifest it resumes from its windows
             self.order.warn_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)
 
     def _log_start(self, value: Any) -> None:
-        """Log the starting value: for the first context at INFO level, for others at DEBUG."""
+        """Log the starting value: at INFO for the first context, at DEBUG for all others."""
         if value is None:
             return
         level = logging.DEBUG if self._start_was_logged else logging.INFO
@@ -456,10 +470,10 @@ class StreamStateManager:
 
 
 def _later_start(bookmark: Any, start_date: Any, compare: Callable[[str, str], str] | None) -> Any:
-    """Return the value from which a context is read: the bookmark or ``start_date``.
+    """Return the starting value of a context: the bookmark or, without one, ``start_date``.
 
-    If both exist, ``compare`` returns the value to use; if ``compare`` is None, the bookmark is
-    used. An empty or zero bookmark counts as missing, as in singer_sdk.
+    If both exist and ``compare`` is not None, the result of ``compare`` is returned. An empty or
+    zero bookmark counts as missing, as in singer_sdk.
     """
     if not start_date:
         return bookmark or None

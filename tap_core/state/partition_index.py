@@ -1,11 +1,11 @@
 """Index of the list of partitions in a state document, for lookup in constant time.
 
-- In the document the partitions of a stream are a list of ``{"context": {...}, ...}``, which
-  stays as it is.
+- In the document, the partitions of a stream are a list of ``{"context": {...}, ...}``. The index
+  does not change the list, except to append a partition.
 - Two contexts are the same partition if they are equal with Python's ``==`` (1 and 1.0 are, 1
-  and "1" are not), or if they are equal after writing to the document and reading back.
-- The list is authoritative. Entries appended by other code are added to the index; after any
-  other change of the list the index is rebuilt.
+  and "1" are not), or if they are equal after conversion to JSON and back.
+- Entries appended to the list by other code are added to the index. After any other change of
+  the list the index is rebuilt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DUPLICATE = -1
 
 
 def freeze_context(context: Context) -> Hashable:
-    """Return a hashable key for a context. Equal contexts have equal keys, even if nested.
+    """Return a hashable key for a context; equal contexts have equal keys, also nested ones.
 
     Raises:
         StateFileError: The context is nested too deeply.
@@ -39,9 +39,12 @@ def freeze_context(context: Context) -> Hashable:
 
 
 class PartitionIndex:
-    """Index of a state's ``partitions`` list, to find a partition by its context.
+    """Index of a state's ``partitions`` list, which finds a partition's entry by its context.
 
-    Partitions without a context stay in the list but cannot be found.
+    Entries without a context stay in the list, but are not in the index.
+
+    Args:
+        entries: The ``partitions`` list, which is not copied.
     """
 
     __slots__ = ("_count", "_first", "_last", "_positions", "_recent", "_recent_entry", "entries")
@@ -58,7 +61,7 @@ class PartitionIndex:
         self._reset()
 
     def position(self, context: Context) -> int | None:
-        """Return the position of a partition in the list, or None if it is absent.
+        """Return the position of a partition's entry in the list, or None if it is absent.
 
         Raises:
             ValueError: Two entries have this context.
@@ -94,7 +97,7 @@ class PartitionIndex:
         return self.entries[self.position_or_add(context)]
 
     def position_or_add(self, context: Context) -> int:
-        """Return the position of a partition in the list; append a new entry if it is absent.
+        """Return the position of a partition's entry in the list; append an entry if it is absent.
 
         Raises:
             ValueError: Two entries have this context.
@@ -106,7 +109,7 @@ class PartitionIndex:
         return len(self.entries) - 1
 
     def _look_up(self, context: Context) -> int | None:
-        """Update the index, then return the position of a partition, or None if it is absent."""
+        """Bring the index up to date, and return a partition's position, or None if absent."""
         key = freeze_context(context)
         self._catch_up()
         position = self._positions.get(key)
@@ -124,7 +127,7 @@ class PartitionIndex:
         self._recent_entry = {}
 
     def _catch_up(self) -> None:
-        """Index the partitions appended since the last call.
+        """Add to the index all entries that were appended to the list since the last call.
 
         If the list has changed in another way, the whole index is rebuilt.
         """
@@ -146,7 +149,7 @@ class PartitionIndex:
         self._first, self._last = (entries[0], entries[-1]) if entries else (None, None)
 
     def _add(self, position: int) -> bool:
-        """Index the partition at a position; return True if its context was already indexed."""
+        """Add the entry at a position to the index; return True if its context was in the index."""
         context = _get_context(self.entries[position])
         if context is None:
             return False
@@ -185,7 +188,10 @@ def _frozen(value: Any) -> Hashable:
 
 
 def _as_read_back(value: Any) -> Hashable:
-    """Convert a value that JSON cannot represent to the value that is read back from JSON."""
+    """Convert a value that JSON does not support to the value it has after encoding and parsing.
+
+    Example: a `datetime.date` becomes its ISO 8601 text.
+    """
     for kind, read_back in _READ_BACK:
         if isinstance(value, kind):
             return read_back(value)

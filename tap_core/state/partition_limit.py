@@ -1,20 +1,18 @@
-"""Limit of the number of partitions with a separate bookmark; shared bookmark of all others.
+"""Limit of the number of partitions with a separate bookmark; one shared bookmark beyond it.
 
-- Up to ``limit`` partitions have an entry in the state. Further partitions are *beyond the
-  limit*: their state dict is in memory while they are synced and is never written.
+- Up to ``limit`` partitions have an entry in the state. For partitions *beyond the limit*, the
+  state dict exists only in memory, while they are synced.
 - The first partition beyond the limit sets ``partition_limit_reached`` in the stream's state.
-  From then on a partition without an entry starts from the stream's own bookmark, or from the
-  beginning if there is none.
-- The stream's bookmark changes only when the stream has ended, and then replaces the entries.
-  It is the minimum of the bookmarks of all known partitions: all entries, the partitions
-  beyond the limit, and, unless this run has visited every partition, the previous stream
-  bookmark. If one of them has no bookmark there is no minimum: then the first ``limit`` entries
-  are kept and all other partitions start from the beginning.
+  From then on a partition without an entry starts from the shared bookmark, which is stored at
+  the top level of the stream's state, or from the beginning if there is no shared bookmark.
+- The shared bookmark is set at the end of the stream, and then replaces the entries. It is the
+  minimum of the bookmarks of all partitions: those with an entry and those beyond the limit.
+  Unless this run has read every partition, the previous shared bookmark is included. If one of
+  these has no bookmark, the first ``limit`` entries are kept, and all other partitions start from
+  the beginning.
 - Therefore no partition is ever read from a later position than its own.
-- When every partition has an entry again (after the limit was raised), flag and bookmark are
-  removed.
-
-`StreamStateManager` uses this module, which reads no records and no state documents.
+- When every partition has an entry again, after the limit was raised, ``partition_limit_reached``
+  and the shared bookmark are removed.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def resolve_limit(stream: str, declared: Any, configured: Any) -> int | None:
-    """Return the smaller of two limits of the number of partitions, or None for no limit.
+    """Return the smaller of two limits on the number of partitions; None if there is no limit.
 
     Args:
         stream: Name of the stream, for the error message.
@@ -61,10 +59,10 @@ def resolve_limit(stream: str, declared: Any, configured: Any) -> int | None:
 
 
 class PartitionLimit:
-    """Limit of the number of partitions with a separate bookmark, for one stream and one run.
+    """Limit on the number of partitions with a separate bookmark, for one stream and one run.
 
-    If there are more partitions than the limit, all bookmarks are replaced at the end of the stream
-    by one shared bookmark. It has the oldest value of all bookmarks.
+    If there are more partitions than the limit, the bookmarks are replaced at the end of the stream
+    by one shared bookmark, which is the smallest of them.
 
     Args:
         stream: Name of the stream, for log messages.
@@ -84,25 +82,25 @@ class PartitionLimit:
         self._visited: set[Hashable] = set()
         self._lowest = _Lowest(order)
         self.was_passed = False
-        """True if this run found more partitions than the limit, in the source or in the state."""
+        """True if there are more partitions than the limit, in the source or in the state."""
         self.reads_everything: bool | None = None
-        """True if this run reads every context from its beginning; None before the first."""
+        """True if this run reads every context from the beginning; None before the first one."""
 
     # State of a partition
 
     @property
     def is_idle(self) -> bool:
-        """True if there is neither a limit nor a shared bookmark from an earlier run."""
+        """True if this object has no effect: no limit, and no shared bookmark of an earlier run."""
         return self.limit is None and not self._shared
 
     def has_room(self, entries: int) -> bool:
-        """Return True if a state with ``entries`` partitions may get one more."""
+        """Return True if a state that has ``entries`` partitions may get one more."""
         return self.limit is None or entries < self.limit
 
     def beyond(self, context: Context) -> dict[str, Any]:
         """Return the state dict of a partition beyond the limit, which is kept only in memory.
 
-        A missing dict is created.
+        A missing dict is created with the shared bookmark of an earlier run, if there is one.
         """
         state = self._beyond.setdefault(freeze_context(context), {})
         if not state:
@@ -111,7 +109,7 @@ class PartitionLimit:
         return state
 
     def pass_limit(self, state: dict[str, Any], partitions: int) -> None:
-        """Record that the limit is exceeded: mark the stream's state and log a warning.
+        """Set ``partition_limit_reached`` in the stream's state, and log a warning.
 
         Args:
             state: State dict of the stream.
@@ -130,30 +128,27 @@ class PartitionLimit:
         )
 
     def begin(self, entry: dict[str, Any]) -> None:
-        """Copy the shared bookmark of an earlier run to the state of a new partition.
-
-        Without a shared bookmark, nothing is done.
-        """
+        """Copy the shared bookmark of an earlier run, if any, to the entry of a new partition."""
         entry.update(self._shared)
 
     def is_beyond(self, context: Context) -> bool:
-        """Return True if a partition is beyond the limit and not finished yet."""
+        """Return True if a partition without an entry, beyond the limit, is being synced."""
         return freeze_context(context) in self._beyond
 
     def visit(self, context: Context) -> None:
-        """Record that this run is reading a partition."""
+        """Record that this run has started to read a partition."""
         self._visited.add(freeze_context(context))
 
     def was_visited(self, context: Context) -> bool:
-        """Return True if this run has at least started to read a partition."""
+        """Return True if this run has started to read a partition."""
         return freeze_context(context) in self._visited
 
     # End of partitions
 
     def finish(self, state: dict[str, Any]) -> None:
-        """Finish a partition beyond the limit: include its bookmark in the shared bookmark.
+        """Include a finished partition's bookmark in the shared one, and discard its state dict.
 
-        For a partition within the limit, nothing is done.
+        Nothing is done for a partition within the limit.
         """
         context = state.get("context")
         if not self._beyond or not context:
@@ -164,10 +159,10 @@ class PartitionLimit:
             self._lowest.add(state)
 
     def finish_all(self, *, ended: bool, order: ReplicationKeyComparator) -> None:
-        """Finish each partition beyond the limit that is not finished yet.
+        """Call `finish` for each partition beyond the limit that is not finished yet.
 
-        ``ended`` is True to turn their progress markers into bookmarks, False to delete the
-        markers.
+        Before that, the partition's progress marker becomes its bookmark if ``ended`` is True;
+        otherwise the marker is deleted.
         """
         for state in list(self._beyond.values()):
             if ended:
@@ -177,7 +172,7 @@ class PartitionLimit:
             self.finish(state)
 
     def close(self, state: dict[str, Any], *, replication_key: str | None, saw_all: bool) -> bool:
-        """Update the stream's state at the end of the stream. Return True if it has changed.
+        """Apply the limit to the stream's state at the end of the stream; return True if changed.
 
         If the limit is exceeded, the partitions are replaced by one shared bookmark.
 
@@ -203,14 +198,17 @@ class PartitionLimit:
         *,
         saw_all: bool,
     ) -> None:
-        """Replace the partitions in the stream's state by one bookmark with the oldest value."""
+        """Replace the partitions in the stream's state by one bookmark, the smallest of theirs.
+
+        If one of them has no bookmark, the first ``limit`` partitions are kept instead.
+        """
         if not self.was_passed:
             self.pass_limit(state, len(entries))
         for entry in entries:
             self._lowest.add(entry)
         if self._was_reached and not saw_all:
             self._lowest.add(self._shared)
-        lowest = self._lowest.of(replication_key)
+        lowest = self._lowest.get(replication_key)
         _drop(state, (*_BOOKMARK, "partitions"))
         if lowest is not None:
             state.update(zip(_BOOKMARK, (replication_key, lowest), strict=True))
@@ -219,7 +217,7 @@ class PartitionLimit:
 
 
 class _Lowest:
-    """Smallest bookmark of several partitions, updated with each partition."""
+    """Smallest bookmark of the partitions passed to `add`."""
 
     def __init__(self, order: ReplicationKeyComparator) -> None:
         self._order = order
@@ -227,7 +225,7 @@ class _Lowest:
         self._value: Any = None
 
     def add(self, state: dict[str, Any]) -> None:
-        """Include the bookmark of a state dict, or record that this state dict has no bookmark."""
+        """Include the bookmark of a partition's state dict, or record that it has no bookmark."""
         key, value = (state.get(name) for name in _BOOKMARK)
         if is_missing(value) or value == "":
             key = None
@@ -237,10 +235,10 @@ class _Lowest:
             self._value = self._order.minimum(self._value, value)
         self._keys.add(key)
 
-    def of(self, key: str | None) -> Any:
-        """Return the smallest bookmark, if all bookmarks belong to the replication key ``key``.
+    def get(self, key: str | None) -> Any:
+        """Return the smallest bookmark of the replication key ``key``.
 
-        Return None if a partition had no bookmark, or a bookmark of another key.
+        Return None if any partition has no bookmark, or a bookmark of another key.
         """
         return self._value if key is not None and self._keys == {key} else None
 
@@ -250,10 +248,10 @@ def retain_entries(
     rule: PartitionLimit,
     keeps: Callable[[Context], bool],
 ) -> list[dict[str, Any]]:
-    """Return the partitions that remain in the state.
+    """Return the partitions to keep in the state at the end of a stream.
 
-    A partition remains if it has no context, if this run has read it, or if ``keeps`` returns True
-    for its context.
+    A partition is kept if it has no context, if this run has started to read it, or if ``keeps``
+    returns True for its context.
     """
     return [
         entry

@@ -1,7 +1,7 @@
-"""Range of replication key values that a backfill reads, as the user writes it.
+"""Range of replication key values that a backfill reads, from the options ``--from`` and ``--to``.
 
-The range is half-open: it contains its start and not its end. A value is a date-time, a date or
-a number; a date means midnight, a value without an offset is UTC.
+The range includes its start and excludes its end. A value is a date-time, a date (which means
+midnight) or a number. A value without an offset is in UTC.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ __all__ = ["KeyRange", "ReadRange", "parse_range"]
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """Range of replication key values from ``start`` to before ``end``; None: to the last one."""
+    """Range of replication key values from ``start``, inclusive, to ``end``, exclusive, as text.
+
+    If ``end`` is None, the range has no end.
+    """
 
     start: str
     end: str | None = None
@@ -25,13 +28,13 @@ class ReadRange:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Range as values of one stream's replication key, by its comparator.
+    """Range of a backfill in the type of one stream's replication key, such as int or text.
 
     Attributes:
-        start: Start of the range, and the value from which the stream is read.
-        end: End of the range; None without one. Records from it on are not written.
-        last: Value up to which the stream is read, inclusive; None to read to its end, also for the
-            children of later records.
+        start: Start of the range, inclusive; the stream is read from this value.
+        end: End of the range, exclusive; None if it has no end. Later records are not written.
+        last: Value up to which the stream is read, inclusive; None to read all later records, which
+            is necessary to sync their child streams.
     """
 
     start: Any
@@ -42,11 +45,11 @@ class KeyRange:
 def parse_range(start: str, end: str) -> ReadRange | None:
     """Return the range of the options ``--from`` and ``--to``; None if neither was passed.
 
-    An empty text is an option that was not passed.
+    An option that was not passed is an empty string.
 
     Raises:
-        ValueError: A value is invalid, ``--to`` has no ``--from``, or the range is empty. The
-            message names the option.
+        ValueError: A value is invalid, ``--to`` was passed without ``--from``, or the range is
+            empty. The message names the option.
     """
     if not (start or end):
         return None

@@ -2,11 +2,11 @@
 
 - A state file is one JSON document, or several lines of JSON (the output of
   ``tap | target > state.json``). The last complete line is the state.
-- A truncated last line is skipped with a warning: its writer was interrupted. Any other line
-  that is not a state is an error with file and line, never an empty state, which would cause
-  a full read without notice.
-- A STATE message, and the wrapper in which Meltano stores states, are unwrapped.
-- Numbers keep their text: a float if it gives the same text, else a Decimal.
+- A truncated last line is skipped with a warning, because its writer was interrupted. Any other
+  invalid line is an error with file and line. An empty state instead would cause a full sync
+  without notice.
+- The state is extracted from a STATE message and from the JSON object in which Meltano stores it.
+- A number is read as float if the float has the same text, otherwise as Decimal.
 """
 
 from __future__ import annotations
@@ -48,9 +48,14 @@ def read_state(text: str | bytes, source: str) -> dict[str, Any]:
 
 
 def _last_complete_line(content: bytes, source: str, fault: ValueError) -> tuple[Any, int]:
-    """Parse the last complete line of a file of JSON lines; return its value and its line number.
+    """Return the value and the line number of the last complete line of a file of JSON lines.
 
-    Only the last line of the file may be truncated; it is then skipped.
+    If the last line is truncated, it is skipped with a warning, and the line before it is used.
+
+    Args:
+        content: Contents of the file.
+        source: Name of the file, for messages.
+        fault: Error raised when the file was parsed as one document.
 
     Raises:
         StateFileError: The first line is not JSON, or neither of the last two lines is.
@@ -73,7 +78,7 @@ def _last_complete_line(content: bytes, source: str, fault: ValueError) -> tuple
 
 
 def _fault(source: str, line: int, fault: ValueError) -> StateFileError:
-    """Return the error for a state file that is not JSON, with the line and position."""
+    """Return the error for a state file that is not JSON; its message has the line and column."""
     if isinstance(fault, json.JSONDecodeError):
         return StateFileError(
             f"{source}, line {max(line, fault.lineno)}, column {fault.colno}: "
@@ -83,7 +88,9 @@ def _fault(source: str, line: int, fault: ValueError) -> StateFileError:
 
 
 def _unwrap(document: Any, location: str) -> dict[str, Any]:
-    """Return a state without the wrapper of a STATE message or of Meltano; ``{}`` for None.
+    """Return the state in a JSON document: a STATE message, Meltano's format or the state itself.
+
+    None gives ``{}``. ``location`` is the file and line, for the error message.
 
     Raises:
         StateFileError: The state is not a JSON object.
@@ -116,16 +123,16 @@ def parse_json(text: bytes) -> Any:
 
 
 def _number(text: str) -> float | Decimal:
-    """Convert a JSON number to float if the float has the same text; otherwise to Decimal."""
+    """Convert a JSON number to a float if that has the same text, otherwise to a Decimal."""
     nearest = float(text)
     return nearest if repr(nearest) == text else Decimal(text)
 
 
 def check_bookmarks(state: Mapping[str, Any]) -> None:
-    """Check that each stream's entry in ``bookmarks`` is an object, and its ``partitions`` a list.
+    """Check the types in a state: each stream's bookmark is an object, ``partitions`` a list.
 
     Raises:
-        StateFileError: A value has the wrong type; the error names its path in the state.
+        StateFileError: A value has the wrong type; the message has its path in the state.
     """
     bookmarks = _expect(state.get("bookmarks"), Mapping, "bookmarks")
     for stream, bookmark in (bookmarks or {}).items():
@@ -133,13 +140,14 @@ def check_bookmarks(state: Mapping[str, Any]) -> None:
         _expect(entry.get("partitions"), list, f"bookmarks.{stream}.partitions")
 
 
-def _expect(value: Any, kind: type, path: str) -> Any:
-    """Return a value that is None or an instance of ``kind``.
+def _expect(value: Any, expected: type, path: str) -> Any:
+    """Return ``value`` if it is None or an instance of ``expected``.
 
     Raises:
-        StateFileError: The value has another type. ``path`` is its path in the state.
+        StateFileError: The value has another type. The message contains ``path``, its path in the
+            state.
     """
-    if value is None or isinstance(value, kind):
+    if value is None or isinstance(value, expected):
         return value
-    name = "a list" if kind is list else "an object"
+    name = "a list" if expected is list else "an object"
     raise StateFileError(f"State, {path}: expected {name}, found {type(value).__name__}.")

@@ -1,8 +1,8 @@
 """Lookup of a replication key in a record, at the top level or nested.
 
-A replication key is one string, as states and catalogs store it. The property names of a nested
-key are joined by dots. The path is derived from the schema: a property whose own name contains
-dots takes precedence over a nested property.
+States and catalogs store a replication key as one string. The property names of a nested key are
+joined by dots, such as ``meta.updated_at``. The schema decides where to split the string: a
+property whose name contains dots takes precedence over a nested property.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ __all__ = ["copy_path", "get_definition", "make_getter", "parse_path"]
 
 
 def parse_path(key: str, schema: Any) -> tuple[str, ...]:
-    """Return the property names on the path to a replication key, from the top level down.
+    """Split a replication key at its dots into the property names of a path in the schema.
 
-    If the schema has no such path, return the key as the only name.
+    Example: ``'meta.updated_at'`` -> ``('meta', 'updated_at')``. If the schema has no such path,
+    return the key as the only name.
     """
     return _find_path(key, schema) or (key,)
 
 
 def _find_path(key: str, schema: Any) -> tuple[str, ...]:
-    """Return the path to a key in a schema. Return an empty tuple if there is no such path."""
+    """Return the path to a replication key in a schema, or an empty tuple if there is none."""
     properties = _properties(schema)
     if key in properties:
         return (key,)
@@ -37,7 +38,7 @@ def _find_path(key: str, schema: Any) -> tuple[str, ...]:
 
 
 def get_definition(path: tuple[str, ...], schema: Any) -> Any | None:
-    """Return the schema of the property at the end of a path. Return None if it is not declared."""
+    """Return the schema of the property at a path, or None if the property is not declared."""
     return reduce(lambda known, name: _properties(known).get(name), path, schema)
 
 
@@ -62,7 +63,10 @@ def make_getter(path: tuple[str, ...]) -> Callable[[Record], Any]:
 
 
 def copy_path(path: tuple[str, ...], record: Record) -> Record:
-    """Copy a record and the nested objects on a path, so that they can be changed separately."""
+    """Return a shallow copy of a record in which the objects on a path are copied too.
+
+    Deleting the value at the path in one of the records leaves the other record unchanged.
+    """
     copy = dict(record)
     inner = copy.get(path[0])
     if len(path) > 1 and isinstance(inner, dict):
@@ -71,10 +75,10 @@ def copy_path(path: tuple[str, ...], record: Record) -> Record:
 
 
 def _properties(schema: Any) -> Mapping[str, Any]:
-    """Return the ``properties`` of an object schema.
+    """Return the ``properties`` of an object schema, or an empty dict.
 
-    For a schema without them, return those of its first variant in ``anyOf`` or ``oneOf`` that has
-    properties, or an empty dict.
+    If the schema has no ``properties``, those of its first option in ``anyOf`` or ``oneOf`` that
+    has any are returned.
     """
     if not isinstance(schema, Mapping):
         return {}

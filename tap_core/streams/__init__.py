@@ -14,7 +14,7 @@ __all__ = ["GraphQLStream", "RESTStream", "Stream"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the classes that need an HTTP client when they are first accessed."""
+    """Import `RESTStream` or `GraphQLStream` when it is first accessed, to keep imports fast."""
     from tap_core.compat.slow_imports import without_collections
 
     if name == "RESTStream":

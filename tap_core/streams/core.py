@@ -1,10 +1,10 @@
-"""`Stream`: base class of all streams.
+"""`Stream`: base class of all streams of a tap.
 
-Public members, signatures and underscore hooks are those of the Meltano Singer SDK 0.54, so
-that a tap migrates by changing an import. The class holds what authors declare, override and
-call; longer bodies are functions of `tap_core.streams.declarations`, ``state`` and ``messages``,
-and the sync itself is in `tap_core.sync`. A class that overrides one of
-`sync.plan.OVERRIDABLE_HOOKS` takes the compatibility path, all others take the fast path.
+Public members, signatures and underscore hooks are those of the Meltano Singer SDK 0.54, so that a
+tap migrates by changing an import. Most methods delegate to functions in
+`tap_core.streams.declarations`, ``state`` and ``messages``; the sync loop is in `tap_core.sync`. A
+subclass that overrides a hook listed in `sync.plan.OVERRIDABLE_HOOKS` is synced through its hooks,
+record by record. All other streams use a faster loop that does not call the hooks.
 """
 
 from __future__ import annotations
@@ -234,10 +234,10 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def replication_path(self) -> tuple[str, ...]:
-        """Property names on the path to the value of the replication key.
+        """Path to the replication key in a record, as a tuple of property names.
 
-        ``meta.at`` means the property ``at`` of the object ``meta``, unless there is a property
-        named ``meta.at``. A top-level property has a path of one name.
+        The key ``meta.at`` gives ``("meta", "at")``, unless the schema has a top-level property of
+        that name. A top-level property has a path of one name; without a key the path is ``()``.
         """
         key = require_single_key(self.name, self.replication_key)
         return parse_path(key, self.effective_schema) if key else ()
@@ -252,10 +252,10 @@ class Stream(StreamProperties, abc.ABC):
         return has_datetime_replication_key(self)
 
     def retain_partition(self, context: Context) -> bool:  # noqa: ARG002 - for overrides
-        """Return False to remove a partition that no longer exists from the state; True by default.
+        """Return False to delete the bookmark of a partition that the source no longer has.
 
-        Called at the end of a sync that read all existing partitions, for each partition in the
-        state that was not among them. ``context`` identifies the partition.
+        The default returns True, which keeps the bookmark. A sync that read all existing partitions
+        calls this method at its end, once for each other partition in the state.
         """
         return True
 
@@ -271,17 +271,17 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def name_in_namespace(self) -> str:
-        """Name of the stream within its namespace; the stream's name by default."""
+        """Name of the stream within its namespace, such as a table name; `name` by default."""
         return self.name
 
     @property
     def schema_filepath(self) -> Path | None:
-        """Path of the schema file, if the schema was read from a file (deprecated)."""
+        """Path of the JSON file from which the schema was read, or None (deprecated)."""
         return self._schema_filepath
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Settings of the tap, read-only."""
+        """Config settings of the tap, as a read-only mapping."""
         return MappingProxyType(self._config)
 
     @property
@@ -295,33 +295,33 @@ class Stream(StreamProperties, abc.ABC):
         return self._logger
 
     def log(self, message: str, *args: Any, level: int = logging.INFO, **kwargs: Any) -> None:
-        """Log a message with the stream's logger."""
+        """Log a message with the stream's logger, at level INFO by default."""
         self._logger.log(level, message, *args, **kwargs)
 
     # Catalog and selection
 
     @property
     def effective_schema(self) -> JsonSchema:
-        """Schema to whose types records are converted: the input catalog's, else the tap's."""
+        """JSON Schema by which records are converted: the input catalog's, or else the tap's."""
         return self.schema if self._input_schema is None else self._input_schema
 
     @property
     def metadata(self) -> MetadataMapping:
-        """Singer metadata by breadcrumb: the input catalog's, else the tap's default metadata."""
+        """Singer metadata by breadcrumb: from the input catalog, or else the tap's defaults."""
         if self._metadata is None:
             self._metadata = get_stream_metadata(self, self._tap_input_catalog)
         return self._metadata
 
     @property
     def mask(self) -> SelectionMask:
-        """Selection of the stream and its properties: True or False by breadcrumb."""
+        """Selection by breadcrumb: True for a selected property; ``()`` stands for the stream."""
         if self._mask is None:
             self._mask = self.metadata.resolve_selection()
         return self._mask
 
     @property
     def selected(self) -> bool:
-        """True if the stream is selected, False if only its children may be."""
+        """True if the catalog selects this stream; if False, it is read only for its children."""
         return self.mask.get((), True)
 
     @selected.setter
@@ -334,7 +334,7 @@ class Stream(StreamProperties, abc.ABC):
         """Apply keys, replication method, schema and selection of an input catalog.
 
         Override it to reject catalogs that the tap does not support. A catalog entry without a
-        replication key removes the tap's own key, as in the Meltano Singer SDK.
+        replication key removes the stream's own key, as in the Meltano Singer SDK.
         """
         self._tap_input_catalog = catalog
         self._plan = self._metadata = self._mask = None
@@ -353,12 +353,12 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def _singer_catalog_entry(self) -> CatalogEntry:
-        """Catalog entry of this stream for discovery."""
+        """Catalog entry of this stream, which discovery writes: schema, metadata and keys."""
         return make_catalog_entry(self)
 
     @property
     def _singer_catalog(self) -> Catalog:
-        """Catalog with only this stream."""
+        """Catalog whose only entry is this stream."""
         return Catalog([(self.tap_stream_id, self._singer_catalog_entry)])
 
     # Records
@@ -407,7 +407,7 @@ class Stream(StreamProperties, abc.ABC):
         return row
 
     def preprocess_context(self, context: Context) -> Context:
-        """Return the context to sync; override it to change a context before it is read-only."""
+        """Change a context before its records are read, and return it; unchanged by default."""
         return context
 
     def get_child_context(self, record: Record, context: Context | None) -> Context | None:
@@ -425,8 +425,8 @@ class Stream(StreamProperties, abc.ABC):
             The child context, or None to skip the children of this record.
 
         Raises:
-            NotImplementedError: There is no context, and a child keeps one bookmark per context,
-                so the keys of the context must be defined.
+            NotImplementedError: The stream has no context, and a child has one bookmark for each
+                context, so this method must be overridden.
 
         Example:
             def get_child_context(self, record, context):
@@ -459,7 +459,7 @@ class Stream(StreamProperties, abc.ABC):
         yield self.get_child_context(record=record, context=context)
 
     def get_batch_config(self, config: Mapping[str, Any]) -> BatchConfig | None:
-        """Return the settings of batch files, or None to write RECORD messages.
+        """Return the parsed setting ``batch_config``; None if the stream writes RECORD messages.
 
         Raises:
             ConfigurationError: The setting ``batch_config`` is incomplete.
@@ -474,7 +474,7 @@ class Stream(StreamProperties, abc.ABC):
     def get_batches(
         self, batch_config: BatchConfig, context: Context | None = None
     ) -> Iterable[tuple[BaseBatchFileEncoding, list[str]]]:
-        """Yield the batches of the stream, each as an encoding and a list of files.
+        """Write records to batch files, and yield the encoding and the file URLs of each batch.
 
         Override it for APIs or databases that can export files. An override that reads rows with
         `_sync_records` must include them in the next batch that it yields.
@@ -497,14 +497,14 @@ class Stream(StreamProperties, abc.ABC):
         """Update the estimated total of rows and bytes of this stream in the current sync.
 
         Call it during the sync as often as needed; each estimate replaces the one before. It has no
-        effect if the output protocol has no estimates, as Singer.
+        effect for an output protocol without estimates, such as Singer.
         """
         emit_stream_estimate(self, rows, nbytes)
 
     # State
 
     def get_starting_timestamp(self, context: Context | None) -> datetime | None:
-        """Return the time from which this sync reads the context, with time zone; None: all.
+        """Return the timezone-aware time from which a context is read; None reads all records.
 
         Raises:
             StreamSetupError: The value is not a date-time. It is also a ValueError.
@@ -551,22 +551,22 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def state_manager(self) -> StreamStateManager:
-        """Object that reads and writes this stream's bookmarks in the state."""
+        """Manager that reads and writes this stream's bookmarks in the state."""
         if self._state_manager is None:
             self._state_manager = self._make_manager(self._tap.document)
         return self._state_manager
 
     def _make_manager(self, document: StateDocument) -> StreamStateManager:
-        """Return a state manager for this stream's bookmarks in the state ``document``."""
+        """Create a state manager for this stream's bookmarks in the state ``document``."""
         return make_state_manager(self, document)
 
     def _order(self) -> ReplicationKeyComparator:
-        """Return the object that compares replication key values by their type in the schema."""
+        """Return the comparator for replication key values, chosen by their type in the schema."""
         return make_key_comparator(self)
 
     @property
     def tap_state(self) -> TapState:
-        """State of the whole tap, shared by all streams. It may be changed."""
+        """State of the whole tap, as a mutable dict that all streams share."""
         state: TapState = self._tap.state
         return state
 
@@ -574,19 +574,19 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def stream_state(self) -> dict[str, Any]:
-        """State of this stream, created if it is missing. It may be changed."""
+        """State of this stream, as a mutable dict; created if it is missing."""
         return get_stream_state(self)
 
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
-        """Return the state of one context, created if it is missing. It may be changed.
+        """Return the state of one context, as a mutable dict; created if it is missing.
 
-        This is the stream's own state if the stream has no partitions, or if the context has no key
-        in ``state_partitioning_keys``.
+        If the stream has no partitions, or if the context has no key in
+        ``state_partitioning_keys``, the result is the state of the whole stream.
         """
         return get_partition_state(self, context)
 
     def _get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the part of a context that identifies its bookmark."""
+        """Return the items of a context whose keys are in ``state_partitioning_keys``."""
         return self.state_manager.get_state_partition_context(context)
 
     def _parse_datetime(self, value: str) -> datetime:
@@ -595,17 +595,17 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def _start_date(self) -> Any:
-        """Value from which a context without a bookmark is read; None to read everything."""
+        """Replication key value from which a context without a bookmark is read; None reads all."""
         return self._config.get("start_date")
 
     def _write_replication_key_signpost(
         self, context: Context | None, value: datetime | str | float | None
     ) -> None:
-        """Store the upper limit of a context's bookmark until the end of the context."""
+        """Store the greatest bookmark that a context may get, until its sync ends."""
         self.state_manager.write_replication_key_signpost(value, context=context)
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
-        """Store the value from which a context is read until the end of the context."""
+        """Store the value from which a context is read, until its sync ends."""
         config = {"start_date": find_first_value(self)}
         self.state_manager.write_starting_replication_value(
             context, self.replication_method, self.replication_key, config, self.compare_start_date
@@ -625,7 +625,7 @@ class Stream(StreamProperties, abc.ABC):
     def _complete_state(self, *, saw_all: bool) -> None:
         """Finalize all partitions at the end of the stream, and remove deleted partitions.
 
-        With ``saw_all`` False nothing is removed, as not all existing partitions were read.
+        With ``saw_all`` False not all partitions were read, so that no partition is removed.
         """
         kind = type(self)
         if kind.partitions is Stream.partitions and not self.parent_stream_type:
@@ -634,11 +634,11 @@ class Stream(StreamProperties, abc.ABC):
         finalize_partitions(self, keeps, saw_all=saw_all)
 
     def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Turn the progress markers in a state dict (None: the stream's) into its bookmark."""
+        """Replace the progress markers in a state dict (None: the stream's) by its bookmark."""
         finalize_state(self, state)
 
     def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:
-        """Turn progress markers of this stream and its selected children into bookmarks."""
+        """Replace progress markers of this stream and its selected children by bookmarks."""
         if state:
             self._finalize_state(state)
         elif not finalize_with_children(self):
@@ -649,21 +649,21 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def _reader(self) -> ContextReader:
-        """Object that reads this stream's contexts, at once or in time windows."""
+        """Reader of this stream's contexts; subclasses may read a context in time windows."""
         return self._get_reader(ContextReader)
 
-    def _get_reader(self, kind: Callable[[Any], _Reader]) -> _Reader:
-        """Return this object's reader, of class ``kind``. Copies of the stream have their own."""
+    def _get_reader(self, make_reader: Callable[[Any], _Reader]) -> _Reader:
+        """Return the reader of this stream's contexts; ``make_reader`` creates it on first use."""
         if self._own_reader is None or self._own_reader.stream is not self:
-            self._own_reader = kind(self)
+            self._own_reader = make_reader(self)
         return cast("_Reader", self._own_reader)
 
     def _continues_after(self, error: Exception) -> bool:  # noqa: ARG002
-        """Return True if the other contexts are read after this error; False by default."""
+        """Return True if the sync goes to the next context after an error; False by default."""
         return False
 
     def _prepare_for_threads(self, threads: int) -> None:
-        """Create the objects that copies of this stream in ``threads`` threads will share."""
+        """Create objects that all copies of this stream share, before threads use the copies."""
 
     # Sync; the underscore methods are hooks that some taps override
 
@@ -679,7 +679,7 @@ class Stream(StreamProperties, abc.ABC):
         return sync_records_with_hooks(self, context, write_messages=write_messages)
 
     def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None:
-        """Write the batches that `get_batches` yields, each followed by a state."""
+        """Write BATCH messages and the state for each batch that `get_batches` yields."""
         with self.get_batch_counter() as counter:
             for encoding, manifest in self.get_batches(batch_config, context):
                 counter.increment()
@@ -693,7 +693,7 @@ class Stream(StreamProperties, abc.ABC):
         child_context: Context | None = None,
         partition_context: Context | None = None,
     ) -> None:
-        """Add the values of the context to a record, and sync its children."""
+        """Add missing values of the partition context to a record, then sync its children."""
         if self.add_context_to_records:
             for key, value in (partition_context or {}).items():
                 record.setdefault(key, value)
@@ -701,7 +701,7 @@ class Stream(StreamProperties, abc.ABC):
             sync_child_contexts(self, record, child_context)
 
     def _sync_children(self, child_context: Context | None) -> None:
-        """Sync the selected children with one context."""
+        """Sync the selected child streams with one child context."""
         sync_children(self, child_context)
 
     def _check_max_record_limit(self, current_record_index: int) -> None:
@@ -709,7 +709,7 @@ class Stream(StreamProperties, abc.ABC):
         check_record_limit(self, current_record_index)
 
     def _abort_sync(self, abort_reason: Exception) -> None:
-        """Write the current state and raise an error that ends the sync."""
+        """Write the state, then raise AbortedSyncPausedException or AbortedSyncFailedException."""
         abort_sync(self, abort_reason)
 
     @final
@@ -721,7 +721,7 @@ class Stream(StreamProperties, abc.ABC):
     @final
     @property
     def descendent_streams(self) -> list[Stream]:
-        """All child streams and their descendants."""
+        """All child streams, their children, and so on."""
         return [
             *self.child_streams,
             *(below for child in self.child_streams for below in child.descendent_streams),
@@ -731,7 +731,7 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def stream_maps(self) -> list[StreamMap]:
-        """Stream maps of this stream; the first is the primary map.
+        """Stream maps of this stream, one for each output stream; the first is the primary map.
 
         Raises:
             MapperNotInitialized: The tap was created with ``setup_mapper=False``.
@@ -758,7 +758,7 @@ class Stream(StreamProperties, abc.ABC):
         return generate_record_messages(self, record)
 
     def _write_record_message(self, record: Record) -> None:
-        """Add a record to the buffered rows, which are written in order."""
+        """Add a record to the output buffer; records are written in the order of these calls."""
         write_record_message(self, record)
 
     def _generate_batch_messages(
@@ -768,7 +768,7 @@ class Stream(StreamProperties, abc.ABC):
         return generate_batch_messages(self, encoding, manifest)
 
     def _write_batch_message(self, encoding: BaseBatchFileEncoding, manifest: list[str]) -> None:
-        """Write BATCH messages for a list of files, after all rows and files before them."""
+        """Write BATCH messages for a list of file URLs, after all earlier records and files."""
         write_messages(self, self._generate_batch_messages(encoding, manifest))
         self.state_manager.is_flushed = False
 
@@ -786,22 +786,22 @@ class Stream(StreamProperties, abc.ABC):
     # Metrics
 
     def log_sync_costs(self) -> None:
-        """Log the totals of `calculate_sync_cost` for this stream's sync, if it returns any."""
+        """Log this sync's total costs, such as API credits; do nothing if there are none."""
         if self._sync_costs:
             self.log("Total Sync costs for stream %s: %s", self.name, self._sync_costs)
 
     def get_record_counter(
         self, *, endpoint: str | None = None, log_interval: float = metrics.DEFAULT_LOG_INTERVAL
     ) -> metrics.Counter:
-        """Return the metric that counts this stream's records."""
+        """Return the counter of this stream's records, which logs their number as a metric."""
         return metrics.record_counter(self.name, endpoint=endpoint, log_interval=log_interval)
 
     def get_batch_counter(self) -> metrics.Counter:
-        """Return the metric that counts this stream's batches."""
+        """Return the counter of this stream's batches, which logs their number as a metric."""
         return metrics.batch_counter(self.name)
 
     def get_sync_timer(self) -> metrics.Timer:
-        """Return the metric that times this stream's sync."""
+        """Return the timer of this stream's sync, which logs the duration as a metric."""
         return metrics.sync_timer(self.name)
 
     def _log_metric(self, point: metrics.Point[Any]) -> None:

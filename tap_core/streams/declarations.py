@@ -1,8 +1,7 @@
-"""Declarations of a stream: properties that authors set, schema source, metadata, catalog entry.
+"""Declarations of a stream: name, keys, schema, metadata, and the catalog entry made of them.
 
-`tap_core.Stream` inherits the properties and delegates to the functions. They read the author's
-declarations and the input catalog; they pull no records and write no messages. Setting a property
-that the compiled plan depends on discards the plan.
+`tap_core.Stream` inherits the properties and calls the functions of this module. They only use the
+author's class and the input catalog: they read no records and write no messages.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ __all__ = [
 
 
 class StreamProperties:
-    """Properties of a stream that a subclass sets to a plain value or overrides."""
+    """Properties of a stream that a subclass sets as class attributes or overrides."""
 
     name: str
     forced_replication_method: str | None
@@ -119,9 +118,9 @@ class StreamProperties:
 
     @property
     def replication_method(self) -> str:
-        """FULL_TABLE, INCREMENTAL or LOG_BASED.
+        """Replication method of the stream: FULL_TABLE, INCREMENTAL or LOG_BASED.
 
-        This is ``forced_replication_method`` if it is set. Otherwise it is INCREMENTAL for a stream
+        It is ``forced_replication_method`` if that is set. Otherwise it is INCREMENTAL for a stream
         with a replication key, and FULL_TABLE for a stream without one.
         """
         key = require_single_key(self.name, self.replication_key)
@@ -134,8 +133,8 @@ class StreamProperties:
         """Context keys that identify a bookmark, as a sequence of strings.
 
         With None (the default), each context has a bookmark. With an empty list, the stream has one
-        bookmark. With any value but None, the stream is not taken as sorted, because several
-        contexts may share a bookmark.
+        bookmark. With any value other than None, the stream is not treated as sorted, because
+        several contexts may share a bookmark.
         """
         return self._state_partitioning_keys
 
@@ -166,7 +165,7 @@ class StreamProperties:
         """Contexts that the stream is synced for, one after the other, as a list of dicts or None.
 
         The default returns the contexts in the state. Override it to read the stream once for each
-        of several values, such as accounts or regions. Each context has its own bookmark, unless
+        of several values, such as accounts or regions. Each context has a separate bookmark, unless
         `state_partitioning_keys` combines several.
 
         Example:
@@ -178,13 +177,14 @@ class StreamProperties:
 
 
 def load_schema(stream_name: str, source: object) -> tuple[JsonSchema, Path | None]:
-    """Return the schema that a stream's constructor received, and its file's path.
-
-    The path is None if the schema was not read from a file.
+    """Return a schema as a dict, with the path of the file that it was read from.
 
     Args:
         stream_name: Name of the stream, for error messages.
         source: A dict, a `Schema`, or (deprecated) the path of a JSON file.
+
+    Returns:
+        The schema and the path. The path is None if ``source`` is not a path.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -210,7 +210,7 @@ def load_schema(stream_name: str, source: object) -> tuple[JsonSchema, Path | No
 
 
 def require_single_key(stream_name: str, key: Any) -> str | None:
-    """Check that a replication key is one string, and return it. Return None for an empty key.
+    """Return a replication key after a check that it is a string; None for an empty key.
 
     Raises:
         InvalidReplicationKeyException: ``key`` is a list of several keys, which is not supported.
@@ -243,7 +243,7 @@ def has_datetime_replication_key(stream: SyncStream) -> bool:
 
 
 def get_stream_metadata(stream: SyncStream, catalog: Catalog | None) -> MetadataMapping:
-    """Return a stream's Singer metadata from the catalog, or the default metadata without one."""
+    """Return a stream's Singer metadata: from the catalog, or else the tap's defaults."""
     entry = catalog.get_stream(stream.tap_stream_id) if catalog else None
     if entry:
         return entry.metadata
@@ -266,7 +266,7 @@ def get_stream_metadata(stream: SyncStream, catalog: Catalog | None) -> Metadata
 
 
 def make_catalog_entry(stream: SyncStream) -> CatalogEntry:
-    """Return the catalog entry of a stream for discovery."""
+    """Return the catalog entry of a stream for discovery, with its schema, keys and metadata."""
     return CatalogEntry(
         tap_stream_id=stream.tap_stream_id,
         stream=stream.name,

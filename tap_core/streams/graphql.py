@@ -1,8 +1,8 @@
 """`GraphQLStream`: stream of records from a GraphQL query.
 
-It is a REST stream whose requests carry a query and variables. A response with errors and
-without data raises an error, even if its HTTP status is 200; errors in addition to data are
-logged as a warning. Source: GraphQL specification, section 7.1.
+It is a REST stream that sends a query and its variables in the request body. A response with errors
+and without data raises an error, even if its HTTP status is 200. If a response has both, the errors
+are logged as a warning. Source: GraphQL specification, section 7.1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_MESSAGES = 500
 
 
 class _GraphQLBase(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
-    """Base class with properties that type checkers allow `GraphQLStream` classes to set."""
+    """Base class of `GraphQLStream` that declares the properties an author overrides."""
 
     @property
     def records_jsonpath(self) -> str:
@@ -39,9 +39,9 @@ class _GraphQLBase(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
 
     @property
     def query(self) -> str:
-        """GraphQL query, as a string; a text that does not start with ``query`` is wrapped in one.
+        """GraphQL query, as a string, such as ``users { id }``; required.
 
-        There is no default.
+        ``query { ... }`` is added around a text that does not start with ``query``.
 
         Raises:
             NotImplementedError: The class does not define a query.
@@ -79,7 +79,7 @@ class GraphQLStream(_GraphQLBase[_TToken], abc.ABC, Generic[_TToken]):
     ) -> dict[str, Any] | None:
         """Return the request body: `query`, with the result of `get_url_params` as its variables.
 
-        The query is put on one line, unless it contains a comment.
+        Line breaks are removed from the query, unless it contains a comment.
 
         Raises:
             ValueError: `query` was set to None.
@@ -98,7 +98,7 @@ class GraphQLStream(_GraphQLBase[_TToken], abc.ABC, Generic[_TToken]):
         return {"query": separator.join(lines), "variables": variables}
 
     def _check_document(self, document: Any) -> None:
-        """Check a response for GraphQL errors.
+        """Check a response for GraphQL errors; if it also has data, they are only logged.
 
         Raises:
             FatalAPIError: The response has errors and no data.

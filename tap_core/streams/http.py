@@ -1,13 +1,12 @@
 """`_HTTPStream`: stream of records from the pages of an HTTP API, for any response format.
 
-Public members, signatures and underscore hooks are those of the Meltano Singer SDK 0.54, so
-that a tap migrates by changing an import. The class is read from top to bottom: the cursor, the
-parts of a request, allowed hosts and limits, sending, retries, pages and records, metrics and
-costs. What does not depend on overrides is implemented in `tap_core.http`.
+Public members, signatures and underscore hooks are those of the Meltano Singer SDK 0.54, so that a
+tap migrates by changing an import. Helpers that call no method of the stream are in
+`tap_core.http`.
 
-Credentials are only sent to the origin of ``url_base``. A URL that comes from a response (the
-next page, a record's URL, a redirect) gets credentials only on that origin and on
-`allowed_hosts`. Log messages and errors name the stream and the request, without secrets.
+Credentials are only sent to the origin of ``url_base``. A URL that comes from a response (the next
+page, a record's URL, a redirect) gets credentials only on that origin and on `allowed_hosts`. Log
+messages and errors name the stream and the request, without secrets.
 """
 
 from __future__ import annotations
@@ -206,7 +205,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @property
     def replication_key(self) -> str | None:
-        """Name of the property that grows as records change; by default that of the cursor."""
+        """Name of the property that grows as records change; by default the cursor field."""
         declared = self.incremental_sync
         return self._replication_key or (declared.cursor_field if declared else None)
 
@@ -229,13 +228,13 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         self._state_manager = None
 
     def get_replication_key_signpost(self, context: Context | None = None) -> Any | None:
-        """Return the greatest bookmark of this sync; None with a cursor, which has its own."""
+        """Return the greatest bookmark that this sync may store; None if a cursor limits it."""
         if self.incremental_sync is not None:
             return None
         return super().get_replication_key_signpost(context)
 
     def compare_start_date(self, value: str, start_date_value: str) -> str:
-        """Return the later of a bookmark and ``start_date``; both may be in any cursor format."""
+        """Return the later of a bookmark and ``start_date``, each in any format of the cursor."""
         if self.incremental_sync is None:
             return super().compare_start_date(value, start_date_value)
         order = self.state_manager.order
@@ -249,7 +248,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return cursor.format.write(self._reader.find_time_range(cursor)[0])
 
     def _parse_datetime(self, value: str) -> dt.datetime:
-        """Parse a date-time in one of the cursor's formats; without a cursor, in ISO 8601."""
+        """Parse a date-time in one of the cursor's formats, or else in ISO 8601."""
         order = find_cursor_order(self.state_manager.order)
         found = None if order is None else order.instant(value)
         return super()._parse_datetime(value) if found is None else found
@@ -277,14 +276,14 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         """
 
     def get_url(self, context: Context | None) -> str:
-        """Return the URL for a context, with placeholders replaced by its values or by settings."""
+        """Return the URL for a context; a ``{key}`` is replaced by its value or by a setting."""
         url = f"{self.url_base}{self.path or ''}"
         return (
             self._fill_placeholders(url, {**self.config, **(context or {})}) if "{" in url else url
         )
 
     def _fill_placeholders(self, url: str, values: Mapping[str, Any]) -> str:
-        """Return a URL with its placeholders replaced by URL-encoded values."""
+        """Return a URL in which each ``{key}`` is replaced by the URL-encoded value of that key."""
         for name, value in values.items():
             if (placeholder := f"{{{name}}}") in url:
                 url = url.replace(placeholder, self._url_encode(value))
@@ -292,7 +291,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @staticmethod
     def _url_encode(val: Any) -> str:
-        """Return a value as text for a URL path, with slashes encoded."""
+        """Return a value as text for a URL path; each ``/`` becomes ``%2F``."""
         return val.replace("/", "%2F") if isinstance(val, str) else str(val)
 
     def get_url_params(
@@ -320,7 +319,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @property
     def http_headers(self) -> dict[str, Any]:
-        """Headers of every request, as a dict; the authenticator adds its own.
+        """Headers of every request, as a dict; the authenticator adds further headers.
 
         The default is empty. Override it to send API-specific headers.
 
@@ -351,7 +350,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @cached_property
     def user_agent(self) -> str:
-        """``User-Agent`` of the requests: the setting ``user_agent``, else the SDK's version."""
+        """Value of the ``User-Agent`` header: the setting ``user_agent``, or the SDK's version."""
         return str(self.config.get("user_agent", f"tap-core/{PluginBase.get_sdk_version()}"))
 
     def prepare_request_payload(
@@ -376,7 +375,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @property
     def authenticator(self) -> Auth:
-        """Authenticator of the requests: a callable that takes a request and returns it signed.
+        """Callable that adds credentials to a request and returns the request.
 
         The default adds no credentials. Override it with a class of `tap_core.authenticators`; use
         ``cached_property`` for authenticators that hold a token.
@@ -390,7 +389,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @property
     def requests_session(self) -> requests.Session:
-        """HTTP session of the stream, which keeps connections alive."""
+        """HTTP session of the stream, which reuses connections."""
         if not self._requests_session:
             self._requests_session = make_session()
         return self._requests_session
@@ -402,7 +401,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @property
     def timeout(self) -> float:
-        """Seconds to wait for a connection, and for each part of a response."""
+        """Timeout in seconds for opening a connection, and for each read from it."""
         return DEFAULT_REQUEST_TIMEOUT
 
     def get_http_request(self, *, page: PageContext) -> HTTPRequest:
@@ -417,7 +416,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         )
 
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
-        """Return an authenticated request. The arguments are those of `requests.Request`."""
+        """Return an authenticated request; the arguments are those of `requests.Request`."""
         authenticator = bind_authenticator(self.authenticator, self)
         self.requests_session.auth = self._make_session_authenticator(authenticator)
         request = requests.Request(*args, **kwargs)
@@ -438,15 +437,15 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
             method, asked.url, asked.params, asked.headers, asked.data, asked.as_json
         )
 
-    def _add_window_options(self, asked: HTTPRequest) -> None:
-        """Add the bounds of the current time window to a request, if the cursor says so."""
+    def _add_window_options(self, request: HTTPRequest) -> None:
+        """Add the bounds of the current time window to a request, as the cursor defines."""
         if self.incremental_sync is not None and self.stream_interval is not None:
-            self.incremental_sync.put(asked, self.stream_interval)
+            self.incremental_sync.put(request, self.stream_interval)
 
     def _prepare_request(
         self, *, context: Context | None, page: BaseAPIPaginator[Any]
     ) -> requests.PreparedRequest:
-        """Build the request for the paginator's current page and prepare it for sending."""
+        """Return the prepared request for the paginator's current page."""
         asked = self.get_http_request(
             page=PageContext(stream_context=context, next_page_token=page.current_value)
         )
@@ -482,7 +481,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         )
 
     def _route(self, authenticator: Auth) -> Route:
-        """Return the check of the hosts to which a request with these credentials may be sent."""
+        """Return the rule that decides which hosts may receive the authenticator's credentials."""
 
         def carries(request: requests.PreparedRequest) -> bool:
             return not adds_no_credentials(authenticator) or has_secrets(request, self._secrets())
@@ -496,7 +495,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         )
 
     def _make_session_authenticator(self, authenticator: Auth) -> Auth:
-        """Return an authenticator for requests that the tap's code sends with the session."""
+        """Return an authenticator for `requests_session` that checks the host of each request."""
 
         def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
             route = self._route(authenticator)
@@ -507,26 +506,26 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return sign
 
     def _base_origin(self) -> Origin | None:
-        """Return the origin of ``url_base``, with placeholders replaced by settings only."""
+        """Return the origin of ``url_base`` (scheme, host, port); None for an invalid URL."""
         base = self.url_base or ""
         return declared_origin(self._fill_placeholders(base, self.config) if "{" in base else base)
 
     def _may_get_credentials(self, origin: Origin) -> bool:
-        """Return True if an origin is that of ``url_base`` or of the first request."""
+        """Return True if ``origin`` is that of ``url_base`` or of the first request."""
         return origin in (self._base_origin(), self._first_origin)
 
     def _is_secure(self) -> bool:
-        """Return True if ``url_base`` or the first request uses HTTPS."""
+        """Return True if ``url_base`` or the pagination's first request uses HTTPS."""
         return any(
             one is not None and one.scheme == "https"
             for one in (self._base_origin(), self._first_origin)
         )
 
     def _begin_pagination(self, request: requests.PreparedRequest) -> None:
-        """Trust the origin of the first request of a pagination: it may get the credentials.
+        """Allow credentials for the origin of the first request of a pagination.
 
         In a child stream, the URL may contain values of a parent's record. Its origin is then only
-        trusted if the URL without a context has the same origin.
+        allowed if the URL without a context has the same origin.
         """
         self._first_origin = None
         asked = parse_origin(request.url)
@@ -546,9 +545,9 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def _request(
         self, prepared_request: requests.PreparedRequest, context: Context | None
     ) -> requests.Response:
-        """Send a request once and check the response.
+        """Send a request once, check the response and return it.
 
-        If the response is 401, the access token is renewed and the request is sent again.
+        After a response with status 401, the access token is renewed and the request is sent again.
         """
         authenticator = bind_authenticator(self.authenticator, self)
         response = self._send(prepared_request, context, authenticator)
@@ -568,7 +567,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         context: Context | None,
         authenticator: Auth,
     ) -> requests.Response:
-        """Wait for the rate limits, add credentials, check the host, send, and log the duration."""
+        """Wait for the rate limits, add credentials, send the request and return the response."""
         return self._exchange(
             request,
             context,
@@ -607,7 +606,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return response
 
     def _secrets(self) -> Secrets:
-        """Return the secret settings, which must not appear in messages."""
+        """Return the values of secret settings, which must not appear in messages."""
         return collect_secrets(self.config, getattr(self._tap, "config_jsonschema", None))
 
     def validate_response(self, response: requests.Response) -> None:
@@ -639,18 +638,18 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
             raise FatalAPIError(self.response_error_message(response), response=response)
 
     def response_error_message(self, response: requests.Response) -> str:
-        """Return the error message for a failed response, without secrets."""
+        """Return the message of the error that is raised for a failed response, without secrets."""
         secrets = self._secrets() | collect_sent_secrets(response.request)
         path = secrets.hide(urlsplit(response.url).path or self.path or "")
         return format_http_error(response, path=path, excerpt=body_excerpt(response, secrets))
 
     def _check_body(self, response: requests.Response) -> None:
-        """Raise an error for an invalid body. Called early enough to retry the request."""
+        """Raise an error for an invalid body, early enough to retry the request."""
 
     # Retries
 
     def request_decorator(self, func: RequestFunc) -> RequestFunc:
-        """Return a function that calls ``func`` and, after retryable errors, calls it again."""
+        """Wrap ``func`` so that the request is sent again after a retryable error."""
         return with_retries(
             wait_generator=self.backoff_wait_generator,
             max_tries=self.backoff_max_tries,
@@ -683,7 +682,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return 5
 
     def backoff_jitter(self, value: float) -> float:
-        """Return a wait in seconds with a random part added.
+        """Return a wait in seconds with a random number of seconds added.
 
         The default adds up to one second. Override it to return ``value`` for exact waits.
 
@@ -725,11 +724,11 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @property
     def _reader(self) -> WindowReader:
-        """Object that reads this stream's contexts, in time windows if it has a cursor."""
+        """Reader of this stream's contexts; with a cursor, it reads a context in time windows."""
         return self._get_reader(WindowReader)
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context. With a cursor, read one time window after the other."""
+        """Yield the records of a context; with a cursor, one time window after the other."""
         return self._reader.read(context)
 
     @property
@@ -739,11 +738,11 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @property
     def _has_ended(self) -> bool:
-        """True if a newest-first feed has reached records sent earlier, so that reading stops."""
+        """True if a newest-first feed has reached records of an earlier sync, so reading stops."""
         return self._record_filter is not None and self._record_filter.is_past
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of all pages of a context."""
+        """Request all pages of a context and yield their records."""
         walk = self.get_new_paginator() or SinglePagePaginator()
         prepare = self._choose_request_builder(context, walk)
         tries = RetryState(self._request)
@@ -777,7 +776,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def _choose_request_builder(
         self, context: Context | None, walk: BaseAPIPaginator[Any]
     ) -> Callable[[], requests.PreparedRequest]:
-        """Return the function that builds requests: a subclass's `prepare_request` if it exists."""
+        """Return the function that builds requests: a `prepare_request` override if it exists."""
         if type(self).prepare_request is _HTTPStream.prepare_request:
             return partial(self._prepare_request, context=context, page=walk)
         warnings.warn(
@@ -822,7 +821,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     # Metrics and costs
 
     def get_http_request_counter(self) -> metrics.Counter:
-        """Return the metric that counts this stream's requests."""
+        """Return the counter of this stream's requests, which logs their number as a metric."""
         return metrics.http_request_counter(self.name, endpoint=self.path or "")
 
     def _write_request_duration_log(
@@ -847,7 +846,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         response: requests.Response,  # noqa: ARG002
         context: Context | None,  # noqa: ARG002
     ) -> dict[str, int]:
-        """Return the costs of a request by kind of cost, such as API credits; empty by default.
+        """Return the costs of a request, such as API credits, by name; empty by default.
 
         Example:
             def calculate_sync_cost(self, request, response, context):
@@ -861,7 +860,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         response: requests.Response,
         context: Context | None,
     ) -> dict[str, int]:
-        """Add the costs of a request to the totals, and return the totals."""
+        """Add the costs of a request to the totals of this sync, and return the totals by name."""
         costs = self.calculate_sync_cost(request, response, context)
         self._sync_costs = {
             kind: self._sync_costs.get(kind, 0) + cost for kind, cost in costs.items()

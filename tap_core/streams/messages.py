@@ -1,7 +1,8 @@
-"""Singer messages of a stream, as the hooks of `tap_core.Stream` generate and write them.
+"""Functions that generate and write the Singer messages of a stream.
 
-The sync engine sends compiled events. These functions serve authors who override a
-``_generate_*`` or ``_write_*`` hook, or `Tap.write_message`.
+They implement the ``_generate_*`` and ``_write_*`` hooks of `tap_core.Stream`, for taps that
+override or call such a hook, or override `Tap.write_message`. Otherwise the sync engine writes
+compiled messages without these functions.
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ def generate_schema_messages(stream: SyncStream) -> Iterator[SchemaMessage]:
 
 
 def generate_record_messages(stream: SyncStream, record: Record) -> Iterator[RecordMessage]:
-    """Convert and map a record; yield a RECORD message for each output stream of the stream maps.
+    """Yield a RECORD message for each output stream of the stream maps.
 
-    Deselected properties are deleted from ``record`` itself.
+    The record is first converted to the types of the schema. Deselected properties are deleted from
+    ``record`` itself.
     """
     if is_key_deselected(stream):
         path = stream.replication_path
@@ -82,7 +84,7 @@ def generate_record_messages(stream: SyncStream, record: Record) -> Iterator[Rec
 def generate_batch_messages(
     stream: SyncStream, encoding: BaseBatchFileEncoding, manifest: list[str]
 ) -> Iterator[SDKBatchMessage]:
-    """Yield BATCH messages for a list of files, one for each output stream of the stream maps."""
+    """Yield BATCH messages for a list of file URLs, one for each output of the stream maps."""
     for event in get_plan(stream).describes:
         yield SDKBatchMessage(event.stream.name, encoding, manifest, stream._stream_version)
 
@@ -96,7 +98,7 @@ def generate_activate_version_messages(
 
 
 def write_messages(stream: SyncStream, messages: Iterable[Message]) -> None:
-    """Write messages through the tap's ``write_message``."""
+    """Pass each message to the tap's ``write_message``."""
     for message in messages:
         stream._tap.write_message(message)
 
@@ -113,7 +115,7 @@ def write_schema_message(stream: SyncStream) -> None:
 
 
 def write_record_message(stream: SyncStream, record: Record) -> None:
-    """Add a record to the buffered rows, which are written in order."""
+    """Add a record to the output buffer; records are written in the order of these calls."""
     if is_overridden(stream, "_generate_record_messages") or is_overridden(
         stream._tap, "write_message"
     ):

@@ -1,7 +1,7 @@
 """`RESTStream`: stream of records from a JSON API.
 
-Requests, retries and pagination are in `tap_core.streams.http`; this class adds how records and
-the next page's token are found in a JSON response.
+Requests, retries and pagination are in `tap_core.streams.http`. This class extracts the records and
+the next page's token from a JSON response.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
         return extract_jsonpath(self.records_jsonpath, parse_json(response, self._secrets))
 
     def _check_body(self, response: requests.Response) -> None:
-        """Parse the JSON body here, so that the request is sent again if the body is truncated.
+        """Parse the JSON body immediately, so that a truncated body leads to a retry.
 
-        If the class overrides `parse_response`, only an obviously truncated body is an error.
+        If the class overrides `parse_response`, only the completeness of the body is checked.
         """
         if type(self).parse_response is not RESTStream.parse_response:
             check_content_length(response)
@@ -120,14 +120,14 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
             self._check_document(response.read(self._secrets, self.next_page_token_jsonpath))
 
     def _check_document(self, document: Any) -> None:
-        """Raise an error if the API reports an error in a JSON body. The default does nothing."""
+        """Raise an error if a parsed JSON body reports an error. The default does nothing."""
 
     def get_new_paginator(self) -> BaseAPIPaginator[Any] | None:
         """Return a new paginator for reading one context, or None if there is only one page.
 
-        The default paginator reads the next token at `next_page_token_jsonpath` if that is set, and
-        otherwise in the header ``X-Next-Page``. Override it for other kinds of pagination, with a
-        class of `tap_core.pagination`.
+        The default paginator reads the next page's token at `next_page_token_jsonpath` if that is
+        set, else in the header ``X-Next-Page``. Override it to return another class of
+        `tap_core.pagination`.
 
         Example:
             def get_new_paginator(self):

@@ -11,5 +11,5 @@ from tap_core.compat.deprecation import deprecated_import
 
 
 def __getattr__(name: str) -> Any:
-    """Return a class or function that was moved to another module, with a deprecation warning."""
+    """Return a name of `tap_core.sql`, such as ``SQLStream``, with a deprecation warning."""
     return deprecated_import(name, old=__name__, known=("SQLStream",), new="tap_core.sql")

@@ -1,8 +1,7 @@
-"""State of a stream: its state manager, start values, bookmarks and partitions.
+"""State functions of `tap_core.Stream`: state manager, start values, bookmarks and partitions.
 
-`tap_core.Stream` delegates to these functions, and they delegate all decisions to
-`tap_core.state`. An author who reads the state sees it as of the last yielded record, so every
-access first sends the open chunk. A dict returned to the author may be changed at any time.
+A function that reads or changes the state first lets the sync write the records that it has read,
+so that the tap's code sees an exact state. A returned dict may be changed at any time.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ __all__ = [
 
 
 def make_state_manager(stream: SyncStream, document: StateDocument) -> StreamStateManager:
-    """Return a state manager for the bookmarks of a stream in a state document."""
+    """Return a manager for the bookmarks of a stream in a state document."""
     return StreamStateManager(
         tap_name=stream.tap_name,
         stream_name=stream.name,
@@ -63,7 +62,7 @@ def make_state_manager(stream: SyncStream, document: StateDocument) -> StreamSta
 
 
 def make_key_comparator(stream: SyncStream) -> ReplicationKeyComparator:
-    """Return the object that compares replication key values by their type in the schema."""
+    """Return the comparator for replication key values, chosen by their type in the schema."""
     return make_comparator(
         get_definition(stream.replication_path, stream.effective_schema)
         if stream.replication_key
@@ -72,9 +71,10 @@ def make_key_comparator(stream: SyncStream) -> ReplicationKeyComparator:
 
 
 def find_first_value(stream: SyncStream) -> Any:
-    """Return the value from which a context without a bookmark is read; None to read everything.
+    """Return the replication key value from which a context without a bookmark is read.
 
-    It is the start of a backfill, else the setting ``start_date``.
+    The value is the start of a backfill, or else the setting ``start_date``. None reads all
+    records.
     """
     if stream._read_range is None:
         return stream._start_date
@@ -82,7 +82,7 @@ def find_first_value(stream: SyncStream) -> Any:
 
 
 def get_stream_state(stream: SyncStream) -> dict[str, Any]:
-    """Return the state of a stream, which may be changed. It is created if it is missing."""
+    """Return the state of a stream, as a mutable dict; created if it is missing."""
     stream._tap.run.settle()
     state = stream.state_manager.stream_state
     stream._tap.document.share(stream.name)
@@ -90,7 +90,7 @@ def get_stream_state(stream: SyncStream) -> dict[str, Any]:
 
 
 def get_partition_state(stream: SyncStream, context: Context | None) -> dict[str, Any]:
-    """Return the state of one context, which may be changed. It is created if it is missing."""
+    """Return the state of one context, as a mutable dict; created if it is missing."""
     stream._tap.run.settle()
     state = stream.state_manager.get_context_state(context)
     stream.state_manager.share(context)
@@ -100,7 +100,7 @@ def get_partition_state(stream: SyncStream, context: Context | None) -> dict[str
 def get_partitions_in_state(
     document: StateDocument, stream_name: str
 ) -> list[dict[str, Any]] | None:
-    """Return the contexts of the partitions in a stream's state.
+    """Return the ``context`` of each partition in a stream's state.
 
     Return None if the state has no partitions.
     """
@@ -152,7 +152,7 @@ def advance_bookmark(stream: SyncStream, record: Record, context: Context | None
 def finalize_partitions(
     stream: SyncStream, keeps: Callable[[Context], bool] | None, *, saw_all: bool
 ) -> None:
-    """Finalize the states of all partitions of a stream after all of them were read.
+    """Finalize the states of all partitions of a stream at the end of its sync.
 
     Args:
         stream: Stream whose sync has ended.
@@ -168,7 +168,7 @@ def finalize_partitions(
 
 
 def finalize_state(stream: SyncStream, state: dict[str, Any] | None) -> None:
-    """Turn the progress markers in a state dict into its bookmark.
+    """Replace the progress markers in a state dict by the bookmark that they have reached.
 
     ``state`` is the state dict of a partition; None means that of the stream.
     """
@@ -178,10 +178,10 @@ def finalize_state(stream: SyncStream, state: dict[str, Any] | None) -> None:
 
 
 def finalize_with_children(stream: SyncStream) -> bool:
-    """Turn the progress markers of a stream and its selected children into bookmarks.
+    """Replace the progress markers of a stream and its selected children by their bookmarks.
 
     Returns:
-        True if the stream is selected. False if it is not, and its markers are unchanged.
+        False if the stream is not selected; its own markers are then unchanged. Otherwise True.
     """
     for child in stream.child_streams:
         if child.selected:

@@ -1,9 +1,9 @@
-"""`WindowReader`: reads the contexts of a stream in date windows.
+"""`WindowReader`: reads the contexts of a stream in time windows, such as one day each.
 
-An author only sets ``incremental_sync``. Formats, windows and their bounds are in
-`tap_core.incremental`; the state changes are in `tap_core.sync.window_state`. Each window is
-read by a copy of the stream with its own ``stream_interval``, so that several windows can be
-read in parallel. Records are written, and bookmarks move, in the order of the windows.
+It serves streams with ``incremental_sync``. Formats, windows and their bounds are in
+`tap_core.incremental`; the state changes are in `tap_core.sync.window_state`. Each window is read
+by a copy of the stream with a separate ``stream_interval``, so that several windows can be read in
+parallel. Records are written, and bookmarks advance, in the order of the windows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class _WindowPass:
-    """One reading of one context in time windows, from the lower bound to the end."""
+    """State of reading one context in time windows, from the datetime ``lower`` to ``end``."""
 
     cursor: DatetimeBasedCursor
     context: Context | None
@@ -80,13 +80,13 @@ class WindowedStreamProtocol(SyncStream, Protocol):
 
     @property
     def incremental_sync(self) -> DatetimeBasedCursor | None:
-        """Cursor that defines the windows; None for a stream that is read as a whole."""
+        """Cursor that defines the windows; None for a stream without windows."""
 
     @property
     def _has_gap(self) -> bool: ...
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
-        """Return the records of a context's current window."""
+        """Return the records of a context in the window ``stream_interval``."""
 
     def _prepare_for_threads(self, threads: int) -> None: ...
 
@@ -94,7 +94,7 @@ class WindowedStreamProtocol(SyncStream, Protocol):
 class WindowReader(ContextReader):
     """Reader that reads a context in the time windows of the stream's cursor.
 
-    A stream without a cursor is read at once.
+    A stream without a cursor is read without windows.
     """
 
     stream: WindowedStreamProtocol
@@ -104,7 +104,7 @@ class WindowReader(ContextReader):
     # Reading
 
     def read(self, context: Context | None) -> Iterable[Record]:
-        """Return the records of a context. With a cursor, read one time window after the other."""
+        """Return the records of a context; with a cursor, one time window after the other."""
         request_records = self.stream.request_records
         if self.stream.incremental_sync is None and isgeneratorfunction(request_records):
             return request_records(context)  # each generator on the way costs time per record
@@ -135,7 +135,7 @@ class WindowReader(ContextReader):
     ) -> Iterator[tuple[TimeWindow, Iterable[Record]]]:
         """Yield each time window with its records.
 
-        The records must be consumed before the next window is requested.
+        Consume the records of a window before requesting the next window.
         """
         stream, cursor = self.stream, current.cursor
         only = self._only
@@ -171,9 +171,9 @@ class WindowReader(ContextReader):
     # Start and end of a context
 
     def find_intervals(self, context: Context | None) -> Sequence[ReadInterval]:
-        """Return the time windows of a context that can be synced separately.
+        """Return the time windows of a context that can be synced independently of each other.
 
-        The result is empty if the context cannot be divided.
+        Return an empty sequence if the context cannot be divided, for example without a cursor.
         """
         cursor = self.stream.incremental_sync
         if cursor is None or cursor.is_data_feed or not cursor.step:
@@ -186,7 +186,7 @@ class WindowReader(ContextReader):
 
     @contextmanager
     def reading_only(self, interval: ReadInterval) -> Iterator[None]:
-        """Restrict reading to one time window of a context for the duration of the block."""
+        """Return a context manager within which only one time window of a context is read."""
         self._only = interval
         try:
             yield
@@ -194,14 +194,20 @@ class WindowReader(ContextReader):
             self._only = None
 
     def begin(self, context: Context | None) -> Callable[[Record], bool] | None:
-        """Prepare to sync a context. Return the filter for its records, or None without one."""
+        """Prepare to sync a context; return a filter for its records, or None for no filter.
+
+        The filter is a function that returns True for a record to keep.
+        """
         record_filter = self.begin_preview(context)
         if self._current is not None:
             self._current.in_sync = True
         return record_filter
 
     def begin_preview(self, context: Context | None) -> Callable[[Record], bool] | None:
-        """Prepare to read a context without a sync. Return the filter for its records, or None."""
+        """Prepare to read a context without changing its state; return a filter for its records.
+
+        The filter returns True for a record to keep; None keeps all records.
+        """
         cursor = self.stream.incremental_sync
         if cursor is None:
             return None
@@ -210,22 +216,22 @@ class WindowReader(ContextReader):
         return None if record_filter is None else record_filter.admits
 
     def begin_trial(self, context: Context | None) -> None:
-        """Prepare a connection test, which reads only one time window of a context."""
+        """Prepare a connection test, which reads only the first time window of a context."""
         if self.stream.incremental_sync is not None:
             self._current = self._make_pass(self.stream.incremental_sync, context)
             self._current.is_trial = True
 
     def end(self) -> None:
-        """Stop the threads that read windows of this context."""
+        """End the reading of the current context, and stop the threads that read its windows."""
         current, self._current = self._current, None
         self.stream.stream_interval = self.stream._record_filter = None
         if current is not None:
             current.threads.__exit__(*sys.exc_info())
 
     def _take_pass(self, cursor: DatetimeBasedCursor, context: Context | None) -> _WindowPass:
-        """Return the pass over a context that `begin` has prepared.
+        """Return the prepared `_WindowPass` of a context, or a new one.
 
-        Outside of a sync, create and return a new pass.
+        A new pass is created for another context, for a second reading, and outside a sync.
         """
         current = self._current
         if current is None or current.is_taken or current.context != context:
@@ -258,9 +264,10 @@ class WindowReader(ContextReader):
         return _WindowPass(cursor, context, lower, end, record_filter)
 
     def find_time_range(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
-        """Return the start and end of the data to read, as configured or as a backfill limits it.
+        """Return the start and end of the data to read.
 
-        A backfill may start before the configured start, and never reads beyond the configured end.
+        They come from the cursor's settings, or from a backfill. A backfill may start before the
+        configured start, and never reads beyond the configured end.
         """
         now, limits = utc_now(), self.stream._read_range
         end = self._find_edge(cursor, "end", now)
@@ -278,7 +285,10 @@ class WindowReader(ContextReader):
         return found
 
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:  # noqa: ARG002
-        """Return the error for a configured start or end that is not a valid date-time."""
+        """Return the error for a start or end setting of a cursor that is not a valid date-time.
+
+        ``name`` is ``start`` or ``end``; a subclass may mention it in the message.
+        """
         return ConfigurationError(f"Stream '{self.stream.name}': {message}")
 
     def find_stored(
@@ -286,7 +296,7 @@ class WindowReader(ContextReader):
     ) -> dt.datetime | None:
         """Return a context's bookmark as a datetime.
 
-        Return None if there is no usable bookmark, so that the context is read from the start.
+        Return None if there is no usable bookmark, so that the context is read from the start date.
         """
         stream = self.stream
         if stream.replication_method != REPLICATION_INCREMENTAL:
@@ -321,8 +331,8 @@ class WindowReader(ContextReader):
     ) -> CursorRecordFilter | None:
         """Return the filter for the records of a context, or None if no filter is needed.
 
-        It drops records outside of ``lower`` and ``end``, if the cursor filters, and records at the
-        bookmark ``stored`` that were sent before, if the cursor drops them.
+        The cursor defines which records it drops: those outside ``lower`` and ``end``, or those at
+        the bookmark ``stored``, which were sent before.
         """
         from tap_core.incremental.record_filter import CursorRecordFilter
 
@@ -356,13 +366,10 @@ def make_cursor_order(cursor: DatetimeBasedCursor, stream: str) -> CursorCompara
 
 
 def find_cursor_order(order: ReplicationKeyComparator) -> CursorComparator | None:
-    """Return a comparator if it is that of a cursor, else None.
-
-    Modules for cursors are imported only for streams that have one.
-    """
+    """Return ``order`` if it compares the values of a cursor, else None."""
     if type(order) is ReplicationKeyComparator:
         return None
-    from tap_core.incremental.cursor_comparator import CursorComparator
+    from tap_core.incremental.cursor_comparator import CursorComparator  # only if there is one
 
     return order if isinstance(order, CursorComparator) else None
 

@@ -1,1 +1,1 @@
-"""Sync engine: turns the plan of each stream into a sequence of events."""
+"""Sync engine: reads the records of each stream, and writes events such as schemas and rows."""

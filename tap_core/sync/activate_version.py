@@ -1,8 +1,8 @@
-"""Table version of a FULL_TABLE stream, announced with ACTIVATE_VERSION.
+"""Table version of a FULL_TABLE stream, and its first ACTIVATE_VERSION message.
 
-The version is chosen once per run and stream, even if several workers sync the contexts of
-the stream. Every row carries the version. The final ACTIVATE_VERSION, which tells the target
-to delete rows of older versions, is written when the stream has ended.
+The version is chosen once per run and stream, even if several threads sync the contexts of the
+stream. Every row has the version. A second ACTIVATE_VERSION message at the end of the stream makes
+the target delete the rows of older versions.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ __all__ = ["emit_activate_version"]
 
 
 def emit_activate_version(stream: SyncStream, run: SyncRun) -> None:
-    """Emit an ACTIVATE_VERSION message before the first row of a FULL_TABLE stream.
+    """Choose the table version of a FULL_TABLE stream and write its first ACTIVATE_VERSION.
 
-    The message is sent at most once per sync. Nothing is sent if the stream has no table version.
+    The version is the tap's start time in seconds since 1970. Nothing is done if the stream
+    already has a version, is not FULL_TABLE, or sets ``emit_activate_version_messages`` to False.
     """
     if (
         stream.replication_method == REPLICATION_FULL_TABLE

@@ -1,8 +1,7 @@
-"""Backfill: the streams of a tap are read in a range of their replication keys.
+"""Backfill: sync of records in a range of replication key values, without a change of the state.
 
-The saved state takes no part. The sync starts from an empty document, which is never written;
-each state that the output receives is the saved one, unchanged. Without a saved state the output
-receives none.
+The sync starts with an empty state, which is never written. In place of each state, the saved
+state of the last regular sync is written unchanged, or nothing if there is no saved state.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["KeptStateWriter", "apply_range", "begin_backfill"]
 
 
 class KeptStateWriter:
-    """Protocol writer of a backfill, which replaces each state by the saved one."""
+    """Protocol writer of a backfill, which writes the saved state in place of each new state."""
 
     def __init__(self, writer: ProtocolWriter, state: Mapping[str, Any] | bytes | None) -> None:
         """Wrap a protocol writer, and write the saved state first.
@@ -43,11 +42,11 @@ class KeptStateWriter:
             writer.emit(self._kept)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an optional attribute of the wrapped writer."""
+        """Return an optional attribute of the wrapped writer, such as ``takes_files``."""
         return getattr(self._writer, name)
 
     def emit(self, event: Event) -> None:
-        """Write an event; write the saved state in place of any other state."""
+        """Write an event; in place of a state, write the saved state, if there is one."""
         if not isinstance(event, Checkpoint):
             self._writer.emit(event)
         elif self._kept is not None:
@@ -57,22 +56,22 @@ class KeptStateWriter:
 def begin_backfill(
     tap: SyncTap, read_range: ReadRange, state: Mapping[str, Any] | bytes | None
 ) -> None:
-    """Prepare a tap without a state to sync a range, and write the saved state.
+    """Prepare a tap for a backfill, and write the saved state to the output.
 
     Args:
-        tap: Tap, which already has its output and has loaded no state.
-        read_range: Range to read.
-        state: Saved state, as for `KeptStateWriter`.
+        tap: Tap with its protocol writer, which has not loaded a state.
+        read_range: Range of replication key values to read.
+        state: Saved state, as a dict or as JSON on one line; None to write no state.
     """
     apply_range(tap, read_range)
     tap.protocol_writer = KeptStateWriter(tap.protocol_writer, state)
 
 
 def apply_range(tap: SyncTap, read_range: ReadRange) -> None:
-    """Restrict the selected streams of a tap to a range of their replication keys.
+    """Restrict the streams of a tap to a range of replication key values.
 
-    Streams that have no range are deselected, and one line names the reason. Such a stream is still
-    read if a selected child needs its records.
+    Streams that cannot be read in a range, such as FULL_TABLE streams, are deselected with a
+    warning. Such a stream is still read if a selected child needs its records.
     """
     streams = list(tap.streams.values())
     reasons = {stream.name: _refuse(stream, read_range) for stream in streams}
@@ -94,7 +93,7 @@ def apply_range(tap: SyncTap, read_range: ReadRange) -> None:
 
 
 def _refuse(stream: SyncStream, read_range: ReadRange) -> str | None:
-    """Return the reason why a stream cannot be read in a range, or None if it can."""
+    """Return the reason, for a message, why a stream cannot be read in a range; None if it can."""
     is_forced = any(
         child.selected and child.ignore_parent_replication_key
         for child in stream.descendent_streams

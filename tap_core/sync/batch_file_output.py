@@ -1,12 +1,12 @@
 """Output stage that writes the rows of streams with ``batch_config`` into batch files.
 
-- The stage sits in front of the protocol writer. The encoded bodies of a chunk are appended to
-  the open file of the stream, so selection, stream maps and type conformance are the same as
-  for RECORD messages.
-- A file that holds ``batch_size`` rows is closed and announced in a `BatchFiles` event at once.
-- A state covers the rows of all streams, so all open files are closed and announced before a
-  state is written. No state is written while an author's own batcher holds rows that it has
-  not announced. States that are not due are delayed, because they would cut files short.
+- The stage runs before the protocol writer. Encoded rows are appended to the open file of their
+  stream, so selection, stream maps and type conformance are the same as for RECORD messages.
+- A file with ``batch_size`` rows is closed, and a `BatchFiles` event for it is emitted at once.
+- A state covers the rows of all streams, so all open files are closed and their events emitted
+  before a state is written. No state is written while a tap's own ``get_batches`` has read
+  records that are not in a BATCH message yet. Optional states are skipped, because each would
+  end the open files early.
 
 Source: "Batch Messages" in the documentation of the Meltano Singer SDK.
 """
@@ -30,15 +30,18 @@ __all__ = ["BatchFileOutput", "BatchFolder"]
 
 
 class BatchFolder:
-    """Writer of one output stream's batch files. Starts a new file when the open file is full."""
+    """Writer of one output stream's batch files, which starts a new file when one is full."""
 
     def __init__(
         self, describe: SchemaEvent, tap_name: str, config: BatchConfig, counter: Counter
     ) -> None:
-        """Create a writer that has no open file yet.
+        """Create a writer without an open file.
 
-        ``tap_name`` and the stream's name become part of the file names. ``counter`` is the metric
-        that counts the files.
+        Args:
+            describe: Name and JSON Schema of the output stream.
+            tap_name: Name of the tap; file names consist of it and the stream's name.
+            config: Batch settings: format, compression, size and storage.
+            counter: Metric that counts the files.
 
         Raises:
             ConfigurationError: The configured compression is not available.
@@ -56,11 +59,11 @@ class BatchFolder:
 
     @property
     def room(self) -> int:
-        """Number of rows that still fit into the open file. Without one, the full batch size."""
+        """Number of rows that fit into the open file, or the batch size if no file is open."""
         return self._config.batch_size - (self._file.count if self._file is not None else 0)
 
     def take(self, rows: Rows) -> Iterator[BatchFiles]:
-        """Write rows into files; yield one event for each file completed.
+        """Append rows to the open file; yield an event for each file that is completed.
 
         Raises:
             BatchFileError: A file cannot be written.
@@ -70,8 +73,8 @@ class BatchFolder:
         if rows.version != self._version:
             yield from self.close()
             self._version = rows.version
-        given: Sequence[Any] = rows.rows  # a Singer message writer keeps records, not bodies
-        bodies = [row if isinstance(row, bytes) else encode_row(row) for row in given]
+        unencoded: Sequence[Any] = rows.rows  # a Singer message writer keeps records, not bytes
+        bodies = [row if isinstance(row, bytes) else encode_row(row) for row in unencoded]
         while bodies:
             fitting = bodies[: self.room]
             self._open_file().write(fitting)
@@ -101,13 +104,13 @@ class BatchFolder:
 
 
 class BatchFileOutput:
-    """Writer of all batch files of one sync.
+    """Writer of all batch files of one sync, used by all threads.
 
-    Several threads use it. Callers must hold the lock of the output queue.
+    The caller of a method must hold the lock of the `OutputQueue`.
     """
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
-        """Create an output that has no streams yet. Events without rows are passed to ``emit``."""
+        """Create an output without streams; ``emit`` is called with each event to be written."""
         self._emit = emit
         self._sources: dict[str, tuple[BatchFolder, ...]] = {}
         self._folders: dict[StreamId, BatchFolder] = {}
@@ -116,43 +119,41 @@ class BatchFileOutput:
         self._held: set[tuple[str, int]] = set()
 
     def __contains__(self, source: str) -> bool:
-        """Return True if the SDK currently writes batch files for a stream.
-
-        ``source`` is the stream's name before stream maps rename it.
-        """
+        """Return True if the SDK writes batch files for the stream named ``source`` in the tap."""
         return source in self._sources
 
     def begin(self, source: str, folders: Iterable[BatchFolder]) -> None:
         """Start writing batch files for a stream.
 
-        ``source`` is the stream's name before stream maps rename it. ``folders`` has one writer for
-        each output stream of the stream maps.
+        Args:
+            source: Name of the stream in the tap, before stream maps rename it.
+            folders: One writer for each output stream of the stream maps.
         """
         self._sources[source] = tuple(folders)
         for folder in self._sources[source]:
             self._folders[folder.stream] = folder
 
     def finish(self, source: str) -> None:
-        """Close the last files of a stream, emit their events and log the number of files."""
+        """Close the open files of a stream, emit their events and log the number of files."""
         for folder in self._sources.get(source, ()):
             self._emit_files(folder.close())
             folder.counter.exit()
         for folder in self._sources.pop(source, ()):
             del self._folders[folder.stream]
 
-    def room(self, source: str, most: int) -> int:
-        """Return the number of records to buffer before the next write.
+    def room(self, source: str, limit: int) -> int:
+        """Return the number of records to buffer before the next write to a stream's files.
 
-        This is ``most``, or less if the stream's open batch files have room for fewer rows.
+        This is ``limit``, or fewer if one of the open files has room for fewer rows.
         """
         folders = self._sources.get(source)
-        return min(most, *(each.room for each in folders)) if folders else most
+        return min(limit, *(each.room for each in folders)) if folders else limit
 
     def emit(self, event: Event) -> None:
-        """Write an event's rows into batch files if the stream uses them; pass on all other events.
+        """Write rows into batch files if their stream has batch files; emit all other events.
 
-        Before a state, a schema or a table version is passed on, the open files are completed, so
-        that the target learns of their rows first.
+        Before a state, a changed schema or a table version is emitted, open files are closed and
+        their events emitted, because the target must load those rows first.
         """
         if isinstance(event, Rows):
             folder = self._folders.get(event.stream)
@@ -187,14 +188,14 @@ class BatchFileOutput:
     # State control
 
     def wants_state(self) -> bool:
-        """Return True if a file was filled since the last call, so that a state should follow."""
+        """Return True if a file became full since the last call, so that a state is due."""
         filled, self._has_filled = self._has_filled, False
         return filled
 
     def allows_state(self, *, owed: bool) -> bool:
         """Return True if a state may be written now.
 
-        No state may be written while a record has been read that is not in a BATCH message yet.
+        No state may be written while some record that was read is not in a BATCH message yet.
 
         Args:
             owed: True for a required state. False for an optional one, which is only allowed while
@@ -204,10 +205,10 @@ class BatchFileOutput:
 
     @contextmanager
     def batching(self, source: str) -> Iterator[None]:
-        """Mark a stream, during the block, as one whose batches are made by the tap's code.
+        """Context manager for the sync of a stream whose batch files are made by the tap's code.
 
-        If the block fails, states stay blocked, because some records may be missing from the
-        batches.
+        In the block, `hold` and `release` control if states may be written. If the block fails,
+        states stay blocked, because records may be missing from the files.
         """
         thread_key = _make_thread_key(source)
         self._batching.add(thread_key)
@@ -216,9 +217,9 @@ class BatchFileOutput:
         self._held.discard(thread_key)
 
     def hold(self, source: str) -> None:
-        """Block states because this thread has read a record that is not in a BATCH message yet.
+        """Block states, because this thread has read a record that is not in a BATCH message yet.
 
-        This has an effect only within `batching` for the stream ``source``.
+        The method has no effect outside a `batching` block for the stream ``source``.
         """
         if _make_thread_key(source) in self._batching:
             self._held.add(_make_thread_key(source))

@@ -1,9 +1,9 @@
-"""Batch output of a stream: built-in batch files, or batches that the author makes.
+"""Batch files of streams with the setting ``batch_config``, written by the SDK or by the tap.
 
-A stream whose settings ask for files of a built-in format, and that does not override batch
-methods, is synced as usual and its chunks go into files. Any other stream with
-``batch_config`` (``get_batches`` overridden, or an encoder of another package) yields its
-own manifests, which are sent unchanged.
+If the settings name a built-in format and the stream overrides no batch methods, the stream is
+synced as usual and the SDK writes its rows to files. Otherwise (``get_batches`` is overridden, or
+another package provides the encoder) the tap's code writes the files and yields manifests, which
+are sent unchanged in BATCH messages.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ BATCH_HOOKS = (
     "_write_batch_message",
     "get_batches",
 )
-"""Stream methods with which an author makes or announces batches."""
+"""Stream methods that a tap overrides to make batch files or BATCH messages itself."""
 
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
 def begin_batches(stream: SyncStream, run: SyncRun, plan: Plan) -> BatchConfig | None:
-    """Start writing batch files for a stream, if its settings ask for batch files.
+    """Prepare the batch files of a stream, if its settings have a ``batch_config``.
 
     Returns:
-        The batch settings if the tap's code makes the batches, so that the caller must call
-        `sync_own_batches`. None if the SDK makes them or if there are no batch files.
+        The batch settings if the tap's code writes the files; the caller must then call
+        `sync_own_batches`. None if the SDK writes the files, or if there are no batch files.
 
     Raises:
         ConfigurationError: The batch settings are incomplete.
@@ -74,7 +74,7 @@ def begin_batches(stream: SyncStream, run: SyncRun, plan: Plan) -> BatchConfig |
 
 
 def end_batches(stream: SyncStream, run: SyncRun) -> None:
-    """Close the last batch files of a stream and of its descendants, and emit their events."""
+    """Close the open batch files of a stream and of its descendants, and emit their events."""
     if stream.name in run.files:
         run.flush()
         run.outbox.finish_files(stream.name)
@@ -83,7 +83,11 @@ def end_batches(stream: SyncStream, run: SyncRun) -> None:
 
 
 def sync_own_batches(stream: SyncStream, config: BatchConfig, context: Context | None) -> None:
-    """Sync a stream whose batch files are made by the tap's code instead of the SDK."""
+    """Sync a stream whose batch files are written by the tap's code instead of the SDK.
+
+    If the stream overrides ``get_batches`` and stream maps apply to it, a warning is logged,
+    because the maps cannot change the contents of the files.
+    """
     mapped = get_plan(stream).mapped is not None
     if mapped and is_overridden(stream, "get_batches", "_sync_batches"):
         stream.log(
@@ -97,11 +101,11 @@ def sync_own_batches(stream: SyncStream, config: BatchConfig, context: Context |
 
 
 def iterate_processed_records(stream: SyncStream, context: Context | None) -> Iterator[Record]:
-    """Yield the records of a stream as they are written: selected, converted and mapped.
+    """Yield the records of a stream for a tap's own batch files: converted and mapped.
 
     Raises:
-        ConfigurationError: The stream maps split the stream into several output streams. A tap's
-            batch code cannot separate them.
+        ConfigurationError: Stream maps split the stream into several output streams, whose records
+            would be mixed in one file.
     """
     plan = get_plan(stream)
     if len(plan.describes) > 1:

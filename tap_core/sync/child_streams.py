@@ -1,10 +1,11 @@
 """Sync of child streams for the records of a parent stream.
 
-- Children are synced before their parent's record is written, each with its own copy of the
-  context. A record that the parent's stream map filters out has no children.
+- Children are synced before their parent's record is written, each with a copy of the context.
+  Children of a record that the parent's stream map drops are not synced.
 - A child that is aborted by its record limit does not stop its siblings or its parent.
-- If the children have workers, the parent keeps reading in the meantime, but its bookmark
-  waits: the bookmark is the newest record for which, and before which, all children are done.
+- If the children are synced by a worker pool, the parent stream is read meanwhile. The parent's
+  bookmark only advances to a record when the children of that record, and of all records before
+  it, are synced.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ __all__ = [
 
 
 def sync_child_contexts(stream: SyncStream, record: Record, child_context: Context | None) -> None:
-    """Sync the children of one parent record, once for each child context made from the record.
+    """Sync the child streams of a stream with each child context generated from one record.
 
-    ``child_context`` is the context that the parent's ``get_records`` returned with the record, or
-    None.
+    ``child_context`` is the context passed to ``generate_child_contexts``: by default that of the
+    parent, or the one that ``get_records`` has yielded with the record.
     """
     keeps = get_plan(stream).keeps
     for context in stream.generate_child_contexts(record=record, context=child_context):
@@ -83,10 +84,11 @@ def _sync_child(child: SyncStream, context: Context) -> None:
 
 
 def require_child_contexts(stream: SyncStream) -> None:
-    """Check that the children of a stream can be synced although it generates no child contexts.
+    """Check that child streams can be synced if their parent does not define child contexts.
 
     Raises:
-        NotImplementedError: A child keeps one bookmark per context, so it needs a child context.
+        NotImplementedError: A child has one bookmark per context, because its
+            ``state_partitioning_keys`` is None. The parent must define ``get_child_context``.
     """
     for child in stream.child_streams:
         if child.state_partitioning_keys is None:
@@ -100,9 +102,9 @@ def require_child_contexts(stream: SyncStream) -> None:
 
 
 def ensure_state_entry(stream: SyncStream, context: Context | None) -> None:
-    """Create a context's state entry before a worker thread syncs the context.
+    """Create a context's state entry, before a worker thread syncs the context.
 
-    The entries then have the same order as in a sync without threads.
+    This gives the entries in the state the same order as in a sync without threads.
     """
     bookmark = stream._get_state_partition_context(context)
     if context == bookmark or stream.replication_method != REPLICATION_FULL_TABLE:
@@ -118,10 +120,9 @@ class ChildSyncPool:
     def __init__(
         self, parent: SyncStream, run: SyncRun, threads: int, *, distributes: bool = False
     ) -> None:
-        """Create a pool with at most ``threads`` threads.
+        """Create a pool for the children of ``parent``, with at most ``threads`` threads.
 
-        With ``distributes`` True, other processes are used instead of threads, if the output
-        supports it.
+        If ``distributes`` is True and the output supports it, other processes are used instead.
         """
         children = [
             child
@@ -150,7 +151,7 @@ class ChildSyncPool:
         self.pool.__exit__(kind, error, trace)
 
     def submit(self, child: SyncStream, context: Context) -> None:
-        """Queue the sync of a child with one context. The context's state entry is created now."""
+        """Queue the sync of a child stream with one context, and create its state entry."""
         pending, own = self._pending, dict(context)
         if not is_overridden(child, "preprocess_context"):
             ensure_state_entry(child, own)
@@ -164,13 +165,14 @@ class ChildSyncPool:
         self.pool.submit(SyncJob(child, own, lambda made: _sync_child(made, own), done))
 
     def hold(self, bookmark: DeferredBookmark | None) -> None:
-        """Set the parent's bookmark, which must wait until children are synced. None removes it."""
+        """Set the parent's bookmark, which `count_children` keeps up to date; None removes it."""
         self._bookmark = bookmark
 
     def count_children(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield the parent's records, and count the child contexts submitted for each record.
+        """Yield the parent's records, and add each to the parent's bookmark when it is written.
 
-        When the caller requests the next record, the previous one is taken as written.
+        A record counts as written when the caller requests the next one. It is added with the
+        number of its child contexts that are not synced yet.
         """
         for record in records:
             yield record
@@ -194,20 +196,22 @@ class DeferredBookmark:
     """Bookmark of a parent stream that advances only past records whose children are synced."""
 
     def __init__(self, cursor: BookmarkCursor, move: Callable[[Any], None]) -> None:
-        """Create a bookmark that follows ``cursor``.
+        """Create a bookmark for the values of ``cursor``.
 
-        The cursor advances with each record. ``move`` writes a value into the state; it is called
-        later, when the children of the records up to that value are synced.
+        Args:
+            cursor: Cursor that advances with each parent record.
+            move: Function that writes a value to the state as the bookmark. It is called when the
+                children of all records up to that value are synced.
         """
         self._cursor = cursor
         self._move = move
         self._records: deque[tuple[list[int], Any]] = deque()
 
     def note(self, pending: list[int]) -> None:
-        """Add the parent record that was written last.
+        """Add a written parent record, whose replication key value is the cursor's latest value.
 
-        ``pending`` is a list with one item: the number of child contexts of the record that are not
-        synced yet. Worker threads decrease the number.
+        ``pending`` is a list with one number: the record's child contexts that are not synced yet.
+        Worker threads decrease the number.
         """
         value = self._cursor.latest
         if value is None:
@@ -217,19 +221,19 @@ class DeferredBookmark:
         self._records.append((pending, value))
 
     def reload(self) -> None:
-        """Reset the cursor to the value in the state."""
+        """Reset the parent's cursor to the bookmark in the state."""
         self._cursor.reload()
 
     def settle(self) -> bool:
-        """Advance the bookmark, in record order, past the records whose children are synced.
+        """Advance the bookmark to the last record up to which all children are synced.
 
-        Return True if the bookmark advanced.
+        Return False if there is no such record since the last call.
         """
         ready: tuple[list[int], Any] | None = None
         while self._records and not self._records[0][0][0]:
             ready = self._records.popleft()
         if ready is None:
             return False
-        with suppress(InvalidStreamSortException):  # the author's code set a later bookmark
+        with suppress(InvalidStreamSortException):  # the tap's code has set a later bookmark
             self._move(ready[1])
         return True

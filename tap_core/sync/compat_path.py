@@ -1,8 +1,8 @@
-"""Compatibility path for streams that override sync hooks, one record at a time.
+"""Sync loop that calls a stream's overridable methods, such as ``_process_record``, per record.
 
-The hooks are called in the order of the Meltano Singer SDK, for which the overrides were
-written. Records are encoded by the same compiled function as on the fast path, so the
-output bytes are the same.
+It is used for streams that override such a method; all others use the faster loop in
+`tap_core.sync.engine`. The methods are called in the order of the Meltano Singer SDK, for which
+the overrides were written. Both loops use the same record encoder, so the output is the same.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def sync_records_with_hooks(
 ) -> Iterator[Record]:
     """Sync a stream by calling its overridable methods for each record, and yield the records.
 
-    ``write_messages`` is False if the caller writes the records: then no messages are written.
+    If ``write_messages`` is False, no messages are written, because the caller writes the records.
     """
     run = stream._tap.run
     signpost = None if context else stream.get_replication_key_signpost(context)
@@ -75,7 +75,8 @@ def sync_records_with_hooks(
 class _PartitionSync:
     """Sync of one partition by calling the stream's overridable methods for each record.
 
-    ``done`` is the number of records in this sync of the stream, including earlier partitions.
+    Attributes:
+        done: Number of records in this sync of the stream, including earlier partitions.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class _PartitionSync:
     def records(self, context: Context | None, bookmark: Context | None) -> Iterator[Record]:
         """Process each record of a partition with the stream's overridable methods, then yield it.
 
-        ``bookmark`` is the part of ``context`` that identifies the partition's bookmark.
+        ``bookmark`` has the keys and values of ``context`` that identify the bookmark.
         """
         stream = self.stream
         child_context = None if context is None else copy.copy(context)
@@ -137,14 +138,14 @@ class _PartitionSync:
         stream = self.stream
         stream._process_record(record, child_context=child_context, partition_context=bookmark)
         child_pool = self.run.child_pools.get(stream.name)
-        if child_pool is not None:  # the hooks move the bookmark at once
+        if child_pool is not None:  # the overridden methods advance the bookmark at once
             child_pool.drain()
         if not stream.selected or (self._is_sent is not None and self._is_sent(record)):
             return
-        with self.run.delaying_stop():  # a stop in between would miss a row in the count
+        with self.run.delaying_stop():  # a stop here would leave a written row uncounted
             if self.write_messages:
                 stream._write_record_message(record)
-            else:  # before the bookmark moves: another thread may send a state after that
+            else:  # before the bookmark moves, after which another thread may write a state
                 self.run.files.hold(stream.name)
             self.tally.pulled(1)
         stream._increment_stream_state(record, context=context)
@@ -160,7 +161,10 @@ class _PartitionSync:
 
 
 def write_record(stream: SyncStream, record: Record) -> None:
-    """Encode one record and add it to the stream's buffered rows."""
+    """Encode one record and add it to the buffered rows, which are written if the buffer is full.
+
+    Deselected properties are removed and stream maps are applied first.
+    """
     run, plan = stream._tap.run, get_plan(stream)
     before = run.open(plan)
     if not run.bodies:

@@ -1,11 +1,11 @@
-"""Number of threads per stream, and the choice of streams that other processes may read.
+"""Number of threads per stream, and the streams that may be synced in other processes.
 
-- The author allows threads (``max_parallel_partitions``, ``max_parallel_streams``). The
-  settings of the same names can lower the author's numbers, never raise them.
+- A tap's code sets the maximum (``max_parallel_partitions``, ``max_parallel_streams``). The
+  settings of the same names can lower these numbers, but not raise them.
 - A thread syncs all descendants of its stream too, so the smallest number of the stream and
   its descendants applies.
 - Streams whose contexts depend on each other or must keep their order use one thread.
-- `tap_core.sync.engine` hands out the contexts of a stream, in the order of ``partitions``;
+- `tap_core.sync.engine` distributes the contexts of a stream, in the order of ``partitions``;
   `tap_core.sync.stream_scheduler` orders the streams.
 """
 
@@ -36,13 +36,16 @@ __all__ = [
 
 _OURS = ("tap_core", "builtins", "abc")
 _WHOLE = ("_sync_records", "state_manager")
-"""Hooks that depend on all contexts of a sync, or keep state in their own way."""
+"""Members that, if overridden, may depend on all contexts of a sync."""
 
 
 def apply_user_limit(number: int, config: Mapping[str, Any], setting: str) -> int:
-    """Return the smaller of the stream's ``number`` and the limit in the user's settings.
+    """Return a number of threads, lowered to the limit in the user's settings if that is smaller.
 
-    ``setting`` is the name of the limit's setting. If it is not set, return ``number``.
+    Args:
+        number: Number of threads that the tap's code allows.
+        config: Settings of the user.
+        setting: Name of the setting with the limit, such as ``max_parallel_partitions``.
 
     Raises:
         ConfigurationError: The setting is not an integer of at least 1.
@@ -60,22 +63,22 @@ def apply_user_limit(number: int, config: Mapping[str, Any], setting: str) -> in
 
 
 def get_thread_count(stream: SyncStream) -> int:
-    """Return the number of threads that may sync contexts of a stream in parallel."""
+    """Return the number of threads that may sync contexts of a stream in parallel, at least 1."""
     if stream.max_parallel_partitions <= 1:
         return 1
     return min(map(_own_limit, _family(stream)))
 
 
 def get_child_thread_count(stream: SyncStream) -> int:
-    """Return the number of threads that may sync a stream's children while the stream is read."""
+    """Return the number of threads that sync a stream's children while it is read, at least 1."""
     children = _selected(stream.child_streams)
     return min(map(get_thread_count, children), default=1)
 
 
 def explain_not_distributed(stream: SyncStream) -> str | None:
-    """Return the reason why all contexts of the stream must be synced in one process.
+    """Return the reason, for a log message, why a stream must be synced in one process.
 
-    Return None if several processes may sync them.
+    Return None if several processes may sync the contexts of the stream.
     """
     makes = stream.get_batch_config(stream.config) is not None or _makes_batches(stream)
     reasons = (
@@ -97,9 +100,9 @@ def explain_not_distributed(stream: SyncStream) -> str | None:
 
 
 def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
-    """Return True if the contexts of all these streams may be synced in other processes.
+    """Return True if the contexts of all ``streams`` may be synced in other processes.
 
-    If a stream prevents it, the reason is logged.
+    For each stream that prevents other processes, the reason is logged.
     """
     distributor = run.outbox.distributor
     if distributor is None or not streams or run.stop_signal is not None:
@@ -115,9 +118,9 @@ def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
 
 
 def stream_classes(tap_class: type) -> Iterator[Any]:
-    """Yield the stream classes in the modules that define a tap class and its base classes.
+    """Yield the stream classes named in the modules that define a tap class and its base classes.
 
-    Other modules of the tap's package are also searched, if one of these modules imports them.
+    If such a module imports another module of its package, that module is searched too.
     """
     for kind in tap_class.__mro__:
         module = sys.modules.get(kind.__module__)
@@ -168,10 +171,7 @@ def _own_limit(stream: SyncStream) -> int:
 
 
 def _makes_batches(stream: SyncStream) -> bool:
-    """Return True if the stream's batch files are made by the tap's code, False if by the SDK.
-
-    Without batch files, return False.
-    """
+    """Return True if a stream has batch files that are made by the tap's code, not by the SDK."""
     config = stream.get_batch_config(stream.config)
     if config is None:
         return False
@@ -184,8 +184,8 @@ def _makes_batches(stream: SyncStream) -> bool:
 def _keeps_order(stream: SyncStream) -> bool:
     """Return True if the stream's contexts must be synced one after the other.
 
-    This is so for an incremental stream whose contexts share one bookmark and whose order is not
-    checked: the final bookmark must be the value of the last context.
+    This is the case for an incremental stream whose contexts share a bookmark and for which
+    ``check_sorted`` is False: its final bookmark is the last value of the last context.
     """
     return (
         stream.state_partitioning_keys is not None

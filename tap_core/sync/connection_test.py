@@ -1,7 +1,7 @@
 """Connection test that reads the first record of one stream.
 
-Nothing is written, and no more is requested from the source than the first record needs. A
-stream without records or without contexts passes the test.
+No record is written, and the source gets no more requests than the first record needs. A stream
+without records or partitions passes the test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ __all__ = ["read_one_record"]
 
 
 def read_one_record(stream: SyncStream) -> None:
-    """Read the first record of a stream. Errors raised by the tap's code are not caught."""
+    """Read the first record of a stream's first context, and discard it.
+
+    Errors raised by the tap's code are not caught.
+    """
     with suppress(SyncLifecycleSignal):
         for context in islice(get_contexts(stream, None), 1):
             _pull_first(stream, context)

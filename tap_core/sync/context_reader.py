@@ -1,7 +1,7 @@
-"""`ContextReader`: what the sync engine calls before and after it reads a context of a stream.
+"""`ContextReader`: interface that the sync engine calls before and after it reads a context.
 
-A stream that reads a context in windows or slices has a subclass of it. Each stream object, and
-each copy of one in a worker thread, has its own reader.
+Streams that divide a context into time windows or slices have a subclass of it. Each stream
+object, including the copies in worker threads, has its own reader.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["ContextReader"]
 
 
 class ContextReader:
-    """Reader of a stream's records, which reads each context at once.
+    """Callbacks for reading a context of a stream; by default a context has no time windows.
 
     Subclasses divide a context into time windows and read one window after the other.
     """
@@ -29,15 +29,15 @@ class ContextReader:
     def begin(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
         """Prepare the sync of a context; return a filter for its records, or None to keep all.
 
-        A record that the filter rejects is not written, and its children are not synced. The filter
-        is applied after `post_process`.
+        A record for which the filter returns False is not written, and its children are not synced.
+        The filter is called after ``post_process``.
         """
         return None
 
     def begin_preview(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
-        """Prepare to read a context without a sync: no state changes, and no threads are used.
+        """Prepare to read a context for a preview, which changes no state and uses no threads.
 
-        Return a filter for its records, as `begin` does.
+        Return a filter for the records, as `begin` does.
         """
         return None
 
@@ -45,12 +45,16 @@ class ContextReader:
         """Prepare a connection test, which reads only the first records of a context."""
 
     def end(self) -> None:
-        """Release the resources of a context after it was read, or after an error."""
+        """Release the resources of the context that was read, also after an error."""
 
     def find_intervals(self, context: Context | None) -> Sequence[ReadInterval]:  # noqa: ARG002
-        """Return the time windows of a context that can be synced separately; empty by default."""
+        """Return the time windows of a context that other processes can sync; empty by default."""
         return ()
 
     def reading_only(self, interval: ReadInterval) -> AbstractContextManager[None]:
-        """Restrict reading to one time window of a context for the duration of the block."""
+        """Return a context manager in which only one time window of a context is read.
+
+        Raises:
+            NotImplementedError: The stream has no time windows.
+        """
         raise NotImplementedError(f"Stream '{self.stream.name}' has no windows: {interval}")

@@ -1,10 +1,10 @@
-"""Distribution of contexts to other processes, and the merge of the states they return.
+"""Distribution of contexts to other processes, such as Spark executors, and merge of their states.
 
-- A work unit can be synced by the same engine in any process. The work distributor decides
-  where it runs and how its rows reach the destination.
-- The state of a work unit is merged after its rows are written. A failed unit leaves the
-  state unchanged. Units of one context (its windows) count up to the first that failed.
-- The driver's state document is authoritative; results are merged into it by its own rules.
+- A work unit (a context, or one time window of a context) is synced by the same engine in any
+  process. The `WorkDistributor` decides where it runs and how its rows reach the destination.
+- The state of a work unit is merged after its rows are written. A failed unit leaves the state
+  unchanged. Of the windows of one context, those after the first failed one are discarded.
+- The state document of this process is the one that is saved; results are merged into it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["DistributedPool", "make_pool"]
 
 _NAMED = 5
-"""Maximum number of contexts that an error names."""
+"""Maximum number of failed contexts listed in an error message."""
 
 
 def make_pool(
@@ -44,8 +44,8 @@ def make_pool(
     """Return a pool that syncs contexts of streams, in threads or in other processes.
 
     Args:
-        run: Current sync.
-        size: Maximum number of threads.
+        run: Sync of the calling thread.
+        size: Maximum number of threads; not used for other processes.
         streams: Streams to sync.
         distributes: True to use other processes instead of threads, if the output supports it.
         in_order: True to discard the results of all contexts after the first failed one. It has no
@@ -58,7 +58,7 @@ def make_pool(
 
 
 class DistributedPool:
-    """Pool with the interface of `WorkerPool` that uses other processes instead of threads."""
+    """Pool that syncs contexts in other processes, with the interface of `WorkerPool`."""
 
     def __init__(
         self, owner: SyncRun, distributor: WorkDistributor, *, in_order: bool = False
@@ -80,17 +80,17 @@ class DistributedPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Do nothing. Contexts that are still queued after an error are not synced."""
+        """Do nothing: after an error, contexts that are still queued are not synced."""
 
     def submit(self, job: SyncJob) -> None:
-        """Queue a context. When the queue is full, sync all queued contexts and wait for them."""
+        """Queue a context to sync; if the queue is then full, sync all queued contexts and wait."""
         self._begin(job.stream)
         self._jobs.append((job, _build_work_unit(job, len(self._jobs), self._below)))
         if len(self._jobs) >= self._distributor.most:
             self._send()
 
     def _begin(self, stream: SyncStream) -> None:
-        """Write schemas and table versions of a stream and its descendants, if not written yet."""
+        """Write the schemas and table versions of a stream and its descendants, once per pool."""
         for each in (stream, *stream.descendent_streams):
             if each.selected and each.name not in self._begun:
                 self._begun.add(each.name)
@@ -98,14 +98,14 @@ class DistributedPool:
                 emit_activate_version(each, self.owner)
 
     def check(self) -> None:
-        """Do nothing. Failures are raised by `drain`, after all contexts are done."""
+        """Do nothing: failures are raised by `drain`, after all contexts are synced."""
 
     def drain(self) -> None:
         """Sync all queued contexts and wait for them.
 
         Raises:
-            PartitionsFailedError: At least one context failed. All other contexts are synced,
-                unless the pool is ordered: then those after the first failure are not.
+            PartitionsFailedError: At least one context failed. The data of the others is written;
+                with ``in_order`` only the data of the contexts before the first failed one.
         """
         self._send()
         if self._failed:
@@ -119,7 +119,7 @@ class DistributedPool:
         run = self.owner
         run.settle()
         self._below = _DescendantStates()
-        found = self._distributor.sync([part for _, part in jobs], in_order=self._in_order)
+        found = self._distributor.sync([unit for _, unit in jobs], in_order=self._in_order)
         for event in found.events:
             run.emit(event)
         with run.outbox.lock:
@@ -129,10 +129,10 @@ class DistributedPool:
         for stream in {job.stream.name: job.stream for job, _ in jobs}.values():
             stream._write_state_message()
 
-    def _merge_result(self, job: SyncJob, part: WorkUnit, result: WorkResult) -> None:
-        """Add the state and the row counts of a work unit to this process, or record its error.
+    def _merge_result(self, job: SyncJob, unit: WorkUnit, result: WorkResult) -> None:
+        """Merge the state and the row counts of a work unit, or record its error.
 
-        If the pool is ordered, results after the first error are discarded.
+        With ``in_order``, results after the first error are discarded.
         """
         if result.error is not None:
             self._failed.append((job, result.error))
@@ -140,28 +140,32 @@ class DistributedPool:
         if self._in_order and self._failed:
             return
         for stream in (job.stream, *job.stream.descendent_streams):
-            found = result.bookmarks.get(stream.name)
-            if found:
-                _merge(stream, part, found)
+            returned = result.bookmarks.get(stream.name)
+            if returned:
+                _merge(stream, unit, returned)
             _count(self.owner, stream, result.counts)
         job.done()
 
 
-def _build_work_unit(job: SyncJob, number: int, below: _DescendantStates) -> WorkUnit:
-    """Return the work unit for one context of a stream.
+def _build_work_unit(job: SyncJob, number: int, descendants: _DescendantStates) -> WorkUnit:
+    """Return the work unit for the context of a job.
 
-    It contains the context's state and the states of the stream's descendants. ``number`` is its
-    index in the queue, and ``below`` selects the states of the descendants.
+    The work unit contains the state of the context, and of the descendants of its stream.
+
+    Args:
+        job: Job with the stream and the context.
+        number: Index of the work unit in the queue.
+        descendants: Lookup of the descendants' states.
     """
     stream, context = job.stream, job.context
     family = (stream, *stream.descendent_streams)
     known = context
-    if context and stream.parent_stream_type:  # as the child's sync does with its context
+    if context and stream.parent_stream_type:  # the sync of the child stream does the same
         known = stream.preprocess_context(dict(context))
     own = stream.state_manager.get_context_state(known)
     bookmarks = {stream.name: _make_stream_state(own)}
     for child in stream.descendent_streams:
-        bookmarks[child.name] = below.of(child, known)
+        bookmarks[child.name] = descendants.select(child, known)
     return WorkUnit(
         number,
         stream.name,
@@ -176,22 +180,21 @@ def _build_work_unit(job: SyncJob, number: int, below: _DescendantStates) -> Wor
 
 
 def _make_stream_state(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stream state that contains only ``entry``, the state of one context."""
+    """Return the state of a stream that has only one context, whose state is ``entry``."""
     own = {name: copy.deepcopy(value) for name, value in entry.items() if name != "partitions"}
     return {"partitions": [own]} if "context" in own else own
 
 
 class _DescendantStates:
-    """States of a stream's child streams and their descendants, selected by one parent context."""
+    """Lookup of the states of child streams by the context of their parent stream."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, tuple[str, ...]], dict[Any, list[dict[str, Any]]]] = {}
 
-    def of(self, stream: SyncStream, context: Context | None) -> dict[str, Any]:
-        """Return a copy of a stream's state with only the partitions that belong to ``context``.
+    def select(self, stream: SyncStream, context: Context | None) -> dict[str, Any]:
+        """Return a copy of a child stream's state with only the partitions of a parent context.
 
-        A partition belongs to it if the partition's context contains all keys of ``context`` with
-        the same values.
+        These are the partitions whose context contains all keys of ``context`` with equal values.
         """
         state = stream.state_manager.stream_state
         own = {name: copy.deepcopy(value) for name, value in state.items() if name != "partitions"}
@@ -214,30 +217,30 @@ class _DescendantStates:
         return made
 
 
-def _merge(stream: SyncStream, part: WorkUnit, found: Mapping[str, Any]) -> None:
-    """Copy the state that a work unit returned for one stream into the tap's state."""
-    entries = [entry for entry in found.get("partitions") or () if "context" in entry]
-    if part.interval is not None:
-        _merge_interval(stream, part, entries[0] if entries else found)
+def _merge(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]) -> None:
+    """Merge ``returned``, the new state of one stream from a work unit, into the tap's state."""
+    entries = [entry for entry in returned.get("partitions") or () if "context" in entry]
+    if unit.interval is not None:
+        _merge_interval(stream, unit, entries[0] if entries else returned)
     elif stream.state_partitioning_keys is None:
         for entry in entries:  # no other work unit has this context
             state = stream._tap.document.change(stream.name, entry["context"])
             state.clear()
             state.update(entry)
     else:
-        for entry in (*entries, found):
+        for entry in (*entries, returned):
             _merge_shared(stream, entry)
 
 
-def _merge_interval(stream: SyncStream, part: WorkUnit, entry: Mapping[str, Any]) -> None:
+def _merge_interval(stream: SyncStream, unit: WorkUnit, entry: Mapping[str, Any]) -> None:
     """Advance a context's bookmark to the end of the time window that a work unit has read."""
     value, key = entry.get("replication_key_value"), stream.replication_key
     if value is not None and key:
-        stream.state_manager.close_window(part.context, replication_key=key, until=value)
+        stream.state_manager.close_window(unit.context, replication_key=key, until=value)
 
 
 def _merge_shared(stream: SyncStream, entry: Mapping[str, Any]) -> None:
-    """Advance a bookmark that several contexts share to a work unit's value, if that is greater."""
+    """Advance a bookmark that several contexts share, if the work unit's value is greater."""
     markers, key = entry.get("progress_markers") or {}, stream.replication_key
     if "replication_key_value" in markers and key:
         value = markers["replication_key_value"]
@@ -253,7 +256,7 @@ def _count(run: SyncRun, stream: SyncStream, counts: Mapping[str, int]) -> None:
 
 
 def _make_error(failed: Sequence[tuple[SyncJob, str]]) -> PartitionsFailedError:
-    """Return an error that lists the failed contexts with their reasons."""
+    """Return the error that lists failed contexts, at most five of them with the reason."""
     details = [f"{_describe_job(job)}: {reason}" for job, reason in failed[:_NAMED]]
     more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
     names = sorted({job.stream.name for job, _ in failed})

@@ -1,11 +1,11 @@
-"""Sync of one stream: iterate its contexts, read its records, advance its bookmarks.
+"""Sync of one stream: iterate its contexts, read their records, advance their bookmarks.
 
-- The order visible to authors is that of the Meltano Singer SDK: a record is pulled and
-  post-processed, its children are synced, the record is written, then the bookmark moves.
-  After an error, the rows already written are valid and the bookmark is unchanged.
+- The order of steps is that of the Meltano Singer SDK: a record is read and post-processed, its
+  child streams are synced, the record is written, then the bookmark advances. After an error,
+  the rows already written are valid and the bookmark is unchanged.
 - The bookmark of a partition becomes final when the partition ends.
-- The fast path is the loop in this module; streams that override sync hooks take the loop
-  in `compat_path`. `sync_partition` syncs one context, in the main thread and in workers.
+- The fast path is the loop in this module. Streams that override methods called per record use
+  the loop in `compat_path`. `sync_partition` syncs one context, in the main thread and in workers.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ __all__ = [
 
 
 def sync_stream(stream: SyncStream, context: Context | None) -> None:
-    """Sync a stream: all of its contexts, or only ``context`` if it is not None."""
+    """Read and write the records of a stream: of all its partitions, or only of ``context``."""
     run = stream._tap.run
     stream = run.get_thread_stream(stream)
     context = stream.preprocess_context(context) if context else None
@@ -114,7 +114,7 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
 
 
 def _log_start(stream: SyncStream, context: Context | None) -> None:
-    """Log the start of a stream's sync: at INFO level, or at DEBUG level for a single context."""
+    """Log that a sync begins: at INFO for a whole stream, at DEBUG for one context."""
     method = stream.replication_method.lower()
     if context:
         stream.log(
@@ -131,24 +131,24 @@ def _log_start(stream: SyncStream, context: Context | None) -> None:
 def _sync_contexts(
     stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, signpost: Any
 ) -> None:
-    """Sync the contexts of a stream: in other processes, in threads, or here one after the other.
+    """Sync the contexts of a stream in other processes, in threads, or in this thread.
 
     Contexts start in the order of ``Stream.partitions``:
 
-    - In one thread each context is complete before the next one starts: its rows, its final
+    - In this thread, each context is complete before the next one starts: its rows, its final
       bookmark, and a state, unless states are already a large part of the output.
-    - In threads several contexts are read at the same time, and they can end in any order. Each
-      bookmark becomes final at the end of its own context.
-    - For other processes the contexts are sent in groups. The states of a group are merged in the
-      order of its contexts, after its rows are written; then a state is written.
+    - In threads, several contexts are read at the same time and can end in any order. A bookmark
+      becomes final at the end of its context.
+    - In other processes, contexts are synced in groups. The rows of a group are written, then its
+      bookmarks are merged in the order of its contexts, then a state is written.
 
-    The partitions in the state document have the same order in all three cases. Children are
-    synced in `sync_child_contexts`: for each parent record, and before that record is written; in
-    a `ChildSyncPool` at the same time as later parent records, and the parent's bookmark waits.
+    In all three cases the partitions in the state have the same order. Child streams are synced
+    for each parent record before that record is written. With a `ChildSyncPool` they are synced
+    while further parent records are read, and the parent's bookmark advances when they are done.
 
     Args:
         stream: Stream to sync.
-        run: Current sync, as this thread sees it.
+        run: Sync of the calling thread.
         plan: Sync plan of the stream.
         context: The only context to sync; None for all.
         signpost: Upper limit of the bookmarks, usually the start time of the sync.
@@ -176,10 +176,7 @@ def _sync_contexts(
 def _list_contexts(
     contexts: Iterable[Context | None],
 ) -> tuple[list[Context | None], Exception | None]:
-    """Return the contexts as a list, and the error that ended the iteration.
-
-    The error is None if all contexts could be listed.
-    """
+    """Return the contexts as a list, with the error that ended the iteration early, or None."""
     found: list[Context | None] = []
     try:
         found.extend(contexts)
@@ -196,10 +193,10 @@ def _sync_in_parallel(
     signpost: Any,
     failure: Exception | None,
 ) -> None:
-    """Sync the contexts in threads or in other processes.
+    """Sync several contexts of a stream in threads or in other processes.
 
-    ``failure`` is the error that ended the listing of the contexts, or None. It is raised after the
-    contexts listed before it are synced.
+    ``failure`` is an error raised while the contexts were listed, or None. It is raised again after
+    the contexts that could be listed are synced.
     """
     _create_state_entries(stream, plan, contexts, signpost)
     failures = ContextFailures(stream)
@@ -220,10 +217,11 @@ def _sync_in_parallel(
 def _create_state_entries(
     stream: SyncStream, plan: Plan, contexts: Iterable[Context | None], signpost: Any
 ) -> None:
-    """Create the state entries of contexts, in their order, before any of the contexts is read.
+    """Create the state entries of contexts before any context is read.
 
-    The partitions in the state then have this order, whichever context ends first. Other processes
-    get a copy of an entry, so it also gets the context's start value and signpost now.
+    The partitions in the state then have the order of ``contexts``, whichever context ends first.
+    For a sync in other processes, the starting value and the signpost are stored too, because each
+    process gets a copy of the entry.
     """
     for context in contexts:
         ensure_state_entry(stream, context)
@@ -232,9 +230,9 @@ def _create_state_entries(
 
 
 def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | None) -> bool:
-    """Sync the time windows of a context in other processes; merge the results in window order.
+    """Sync a context in other processes, one time window per work unit; return True if done.
 
-    Return True if the context was synced. Return False, without a sync, if it has only one window.
+    Return False without a sync if the context has less than two windows or shares its bookmark.
     """
     if stream.state_partitioning_keys is not None:
         return False
@@ -254,22 +252,22 @@ def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | Non
     return True
 
 
-def sync_work_unit(stream: SyncStream, part: WorkUnit) -> Mapping[str, Any]:
-    """Sync a work unit that another process has sent; return the new states by stream name.
+def sync_work_unit(stream: SyncStream, unit: WorkUnit) -> Mapping[str, Any]:
+    """Sync a work unit received from another process; return the new state of each stream by name.
 
-    The state of the tap is first replaced by the bookmarks in the work unit.
+    The state of this process's tap is first replaced by the bookmarks in the work unit.
     """
     document = stream._tap.document
-    document.replace({"bookmarks": part.bookmarks})
+    document.replace({"bookmarks": unit.bookmarks})
     for each in (stream, *stream.descendent_streams):
-        each._stream_version = part.versions.get(each.name)
-    context = None if part.context is None else dict(part.context)
-    if part.is_child:
+        each._stream_version = unit.versions.get(each.name)
+    context = None if unit.context is None else dict(unit.context)
+    if unit.is_child:
         with suppress(AbortedSyncFailedException, AbortedSyncPausedException):
             stream.sync(context=context)
     else:
         window = (
-            nullcontext() if part.interval is None else stream._reader.reading_only(part.interval)
+            nullcontext() if unit.interval is None else stream._reader.reading_only(unit.interval)
         )
         with window:
             sync_context(stream, context)
@@ -279,7 +277,7 @@ def sync_work_unit(stream: SyncStream, part: WorkUnit) -> Mapping[str, Any]:
 
 
 def sync_context(stream: SyncStream, context: Context | None, signpost: Any = None) -> None:
-    """Sync one context in a worker thread, with the thread's copy of the stream.
+    """Sync one context in a worker thread. ``stream`` is the thread's copy of the stream.
 
     ``signpost`` is the upper limit of the bookmark; None means no limit.
     """
@@ -298,9 +296,9 @@ def sync_context(stream: SyncStream, context: Context | None, signpost: Any = No
 def lock_context(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> AbstractContextManager[None]:
-    """Return a lock that keeps other threads from syncing the same context at the same time.
+    """Return a lock, as a context manager, that keeps other threads from syncing the same context.
 
-    The lock does nothing outside a worker pool, or if the context shares a bookmark with others.
+    The lock does nothing outside a worker pool, or if the context shares its bookmark with others.
     """
     stop_signal = run.stop_signal
     if stop_signal is None or stream._get_state_partition_context(context) != context:
@@ -312,7 +310,7 @@ def lock_context(
 def open_child_pool(
     stream: SyncStream, run: SyncRun, plan: Plan
 ) -> AbstractContextManager[ChildSyncPool | None]:
-    """Return a worker pool for the children of a stream.
+    """Return a pool, for a ``with`` block, that syncs a stream's children while it is read.
 
     If the children are synced without a pool, return a context manager that yields None.
     """
@@ -323,9 +321,10 @@ def open_child_pool(
 
 @contextmanager
 def closing_records(stream: SyncStream, run: SyncRun, records: Iterable[Any]) -> Iterator[None]:
-    """Close the iterator of records when the block ends, even after an error.
+    """Context manager that ends the reading of one context by a call of `ContextReader.end`.
 
-    If the process must end at once, the iterator is left open.
+    In worker threads, and if the output has a connected caller, the iterator ``records`` is closed
+    too, because the process continues to run after an error.
     """
     try:
         yield
@@ -348,9 +347,9 @@ def _sync_contexts_here(
     context: Context | None,
     signpost: Any,
 ) -> None:
-    """Sync all contexts of a stream in this thread.
+    """Sync contexts of a stream one after the other in this thread, on the fast path.
 
-    This is the fast path: it does not call the stream's overridable methods for each record.
+    The fast path does not call the methods in `OVERRIDABLE_HOOKS` for each record.
     """
     done, failures = 0, ContextFailures(stream)
     with record_metrics(stream, run) as tally, open_child_pool(stream, run, plan):
@@ -373,8 +372,17 @@ def sync_partition(
 ) -> int:
     """Sync one context, from its first record to its final bookmark.
 
-    ``done`` is the number of records of the stream written before. Return the number after this
-    context. ``signpost`` is the upper limit of the bookmark; None means no limit.
+    Args:
+        stream: Stream to sync.
+        run: Sync of the calling thread.
+        plan: Sync plan of the stream.
+        context: Context to sync.
+        signpost: Upper limit of the bookmark; None for no limit.
+        tally: Record counter of the stream.
+        done: Number of records of the stream in earlier contexts.
+
+    Returns:
+        The number of records of the stream including this context.
     """
     child_pool: ChildSyncPool | None = run.child_pools.get(stream.name)
     with lock_context(stream, run, context):
@@ -390,16 +398,16 @@ def sync_partition(
                 child_pool.drain()
         end_partition(stream, context, bookmark)
         if not run.may_create_pools and state_is_due(stream, tally, done, sys.maxsize):
-            stream._write_state_message()  # each partition may be smaller than STATE_MSG_FREQUENCY
+            stream._write_state_message()  # a partition may be smaller than STATE_MSG_FREQUENCY
     return done
 
 
 def _read_records(
     stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, bookmark: Context | None
 ) -> Iterable[Any]:
-    """Return the records of a context, post-processed and filtered as the stream requires.
+    """Return the records of a context to write: post-processed and filtered.
 
-    If the stream requires neither, return the iterable of ``get_records`` itself.
+    If the stream needs neither, the result of ``get_records`` is returned unchanged.
     """
     admits = stream._reader.begin(context)
     records = run.guarded(call_get_records(stream, context))
@@ -421,15 +429,15 @@ def _process_records(  # noqa: C901 - one flat loop
     extra: tuple[tuple[str, Any], ...],
     admits: Callable[[Record], bool] | None,
 ) -> Iterator[Record]:
-    """Post-process each record, add the context's values to it, and sync its children.
+    """Yield each record after ``post_process``, with the context's values, and sync its children.
 
     Args:
         stream: Stream of the records.
         plan: Sync plan of the stream.
         records: Records as ``get_records`` yields them.
         context: Context of the records.
-        extra: Names and values to add to each record.
-        admits: Filter, or None. Records for which it returns False are dropped.
+        extra: Names and values to add to each record that lacks them.
+        admits: Filter, or None. Records for which the filter returns False are dropped.
     """
     post = stream.post_process if plan.post_process else None
     child_context = None if context is None else copy.copy(context)
@@ -453,11 +461,7 @@ def _process_records(  # noqa: C901 - one flat loop
 
 
 class _WriteArguments(NamedTuple):
-    """Arguments of the loops that write the records of one context.
-
-    The loop in `_write` calls no helper function per record, because each call would take about a
-    tenth of the time per record.
-    """
+    """Arguments of `_write` and `_write_mapped`, which write the records of one context."""
 
     stream: SyncStream
     run: SyncRun
@@ -467,11 +471,11 @@ class _WriteArguments(NamedTuple):
 
 
 def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int:  # noqa: C901 - one flat loop
-    """Write the records of a context.
+    """Write the records of a context, for a stream without stream maps.
 
-    ``done`` is the number of records of the stream written before. Return the number after this
-    context.
+    ``done`` is the number of the stream's records before this context. Return the number after it.
     """
+    # A helper function called per record would add about a tenth to the time per record.
     stream, run, plan, cursor, tally = arguments
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
     append, encode, fits, key_of = bodies.append, shape.encode, shape.fits, plan.key_of
@@ -524,8 +528,8 @@ def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int
 def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int:
     """Write the records of a context after applying the stream maps.
 
-    ``done`` is the number of records of the stream read before. Return the number after this
-    context. The bookmark also advances past records that a stream map drops.
+    ``done`` is the number of the stream's records before this context. Return the number after it.
+    The bookmark also advances for records that a stream map drops.
     """
     stream, run, plan, cursor, tally = arguments
     assert plan.mapped is not None  # noqa: S101 - checked by the caller
@@ -560,10 +564,10 @@ def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int)
 
 
 def _end_chunk(arguments: _WriteArguments, done: int, next_state: int) -> int:
-    """Send the buffered records, and then a state if one is due.
+    """Write the buffered records, and then a state if one is due.
 
-    ``done`` is the number of records so far; ``next_state`` is the number at which a state is due.
-    Return the number at which the next state is due.
+    ``done`` is the number of records of the stream so far, and ``next_state`` the number at which a
+    state is due. Return the number at which the following state is due.
     """
     stream = arguments.stream
     arguments.run.settle()
@@ -575,10 +579,10 @@ def _end_chunk(arguments: _WriteArguments, done: int, next_state: int) -> int:
 
 
 def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -> bool:
-    """Return True if a state should be written now.
+    """Return True if a STATE message should be written now.
 
-    A stream with batch files needs a state after each full file. Other streams need one after every
-    STATE_MSG_FREQUENCY records, counted over all threads that sync the stream.
+    It is due after each full batch file or, for a stream without batch files, after every
+    ``STATE_MSG_FREQUENCY`` records, counted over all threads that sync the stream.
     """
     run = stream._tap.run
     if stream.name in run.files:
@@ -589,9 +593,9 @@ def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -
 
 
 def _next_state(stream: SyncStream, done: int) -> int:
-    """Return the number of records at which the next state is due.
+    """Return the number of records at which the next state is due: a multiple of the frequency.
 
-    For a stream with batch files this number is never reached: a full file causes its states.
+    For a stream with batch files return `sys.maxsize`, because full files decide on its states.
     """
     if stream.name in stream._tap.run.files:
         return sys.maxsize
@@ -614,10 +618,10 @@ def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Contex
 def _open_cursor(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> Iterator[BookmarkCursor | None]:
-    """Yield the cursor that advances the bookmark of a context, for the duration of the block.
+    """Context manager for the `BookmarkCursor` of a context.
 
-    Yield None for a stream that is not incremental or not selected. States written during the block
-    include the cursor's current value.
+    It yields None for a stream that is not incremental or not selected. States written inside the
+    block include the cursor's latest value.
     """
     if not stream.selected or stream.replication_method != REPLICATION_INCREMENTAL:
         yield None
@@ -642,9 +646,10 @@ def _open_cursor(
 def _open_deferred_cursor(
     stream: SyncStream, run: SyncRun, context: Context | None, key: str, child_pool: ChildSyncPool
 ) -> Iterator[BookmarkCursor]:
-    """Yield a cursor that advances with each record of a parent stream.
+    """Context manager for the cursor of a parent stream whose children are synced in a pool.
 
-    The bookmark in the state follows later, when the children of the records are synced.
+    The cursor advances with each parent record. The bookmark in the state advances only when the
+    children of those records are synced.
     """
     manager = stream.state_manager
     entry = manager.get_context_state(context).items()
@@ -670,10 +675,10 @@ def _open_deferred_cursor(
 
 
 def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) -> Context | None:
-    """Store the value from which a context starts, and the upper limit of its bookmark.
+    """Store in the state the starting value of a context and the upper limit of its bookmark.
 
-    ``signpost`` is that limit; None stores no limit. Return the part of ``context`` that identifies
-    its bookmark.
+    ``signpost`` is the limit; None stores none. Return the keys and values of ``context`` that
+    identify its bookmark (see ``state_partitioning_keys``).
     """
     bookmark = stream._get_state_partition_context(context)
     stream._write_starting_replication_value(context)
@@ -685,8 +690,8 @@ def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) 
 def end_partition(stream: SyncStream, context: Context | None, bookmark: Context | None) -> None:
     """Finalize the bookmark of a context after its last record.
 
-    ``bookmark`` is the part of ``context`` that identifies the bookmark. If it is only a part,
-    other contexts share the bookmark, and nothing is finalized.
+    ``bookmark`` is the result of `begin_partition`. If it has fewer keys than ``context``, other
+    contexts share the bookmark, and nothing is finalized.
     """
     if context == bookmark:
         stream._finalize_state(stream.state_manager.get_context_state(context))
@@ -695,10 +700,9 @@ def end_partition(stream: SyncStream, context: Context | None, bookmark: Context
 
 
 def end_records(stream: SyncStream, context: Context | None, *, write: bool = True) -> None:
-    """End the sync of a stream and write its state.
+    """End the sync of a stream or of one context, and write the state unless ``write`` is False.
 
-    If ``context`` is None, all contexts were synced, and the stream's state is finalized. With
-    ``write`` False no state is written.
+    If ``context`` is None or empty, all contexts were synced, so the stream's state is finalized.
     """
     if not context:
         stream._finalize_state(stream.state_manager.stream_state)
@@ -718,8 +722,15 @@ def _raise_key_error(
 ) -> None:
     """Raise the error for a record whose replication key value is missing or out of order.
 
-    An empty record is ignored. ``done`` and ``start`` are the record's number in the sync and the
-    number of records before its partition.
+    No error is raised for an empty record, or if a missing value only causes a warning.
+
+    Args:
+        stream: Stream of the record.
+        cursor: Bookmark cursor of the context.
+        error: Error raised when the value was looked up or compared.
+        record: The record.
+        done: Number of the record in the sync of the stream.
+        start: Number of records in the contexts before.
     """
     if isinstance(error, InvalidStreamSortException):
         log_sort_error(stream, error, cursor.state.get("context"), done, start)

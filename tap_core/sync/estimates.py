@@ -1,7 +1,8 @@
-"""Estimated number of rows and bytes of a sync, requested from the author's code.
+"""Estimated number of rows and bytes of a sync, as returned by the tap's ``estimate_sync``.
 
-Estimates are only sent to protocols that support them. If the tap provides a total, its
-streams are not queried before the sync. A failing estimate never stops a sync.
+Estimates are only emitted for output protocols that support them, such as Airbyte. If the tap
+returns a total, ``estimate_sync`` of its streams is not called. An error in an estimate is logged
+and does not stop the sync.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ __all__ = ["emit_stream_estimate", "emit_total_estimate", "estimate_stream", "es
 
 
 def estimate_stream(stream: SyncStream) -> None:
-    """Emit the tap's estimate of a stream's size, unless the tap gave a total of all streams."""
+    """Emit the size that the stream's ``estimate_sync`` returns, unless the tap returned a total.
+
+    Nothing is emitted if the output protocol does not support estimates, or if the method fails.
+    """
     outbox = stream._tap.run.outbox
     if not outbox.takes_estimates or outbox.has_total:
         return
@@ -34,12 +38,15 @@ def estimate_stream(stream: SyncStream) -> None:
 
 
 def estimate_total(tap: SyncTap, run: SyncRun) -> None:
-    """Emit the total size of all streams as the tap estimates it, if it gives an estimate."""
+    """Emit the total size of all streams that the tap's ``estimate_sync`` returns.
+
+    Nothing is emitted if the output protocol does not support estimates, or if the method fails.
+    """
     if not run.outbox.takes_estimates:
         return
     try:
         found = tap.estimate_sync()
-    except Exception as error:  # noqa: BLE001  the same
+    except Exception as error:  # noqa: BLE001  estimates are optional
         tap.logger.warning("The sync cannot be estimated: %s", error)
         return
     if found is not None:
@@ -47,14 +54,14 @@ def estimate_total(tap: SyncTap, run: SyncRun) -> None:
 
 
 def emit_stream_estimate(stream: SyncStream, rows: int | None, nbytes: int | None) -> None:
-    """Emit the estimated rows and bytes of a stream, if the output protocol has such a message."""
+    """Emit the estimated rows and bytes of a stream, if the output protocol supports estimates."""
     run = stream._tap.run
     if run.outbox.takes_estimates:
         run.emit(Estimate(get_stream_id(stream), rows, nbytes))
 
 
 def emit_total_estimate(run: SyncRun, name: str, rows: int | None, nbytes: int | None) -> None:
-    """Emit the estimated rows and bytes of all streams, if the output protocol has such a message.
+    """Emit the estimated rows and bytes of all streams, if the output protocol supports estimates.
 
     ``name`` is the name of the tap.
     """

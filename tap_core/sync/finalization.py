@@ -1,8 +1,8 @@
-"""Start and end of each stream, and completion of its state.
+"""Status events at the start and end of each stream, and completion of its state.
 
 - A child stream starts with the first of its parents and ends with the last of them.
-- A child stream has seen all of its contexts if each parent has read its complete data. An
-  incremental parent only yields the children of changed records.
+- A child stream has read all of its contexts if each parent has read all of its records. An
+  incremental parent reads only changed records, and so only their children.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["StreamFinalizer"]
 
 
 class StreamFinalizer:
-    """Reports the start and the end of each stream, and finalizes the states of ended streams."""
+    """Emitter of the status of streams (started, complete), which also finalizes their states."""
 
     def __init__(self, streams: Iterable[SyncStream]) -> None:
         self._last_root: dict[SyncStream, SyncStream] = {}
@@ -32,10 +32,9 @@ class StreamFinalizer:
                 self._note(stream, stream)
 
     def after(self, root: SyncStream) -> None:
-        """Finalize the states that are complete after the top-level stream ``root`` has ended.
+        """Finalize the states of a top-level stream and its descendants; emit that they ended.
 
-        These are the states of ``root`` and its descendants. Descendants that a later top-level
-        stream also syncs are left for that stream.
+        A descendant that a later top-level stream also syncs is finalized after that stream.
         """
         for stream, last in self._last_root.items():
             if last is root and stream.selected:
@@ -43,7 +42,10 @@ class StreamFinalizer:
                 _emit_progress(stream, Progress.COMPLETE)
 
     def begin(self, root: SyncStream) -> None:
-        """Report the start of the top-level stream ``root`` and of its descendants, if selected."""
+        """Emit the start of a top-level stream and its descendants, with estimates of their size.
+
+        Streams that are not selected, or have started before, are skipped.
+        """
         for stream in dict.fromkeys((root, *root.descendent_streams)):
             if stream.selected and stream not in self._begun:
                 self._begun.add(stream)
@@ -65,5 +67,5 @@ class StreamFinalizer:
 
 
 def _emit_progress(stream: SyncStream, progress: Progress) -> None:
-    """Report the progress of a stream. Rows that were read before are sent first."""
+    """Emit the status of a stream, such as started or complete, after its buffered rows."""
     stream._tap.run.emit(StreamStatus(get_stream_id(stream), progress))

@@ -1,8 +1,8 @@
-"""Interfaces of a tap and of a stream, for the sync engine and the protocols.
+"""Protocol classes for a tap and a stream, as used by the sync engine and the output protocols.
 
-`tap_core.Tap` and `tap_core.Stream` are in a higher layer, so modules below it use these
-Protocols. The names are those of the Meltano Singer SDK, including leading underscores, because
-authors override them.
+The engine may not import `tap_core.Tap` and `tap_core.Stream`, which are in a higher layer, so it
+uses these Protocols. The member names are those of the Meltano Singer SDK, including leading
+underscores, because taps override them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["SyncStream", "SyncTap"]
 
 
 class SyncTap(Protocol):
-    """Interface of a tap as the sync uses it, including the constructor's arguments."""
+    """Protocol with the members of `tap_core.Tap` that the sync and the commands use."""
 
     name: str
     has_shared_state: bool
@@ -42,7 +42,7 @@ class SyncTap(Protocol):
     config_listener: Any
     protocol_writer: ProtocolWriter
     connection_tests: ClassVar[Mapping[str, str]]
-    """Connection tests: a test ``x`` is the method ``check_x``."""
+    """Labels of the connection tests by name; the test ``x`` calls the method ``check_x``."""
     selection_not_supported: ClassVar[bool]
 
     def __init__(
@@ -63,19 +63,19 @@ class SyncTap(Protocol):
 
     @classmethod
     def get_documentation_url(cls) -> str | None:
-        """Return the URL of the tap's documentation, if it has one."""
+        """Return the URL of the tap's documentation, or None."""
 
     @classmethod
     def get_changelog_url(cls) -> str | None:
-        """Return the URL of the tap's changelog, if it has one."""
+        """Return the URL of the tap's changelog, or None."""
 
     @classmethod
     def print_version(cls, print_fn: Callable[[Any], None] = ...) -> None:
-        """Print the versions of the tap and the SDK."""
+        """Print the versions of the tap and the SDK by calling ``print_fn``."""
 
     @classmethod
     def print_about(cls, output_format: str | None = None) -> None:
-        """Print the tap's description and settings."""
+        """Print the tap's description and settings as ``text``, ``json`` or ``markdown``."""
 
     @property
     def logger(self) -> logging.Logger:
@@ -83,7 +83,7 @@ class SyncTap(Protocol):
 
     @property
     def metrics_logger(self) -> logging.Logger:
-        """Logger for metrics."""
+        """Logger of METRIC lines, such as record counts."""
 
     @property
     def initialized_at(self) -> int:
@@ -100,25 +100,25 @@ class SyncTap(Protocol):
         """Streams of the tap by name."""
 
     def use_catalog(self, catalog: Catalog) -> None:
-        """Replace the tap's catalog. ``catalog`` was built from the tap's discovered streams."""
+        """Replace the tap's catalog, which determines the selected streams and properties."""
 
     @property
     def has_own_catalog(self) -> bool:
-        """True if the tap's code provides the catalog with the schemas to send."""
+        """True if the tap overrides ``catalog``, so that the schemas to send come from it."""
 
     @property
     def state(self) -> Any:
-        """State document of the whole tap. The caller may change it."""
+        """State of the whole tap as a dict, which the caller may change."""
 
     @property
     def document(self) -> StateDocument:
-        """State of the tap, as the `StateDocument` that the sync updates."""
+        """State of the whole tap, as the `StateDocument` that the sync updates."""
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load the state of an earlier sync."""
+        """Load the bookmarks of an earlier sync, which this sync resumes from."""
 
     def setup_mapper(self) -> None:
-        """Create the stream maps."""
+        """Create the stream maps from the settings."""
 
     @property
     def mapper(self) -> PluginMapper:
@@ -126,15 +126,15 @@ class SyncTap(Protocol):
 
     @property
     def has_mapper(self) -> bool:
-        """True if there are stream maps that may change records or schemas."""
+        """True if the settings configure stream maps, so that records or schemas may change."""
 
     # Commands
 
     def run_discovery(self) -> str:
-        """Print the catalog."""
+        """Print the catalog of the discovered streams, and return it as JSON text."""
 
     def run_connection_test(self) -> bool:
-        """Sync one record of each stream."""
+        """Sync at most one record of each stream; return True on success. Errors are raised."""
 
     def check_connection(self) -> None:
         """Raise an error if the API or database cannot be reached."""
@@ -143,19 +143,19 @@ class SyncTap(Protocol):
         """Raise an error for a stream that cannot be read with the tap's settings."""
 
     def write_schemas(self) -> None:
-        """Write the schema of each stream."""
+        """Write the schema of every stream to the output, without reading records."""
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
         """Return the estimated number of rows and of bytes of all streams; None means unknown."""
 
     def sync_all(self) -> None:
-        """Sync the selected streams."""
+        """Sync the selected streams: write their schemas, records and states to the output."""
 
     # Output
 
     @property
     def run(self) -> SyncRun:
-        """The sync in progress. If no sync is in progress, a new one."""
+        """Sync in progress; a new one is created if no sync is in progress."""
 
     @property
     def stopped_by(self) -> int | None:
@@ -169,7 +169,7 @@ class SyncTap(Protocol):
 
 
 class SyncStream(Protocol):
-    """Interface of a stream as the sync uses it."""
+    """Protocol with the members of `tap_core.Stream` that the sync uses."""
 
     name: str
     allow_any_replication_key: bool

@@ -1,7 +1,7 @@
-"""Record counts and sync times of the streams of one run, logged as METRIC lines.
+"""Record counts and sync durations of the streams of one run, logged as METRIC lines.
 
-There is one count and one time per stream and run, without a context, for partitions and
-child contexts alike and for any number of threads.
+There is one count and one duration per stream and run: over all partitions, all child contexts
+and all threads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ __all__ = ["record_metrics"]
 
 @contextmanager
 def record_metrics(stream: SyncStream, run: SyncRun) -> Iterator[Tally]:
-    """Count the records of a stream and measure the duration of its sync, over all contexts."""
+    """Context manager that counts the records of a stream and measures the time of its sync.
+
+    It yields the record counter. If it is used inside another one, as for child streams, the
+    metrics are logged at the end of the outer block, once per stream.
+    """
     if run.meter_stack is not None:
         with run.outbox.lock:
             tally = run.tallies.get(stream.name) or _begin(stream, run, run.meter_stack)

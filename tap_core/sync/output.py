@@ -1,9 +1,9 @@
-"""Output queue that all threads of one sync share, with the state document.
+"""Output queue that all threads of one sync share.
 
-- Events are written one at a time and completely, under the lock of the state document.
-- A state is written after every row that it covers: the state text is made first, then the
-  open chunks of all threads are sent, then the text. A row is in its chunk before its
-  bookmark moves, so the text never covers a row that is still buffered.
+- Events are written one at a time, under the lock of the state document.
+- A state is written after every row that it covers: the state is encoded first, then the
+  buffered rows of all threads are written, then the encoded state. A row is buffered before its
+  bookmark advances, so the state never covers a row that is not written.
 - After a failed write nothing more is written.
 """
 
@@ -43,24 +43,24 @@ class ProtocolWriter(Protocol):
     - ``tells_ends = True``: the protocol reports the end of each stream separately.
     - ``chunk_bytes``: buffered rows are sent when their encoded size reaches this number of bytes.
     - ``distributor``: a `WorkDistributor` that lets other processes read the rows.
-    - ``make_encoder(schema_event, level, unmapped)``, if columns have types: returns the
-      `TypedRecordSerializer` of a stream. ``level`` is the nesting depth to which values are
+    - ``make_encoder(schema_event, level, unmapped)``, for protocols with typed columns: returns
+      the `TypedRecordSerializer` of a stream. ``level`` is the nesting depth to which values are
       converted; ``unmapped`` is called for undeclared properties. `encode` is then called only for
       messages that the tap's code builds.
-    - ``check()``, if a caller may disconnect at any time: raises an error if the caller has
-      disconnected.
+    - ``check()``, for protocols with a connected caller (such as gRPC): raises an error if the
+      caller has disconnected.
     - ``state_seconds``, together with ``check``: a state is due this many seconds after the last.
     """
 
     def encode(self, record: Record, /) -> Any:
-        """Encode one record whose values are already converted to the schema's types."""
+        """Return one encoded record; its values are already converted to the schema's types."""
 
     def emit(self, event: Event, /) -> None:
-        """Write one event. This may block until the process that reads the output is ready."""
+        """Write one event; the call may block until the process that reads the output is ready."""
 
 
 class OutputQueue:
-    """Passes the events of all threads of a sync to one protocol writer, one event at a time."""
+    """Queue that passes the events of all threads to one protocol writer, one at a time."""
 
     def __init__(
         self, writer: ProtocolWriter, document: StateDocument, cadence: CheckpointPolicy
@@ -70,7 +70,7 @@ class OutputQueue:
         Args:
             writer: Protocol writer.
             document: State of the tap.
-            cadence: Policy that decides how often the state is written.
+            cadence: Policy that decides if an optional state is written.
         """
         self.protocol_writer = writer
         self.files = BatchFileOutput(writer.emit)
@@ -79,14 +79,14 @@ class OutputQueue:
         self.lock = document.lock
         self.failure: BaseException | None = None
         self.chunks: dict[object, Callable[[float], None]] = {}
-        """For the run of each thread, the function that sends its open chunk, if the first row has
-        the given age in seconds."""
+        """By thread's `SyncRun`, a function that writes its buffered rows if the first row is at
+        least as old as the argument, in seconds."""
         self.threads: dict[int, Any] = {}
         """Runs of the worker threads by thread identifier."""
         self.held: dict[Callable[[], bool], None] = {}
-        """Functions that advance the bookmarks held by open contexts, under the lock."""
+        """Functions that advance bookmarks waiting for child streams; called under the lock."""
         self.begun: set[str] = set()
-        """Streams that have written a row."""
+        """Names of the streams that have written a row."""
         self._last_values: dict[Hashable, Any] = {}
         self._key_owners: dict[Hashable, object] = {}
         self._condition = threading.Condition()
@@ -104,13 +104,14 @@ class OutputQueue:
         self.state_seconds: float = getattr(writer, "state_seconds", 0)
         """Seconds without a state after which one is due, if there is a caller."""
         self.has_request = False
-        """True if the timer thread requests a checkpoint or a stop: see `SyncRun.guarded`."""
+        """True if the timer thread requests a state or a stop; see `SyncRun.guarded`."""
 
     def emit(self, event: Event) -> None:
-        """Pass one event to the protocol writer while holding the lock.
+        """Pass one event to the protocol writer; the caller must hold the lock.
 
-        After a failed write, no event is written any more. Rows may be lost, and a later state
-        would claim that they were delivered.
+        Raises:
+            BaseException: This or an earlier write failed. Nothing is written after a failed write,
+                because a later state would cover rows that may be lost.
         """
         if self.failure is not None:
             raise self.failure
@@ -121,7 +122,7 @@ class OutputQueue:
             raise
 
     def finish_files(self, source: str) -> None:
-        """Close the last batch files of a stream and emit their events."""
+        """Close the open batch files of the stream ``source`` and emit their events."""
         with self.lock:
             if self.failure is not None:
                 raise self.failure
@@ -132,13 +133,13 @@ class OutputQueue:
                 raise
 
     def checkpoint(self, document: StateDocument | None) -> None:
-        """Write the state if it has changed. All rows that the state includes are written before.
+        """Write the state, if it has changed, after the buffered rows of all threads.
 
         ``document`` is the state to write; None means the tap's state.
         """
         with self.lock:
             if not self.files.allows_state(owed=True):
-                return  # a batcher took a row in the meantime
+                return  # meanwhile a record was read that is not in a BATCH message
             for settle in list(self.held):
                 settle()
             state = (document or self.document).encode_if_changed()
@@ -150,14 +151,14 @@ class OutputQueue:
             self.cadence.wrote(len(state))
 
     def send_older_than(self, seconds: float) -> None:
-        """Send the buffered rows of each thread whose first row has waited at least ``seconds``."""
+        """Write the buffered rows of each thread whose oldest row is at least ``seconds`` old."""
         for send_chunk in list(self.chunks.values()):
             send_chunk(seconds)
 
     def check_caller_and_cadence(self) -> None:
         """Check that the caller is connected, and request a state if the last one is too old.
 
-        The timer thread calls this method. The thread that syncs then writes the requested state.
+        The timer thread calls this method; the syncing thread then writes the requested state.
         """
         if self.check_caller is None or self.failure is not None:
             return
@@ -167,27 +168,27 @@ class OutputQueue:
             self.failure = error
         self.has_request = self.failure is not None or self.cadence.is_overdue(self.state_seconds)
 
-    def call_on_change(self, about: Hashable, what: Any, say: Callable[[], None]) -> None:
-        """Call ``say`` if ``what`` is a new value for the key ``about``.
+    def call_on_change(self, key: Hashable, value: Any, write: Callable[[], None]) -> None:
+        """Call ``write`` if ``value`` differs from the value of the last call with this key.
 
-        Used to send a message, such as a schema, only when it has changed. Other threads that call
-        this method wait until ``say`` has returned.
+        Used to write a message, such as a schema, only when it has changed. Other threads that
+        call this method wait until ``write`` has returned.
         """
         with self.lock:
-            if self._last_values.get(about) != what:
-                say()
-                self._last_values[about] = what
+            if self._last_values.get(key) != value:
+                write()
+                self._last_values[key] = value
 
     def describe(self, event: SchemaEvent, emit: Callable[[Event], None]) -> None:
-        """Emit the schema of a stream if it differs from the schema sent last."""
+        """Call ``emit`` with a stream's schema unless the last one emitted for it is the same."""
         self.call_on_change(event.stream.name, event, lambda: emit(event))
 
     @contextmanager
     def lock_key(self, key: Hashable, owner: object, check: Callable[[], None]) -> Iterator[None]:
-        """Hold the lock named ``key`` during the block.
+        """Context manager that holds the lock for ``key``, such as a stream and context.
 
-        The object ``owner`` may acquire the lock again. While waiting for the lock, ``check`` is
-        called repeatedly; it raises an error if the sync has ended.
+        An ``owner`` that already holds the lock may enter again. While waiting, ``check`` is called
+        repeatedly; it raises an error if the sync has ended.
         """
         with self._condition:
             while self._key_owners.get(key, owner) is not owner:

@@ -1,6 +1,6 @@
-"""Detection of members that an author overrides.
+"""Detection of methods and properties of the SDK that a tap's code overrides.
 
-The check runs once per stream or tap when a decision depends on it, never per record.
+The result decides, for example, if a stream is synced on the fast path.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __all__ = ["get_member", "is_overridden"]
 
 
 def is_overridden(stream: Any, *names: str) -> bool:
-    """Return True if a tap's code overrides at least one of the named members.
+    """Return True if a stream or tap overrides at least one of the named members of the SDK.
 
     An override may be in the class or on the object. The SDK's members are in ``stream._HOOKS``.
     """
@@ -21,6 +21,10 @@ def is_overridden(stream: Any, *names: str) -> bool:
     )
 
 
-def get_member(kind: type, name: str) -> Any:
-    """Return a class member as defined in the class: the property or function, not its value."""
-    return next(vars(base)[name] for base in kind.__mro__ if name in vars(base))
+def get_member(owner: type, name: str) -> Any:
+    """Return a class member without evaluating it: the property object, not the property's value.
+
+    Raises:
+        StopIteration: The class has no member of this name.
+    """
+    return next(vars(base)[name] for base in owner.__mro__ if name in vars(base))

@@ -1,8 +1,8 @@
-"""Failures of single contexts that do not stop the other contexts.
+"""Errors of single contexts that do not stop the sync of the stream's other contexts.
 
-The stream decides whether its other contexts are read after a failure. The stream still
-fails, with the first failure, after the others are read. The bookmark of a failed context is
-unchanged, because its progress is not finalized.
+The stream decides for each error if its other contexts are still synced. At the end the first
+error is raised, so the stream fails anyway. The bookmark of a failed context is unchanged, because
+its progress is not finalized.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ContextFailures"]
 
 
 class ContextFailures:
-    """Errors of single contexts during the sync of a stream. Several threads may use it."""
+    """Thread-safe collector of the errors of single contexts during the sync of a stream."""
 
     def __init__(self, stream: SyncStream) -> None:
         self._stream = stream
@@ -29,9 +29,10 @@ class ContextFailures:
 
     @contextmanager
     def record_errors(self) -> Iterator[None]:
-        """Run the block. If it fails, record the error if the stream's other contexts may continue.
+        """Context manager for the sync of one context, which may suppress its error.
 
-        Otherwise the error is raised.
+        If the stream's other contexts are still to be synced (``_continues_after``), the error is
+        logged, and stored for `raise_first`. Otherwise it is raised.
         """
         try:
             yield
@@ -48,9 +49,9 @@ class ContextFailures:
             )
 
     def wrap(self, work: Callable[[Any], object]) -> Callable[[Any], None]:
-        """Return a function that calls ``work`` and records an error instead of raising it.
+        """Return a function that calls ``work`` and may suppress its error, like `record_errors`.
 
-        The error is still raised if the stream's other contexts may not continue.
+        The function is called in a worker thread with the thread's copy of the stream.
         """
 
         def call(stream: Any) -> None:
@@ -60,6 +61,6 @@ class ContextFailures:
         return call
 
     def raise_first(self) -> None:
-        """Raise the first recorded error. Do nothing if no error was recorded."""
+        """Raise the first error that `record_errors` has suppressed; do nothing without one."""
         if self._first is not None:
             raise self._first

@@ -1,8 +1,8 @@
-"""Plan of a stream: all decisions that are made once, before its first record.
+"""Sync plan of a stream: functions and flags that are computed once, before its first record.
 
-A plan is compiled from schema, selection and keys, and is discarded when one of them
-changes. A stream takes the fast path unless its class, or the object itself, overrides a
-hook that the fast path would not call; the output is the same on both paths.
+A plan is compiled from schema, selection and keys, and is discarded when one of them changes. A
+stream is synced on the fast path unless its class, or the object itself, overrides a method that
+the fast path does not call. The output is the same on both paths.
 """
 
 from __future__ import annotations
@@ -66,16 +66,20 @@ OVERRIDABLE_HOOKS = (
 
 @dataclass(frozen=True, slots=True)
 class Plan(ChunkSource):
-    """Decisions about one stream's sync that are made once, before its first record."""
+    """Sync plan of one stream, such as its record encoder and its number of threads.
+
+    A plan is computed once, before the first record.
+    """
 
     describes: tuple[SchemaEvent, ...]
-    """Schemas to send: one, or with stream maps one for each output name."""
+    """Schemas to send: one, or with stream maps one for each output stream."""
     shape: RecordSerializer
-    """Function that prunes and conforms a record, and encodes it unless stream maps do that."""
+    """Function that removes deselected properties from a record, converts its values and, if there
+    are no stream maps, encodes it."""
     keeps: Callable[[Record], bool] | None
     """Filter that decides whether a record's children are synced; None means all are."""
     compiled: bool
-    """True for the fast path; False if the stream overrides hooks that must run per record."""
+    """True for the fast path; False if the stream overrides methods to be called per record."""
     post_process: bool
     """True if the stream overrides ``post_process``."""
     child_contexts: bool
@@ -85,7 +89,7 @@ class Plan(ChunkSource):
     threads: int
     """Number of threads that may sync the stream's contexts."""
     child_threads: int
-    """Number of threads that may sync the stream's children while it keeps reading."""
+    """Number of threads that may sync the stream's children while the stream is read."""
     distributes: bool
     """True if other processes sync the stream's contexts."""
     distributes_children: bool
@@ -93,7 +97,7 @@ class Plan(ChunkSource):
 
 
 def get_plan(stream: SyncStream) -> Plan:
-    """Return the stream's sync plan for this thread. Create it at the first call in a sync."""
+    """Return the sync plan of a stream for the calling thread; create it at the first call."""
     run = stream._tap.run
     stream = run.get_thread_stream(stream)
     made: tuple[SyncRun, Plan] | None = stream._plan
@@ -140,9 +144,10 @@ def _compile(stream: SyncStream, run: SyncRun) -> Plan:
 def get_transforms(
     stream: SyncStream,
 ) -> Sequence[tuple[str, Callable[[Record], Record | None]]]:
-    """Return the functions that map a converted record, as pairs of output name and function.
+    """Return (output stream name, function) pairs that map a converted record.
 
-    A function returns None to drop the record from its output.
+    A function returns the mapped record, or None to drop it. Without stream maps there is one pair,
+    whose function returns the record unchanged.
     """
     if get_plan(stream).mapped is None:
         return ((stream.name, lambda record: record),)
@@ -150,7 +155,7 @@ def get_transforms(
 
 
 def _get_maps(stream: SyncStream) -> Sequence[StreamMap] | None:
-    """Return the stream maps, or None if they change neither records nor names."""
+    """Return the stream maps, or None if they change neither the records nor the stream name."""
     if not (stream._tap.has_mapper or is_overridden(stream, "stream_maps")):
         return None
     from tap_core.sync.stream_maps import is_identity
@@ -188,7 +193,7 @@ def _compile_serializer(
 
 
 def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncoder:
-    """Return the encoder for records after stream maps. It does not convert values."""
+    """Return the encoder for records after stream maps, which does not convert values."""
     make_encoder = run.outbox.make_encoder
     if make_encoder is None:
         return compile_record_encoder(run.protocol_writer.encode)
@@ -196,9 +201,9 @@ def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncode
 
 
 def is_key_deselected(stream: SyncStream) -> bool:
-    """Return True if the replication key is not sent.
+    """Return True if the replication key is deselected, so that records are sent without it.
 
-    Singer always sends the replication key. Airbyte sends it only if the user has selected it.
+    Under Airbyte a user may deselect the key. Under Singer it is always selected.
     """
     crumb: Breadcrumb = ()
     for name in stream.replication_path:
@@ -253,5 +258,5 @@ def _descriptions(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple
 
 
 def get_stream_id(stream: SyncStream) -> StreamId:
-    """Return the name and namespace that identify a stream in events."""
+    """Return the identifier of a stream in events: its name and its namespace."""
     return StreamId(stream.name, stream.namespace)

@@ -1,8 +1,8 @@
-"""Prefetch of record parts in several threads, returned in order.
+"""Reading of time windows or contexts ahead, in several threads, with results in order.
 
-One thread pulls one part at a time, at most a few batches ahead of the consumer. Records
-and errors are returned in the order of the parts, as if one thread had pulled them in
-sequence. The threads belong to a worker pool and end with it.
+Each thread reads one window or context at a time, at most a few batches of records ahead of the
+consumer. Records and errors are returned in the order of a sequential read. The threads belong to
+a worker pool and end with it.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def prefetch_in_order(
     parts: Iterable[_Part],
     pull: Callable[[Any, _Part], Iterable[Any]],
 ) -> Iterator[tuple[_Part, Iterator[Any]]]:
-    """Read several parts of a stream in parallel; yield each part with its records, in order.
+    """Read time windows or contexts of a stream in parallel; yield (part, records) in order.
+
+    The consumer must exhaust ``records`` before it requests the next pair.
 
     Args:
         pool: Worker pool whose threads read the parts.
         stream: Stream to read.
         size: Number of parts to read in parallel.
-        parts: Parts, such as time windows or contexts, in the order in which to yield them.
-        pull: Function that returns the records of a part. It gets a thread's copy of the stream and
-            the part.
-
-    The consumer must take all records of a part before it requests the next part.
+        parts: Time windows or contexts, in the order in which to yield them.
+        pull: Function that returns the records of a part. It is called with a thread's copy of the
+            stream, and the part.
     """
     waiting: deque[tuple[_Part, _Pipe]] = deque()
     coming = iter(parts)
@@ -68,7 +68,7 @@ def _begin(
 
 
 class _Pipe:
-    """Queue of limited size that passes batches of records from a reading to a consuming thread."""
+    """Queue of limited size that passes batches of records from one thread to another."""
 
     def __init__(self, stop_signal: StopSignal) -> None:
         self._stop_signal = stop_signal
@@ -79,7 +79,7 @@ class _Pipe:
         self._is_awaited = False
 
     def fill(self, records: Iterable[Any]) -> None:
-        """Put all records into the queue. An error of the iterable is kept for the consumer."""
+        """Add all records to the queue; an error of the iterable is stored for `records`."""
         batch: list[Any] = []
         try:
             for record in self._stop_signal.until_set(records):
@@ -108,7 +108,7 @@ class _Pipe:
         """Yield the records as they arrive from the reading thread.
 
         Raises:
-            Exception: The reading thread failed. The records that it read before are yielded first.
+            Exception: The error of the reading thread, after the records read before it.
         """
         while (batch := self._next_batch()) is not None:
             yield from batch

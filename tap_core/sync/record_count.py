@@ -1,7 +1,7 @@
-"""Number of records that a stream has sent.
+"""Counter of the records of a stream, for the metric ``record_count``.
 
-Rows are counted when their chunk is written, so that neither an error nor a signal can
-separate a row from its count.
+Rows are counted when they are written to the output, so that the count is also right after an
+error or a signal.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ __all__ = ["Tally"]
 class Tally:
     """Thread-safe counter of the records of one stream.
 
-    If ``counts_rows`` is True, each record is one row, and written rows are counted. If it is
-    False, records read are counted: stream maps may turn a record into any number of rows, or the
-    tap's code writes the rows.
+    Args:
+        counter: Metric to increment.
+        counts_rows: True to count written rows, for streams whose records are one row each. False
+            to count the records that were read, because stream maps may convert a record to any
+            number of rows, or because the tap's code writes the rows.
     """
 
     def __init__(self, counter: Counter, *, counts_rows: bool) -> None:
@@ -30,24 +32,30 @@ class Tally:
         self._since_state = 0
 
     def sent(self, rows: int) -> None:
-        """Count written rows. Has an effect only if ``counts_rows`` is True."""
+        """Count rows that were written: in the metric, if ``counts_rows`` is True."""
         if self._counts_rows:
             self.count(rows)
 
     def pulled(self, records: int) -> None:
-        """Count records that the sync loop has read and processed."""
+        """Count records that were read: in the metric only if ``counts_rows`` is False.
+
+        For the next state (see `is_due`) they are always counted.
+        """
         with self._lock:
             self._since_state += records
         if not self._counts_rows:
             self.count(records)
 
     def count(self, records: int) -> None:
-        """Add to the record count."""
+        """Increment the metric by a number of records, without a check of ``counts_rows``."""
         with self._lock:
             self._counter.increment(records)
 
     def is_due(self, frequency: int) -> bool:
-        """Return True if at least ``frequency`` records were read since it was last due."""
+        """Return True if ``frequency`` records were read since the last call that returned True.
+
+        Used to write a state after every ``frequency`` records.
+        """
         with self._lock:
             if self._since_state < frequency:
                 return False

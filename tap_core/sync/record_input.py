@@ -1,7 +1,7 @@
-"""Normalization of the values that an author's generator may yield.
+"""Normalization of the values that a stream's ``get_records`` may yield.
 
-Besides a dict, a generator may yield None, another mapping, or a pair of a record and its
-child context. The pair is deprecated and causes a warning.
+Besides a dict, it may yield None, another mapping, or a (record, child context) tuple. The tuple
+is deprecated and causes a warning.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = [
 
 
 def call_get_records(stream: SyncStream, context: Context | None) -> Iterable[Any]:
-    """Return what a stream's ``get_records`` returns for a context.
+    """Call a stream's ``get_records`` for a context, and return its iterable of records.
 
     Raises:
-        FatalSyncError: It returned None, as a method without ``yield`` and ``return`` does.
+        FatalSyncError: ``get_records`` returned None, as a method without ``yield`` does.
     """
     records: Iterable[Any] | None = stream.get_records(context)
     if records is None:
@@ -41,12 +41,13 @@ def call_get_records(stream: SyncStream, context: Context | None) -> Iterable[An
 
 
 def as_record(pulled: Any, stream: str) -> Any:
-    """Return the record in a value that ``get_records`` has yielded, without its child context.
+    """Return a record yielded by ``get_records`` as a dict; None is returned unchanged.
 
-    A mapping of another type is converted to a dict. ``stream`` is the name for errors.
+    Of a (record, child context) tuple only the record is returned. Another mapping is converted to
+    a dict. ``stream`` is the stream's name for the error message.
 
     Raises:
-        FatalSyncError: The value is no record.
+        FatalSyncError: The value is neither a mapping nor None.
     """
     record = split_record_and_context(pulled)[0] if isinstance(pulled, tuple) else pulled
     check_record(record, stream)
@@ -54,7 +55,10 @@ def as_record(pulled: Any, stream: str) -> Any:
 
 
 def check_record(record: Any, stream: str) -> None:
-    """Raise FatalSyncError if a value is neither a mapping nor None. The message has no value."""
+    """Raise `FatalSyncError` if a value is neither a mapping nor None.
+
+    The message names the stream and the type of the value, but does not contain the value.
+    """
     if record is not None and not isinstance(record, Mapping):
         raise FatalSyncError(
             f"Stream '{stream}': a record must be a dict, but the stream returned a value of type"
@@ -71,7 +75,7 @@ def is_not_dict(record: Any) -> bool:
 def split_record_and_context(
     record: tuple[Record, Context | None],
 ) -> tuple[Record, Context | None]:
-    """Split a pair of a record and its child context; warn that such pairs are deprecated."""
+    """Return a (record, child context) tuple unchanged, and warn that yielding it is deprecated."""
     warnings.warn(
         "Yielding a tuple of (record, child_context) is deprecated: yield the record, and"
         " return the context from get_child_context or generate_child_contexts.",

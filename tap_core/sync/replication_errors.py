@@ -1,7 +1,4 @@
-"""Errors for a replication key that is missing or out of order.
-
-This module only builds or logs the errors for records; the caller raises them.
-"""
+"""Errors for a replication key that is missing or out of order."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ __all__ = ["log_sort_error", "missing_replication_key", "require_replication_key
 
 
 def require_replication_key(name: str, key: str | None) -> str:
-    """Return the replication key of an incremental stream.
+    """Return ``key``, the replication key of the INCREMENTAL stream ``name``, if it is not empty.
 
     Raises:
-        StreamSetupError: ``key`` is empty: the stream is INCREMENTAL but has no replication key.
+        StreamSetupError: ``key`` is None or empty.
     """
     if not key:
         raise StreamSetupError(
@@ -34,10 +31,14 @@ def require_replication_key(name: str, key: str | None) -> str:
 def log_sort_error(
     stream: SyncStream, error: Exception, context: Context | None, done: int, start: int
 ) -> None:
-    """Log that a record is out of order, with its number in the sync and in its partition.
+    """Log that a record of a sorted stream is out of order.
 
-    ``done`` is the record's number in the sync. ``start`` is the number of records of the sync
-    before the partition.
+    Args:
+        stream: Stream of the record.
+        error: Error with the two replication key values.
+        context: Context of the record.
+        done: Number of the record in this sync of the stream.
+        start: Number of records in the partitions before.
     """
     stream.state_manager.log_sort_error(
         ex=error,
@@ -50,7 +51,7 @@ def log_sort_error(
 def missing_replication_key(
     name: str, key: str | None, record: Record
 ) -> InvalidReplicationKeyException:
-    """Return the error for a record without its replication key."""
+    """Return the error for a record without its replication key; the message lists its keys."""
     return InvalidReplicationKeyException(
         f"Stream '{name}': a record has no replication key '{key}'; it has"
         f" {', '.join(map(repr, sorted(map(str, record))))}. Add the key to each record"

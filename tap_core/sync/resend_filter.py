@@ -1,10 +1,9 @@
-"""Filter for records that are read but not written.
+"""Filter for records that are read, to sync their children, but not written.
 
-The filter of a backfill drops the records outside of its range, after their children are synced.
-
-A new child stream needs all records of its parents, including those that earlier syncs have
-sent. Such records are pulled and their children are synced, but they are not written again.
-Records equal to the bookmark are written again, as in any sync.
+- A new child stream needs all records of its parent, including those that earlier syncs have
+  written. Such parent records are read again, but not written again. Records equal to the
+  bookmark are written again, as in any sync.
+- A backfill does not write the records outside of its range.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _NO_VALUE = (
 
 
 def make_resend_filter(stream: SyncStream, context: Context | None) -> Callable[[Any], bool] | None:
-    """Return a function that is True for records that are not written.
+    """Return a function that returns True for records not to write; None if all are written.
 
-    These are records that an earlier sync has already sent and that are read again only to sync
-    their children, and in a backfill the records outside of its range. Return None if all records
-    are written.
+    In a backfill, records outside of its range are not written. Otherwise, records older than the
+    bookmark are not written: an earlier sync has written them, and they are read again only to
+    sync their children.
     """
     if stream._read_range is not None:
         return _make_range_filter(stream, stream._read_range)
@@ -57,10 +56,11 @@ def make_resend_filter(stream: SyncStream, context: Context | None) -> Callable[
 
 
 def _make_range_filter(stream: SyncStream, limits: KeyRange) -> Callable[[Any], bool]:
-    """Return a function that is True for records whose replication key is outside of a range.
+    """Return a function that returns True for records with a replication key outside of a range.
 
-    A record whose key is null or has no value of the key's type is outside of any range. A record
-    without the property is reported by the sync, as in any other sync.
+    A null, or a value that does not have the key's type, is outside of any range. For a record
+    without the key the function returns False, because the sync raises an error for it. Only for
+    the cursor of an Airbyte manifest, a missing key counts as null.
     """
     order, find = stream.state_manager.order, make_getter(stream.replication_path)
 
@@ -86,7 +86,7 @@ def _make_range_filter(stream: SyncStream, limits: KeyRange) -> Callable[[Any], 
 
 def _get_state(stream: SyncStream, context: Context | None) -> Mapping[str, Any]:
     state: Any = stream.previously_sent_state or {}
-    if not isinstance(state, Mapping):  # state of another program
+    if not isinstance(state, Mapping):  # the state was written by another program
         return {}
     partition = stream._get_state_partition_context(context) if state else None
     if not partition:

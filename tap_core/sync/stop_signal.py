@@ -1,7 +1,7 @@
 """Stop signal that the threads of one worker pool share.
 
-The first error of a thread, the end of the pool and the end of an outer pool stop the threads.
-Each thread checks the signal between two records.
+The signal is set by the first error of a thread, by an error of the pool's owner, or by the signal
+of an enclosing pool. Each thread checks it between two records.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ __all__ = ["StopSignal", "WorkerStopped"]
 
 
 class WorkerStopped(BaseException):
-    """Raised in a worker thread to end its work. ``except Exception`` does not catch it."""
+    """Exception that ends the work of a worker thread; ``except Exception`` does not catch it."""
 
 
 class StopSignal:
-    """Signal that stops the threads of a pool.
+    """Signal that stops the threads of a worker pool.
 
-    ``outer`` is the signal of an enclosing pool, which stops these threads too. It is None if there
-    is no enclosing pool.
+    Args:
+        outer: Signal of an enclosing pool, which stops these threads too; None if there is none.
     """
 
     def __init__(self, outer: StopSignal | None = None) -> None:
@@ -28,7 +28,7 @@ class StopSignal:
         self.error: BaseException | None = None
         """First error of a thread, which the owner of the pool raises."""
         self.is_over = False
-        """True if the owner has ended with an error."""
+        """True if the code that uses the pool has failed."""
         self.is_abandoned = False
         """True if the owner no longer waits for the threads, so that they may not write rows."""
 
@@ -40,9 +40,10 @@ class StopSignal:
         )
 
     def check(self) -> None:
-        """Raise an error if the threads must stop: the first error of a thread, if there is one.
+        """Raise an error if the threads must stop; do nothing otherwise.
 
         Raises:
+            BaseException: The first error of a thread.
             WorkerStopped: The threads must stop, but no thread has failed.
         """
         if self.error is not None:
@@ -51,14 +52,19 @@ class StopSignal:
             raise WorkerStopped
 
     def check_output(self) -> None:
-        """Raise `WorkerStopped` if the threads may not write rows any more."""
+        """Raise `WorkerStopped` if the pool no longer waits for its threads.
+
+        The threads must not write rows then.
+        """
         if self.is_abandoned:
             raise WorkerStopped
         if self.outer is not None:
             self.outer.check_output()
 
     def until_set(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield records until the signal is set, and close the iterator at the end.
+        """Yield the records, and raise an error between two of them if the signal is set.
+
+        In any case ``records`` is closed at the end.
 
         Raises:
             WorkerStopped: The signal is set.

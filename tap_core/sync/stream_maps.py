@@ -1,9 +1,9 @@
-"""Application of stream maps: one record in, any number of encoded bodies out.
+"""Application of stream maps, which convert one record to encoded rows of any number of streams.
 
-The effect of the maps is compiled once, in the plan of the stream. A record is pruned and
-conformed as without maps, then each map turns it into a separate body or drops it. If a
-stream has several output names its chunk holds pairs of name index and body, so that the
-rows of all names are sent together, before any state that covers them.
+The maps are compiled once, in the sync plan of the stream. Deselected properties are removed from
+a record and its values are converted, as without maps. Then each map converts the record to one
+row of its output stream, or drops the record. For several output streams, the rows are buffered
+as (index of the output stream, row) pairs, so that all are written before a state covers them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ __all__ = ["MappedOutput", "get_child_filter", "is_identity", "map_records", "ma
 
 @dataclass(frozen=True, slots=True)
 class MappedOutput:
-    """Output of a stream's stream maps: the names, the schemas and the mapping function."""
+    """Compiled stream maps of one stream, as functions from a record to encoded rows."""
 
     bodies: Callable[[Record], Sequence[Any]]
-    """Function from a record to its bodies, or to pairs of name index and body."""
+    """Function that returns the encoded rows of a record. For several output streams, these are
+    (index of the output stream, row) pairs."""
     sizes: Callable[[Sequence[Any]], int]
     """Function that returns the number of bytes of a result of `bodies`."""
     parts: Callable[[list[Any]], Iterable[tuple[StreamId, list[Any]]]]
-    """Function that groups the rows of a chunk by output stream."""
+    """Function that groups buffered rows by output stream."""
 
 
 def is_identity(maps: Sequence[StreamMap], name: str) -> bool:
@@ -50,9 +51,9 @@ def is_identity(maps: Sequence[StreamMap], name: str) -> bool:
 
 
 def get_child_filter(maps: Sequence[StreamMap]) -> Callable[[Record], bool] | None:
-    """Return the filter of the first stream map, or None if it has no filter.
+    """Return the filter of the first stream map, or None if that map drops no records.
 
-    The filter returns True for records whose children are to be synced.
+    The filter returns False for records that the map drops; their children are not synced.
     """
     primary = maps[0]
     if type(primary) is SameRecordTransform:
@@ -85,12 +86,12 @@ def _select_emitting_maps(maps: Sequence[StreamMap]) -> list[StreamMap]:
 def map_records(
     maps: Sequence[StreamMap], shape: RecordSerializer, encoders: Sequence[RecordBodyEncoder]
 ) -> MappedOutput:
-    """Compile the stream maps of a stream.
+    """Compile the stream maps of a stream to functions that map and encode a record.
 
     Args:
         maps: Stream maps.
-        shape: Serializer that removes deselected properties from the records and converts values,
-            before the records are mapped.
+        shape: Function that removes deselected properties from a record and converts its values,
+            before the record is mapped.
         encoders: Encoders of the mapped records, one for each output stream.
     """
     sent = _select_emitting_maps(maps)
@@ -141,9 +142,9 @@ def _size_of_pairs(pairs: Sequence[tuple[int, Any]]) -> int:
 def _make_grouping(
     names: Sequence[StreamId],
 ) -> Callable[[list[Any]], Iterable[tuple[StreamId, list[Any]]]]:
-    """Return a function that groups encoded rows by output stream.
+    """Return a function that groups rows by output stream.
 
-    The function takes a list of pairs: the index of an output stream in ``names``, and a row.
+    The function takes (index of the output stream in ``names``, encoded row) pairs.
     """
 
     def parts(rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:

@@ -1,11 +1,12 @@
 """Order and parallelism of the streams of one sync.
 
-- Top-level streams run in the order of their names; a child runs when its parent has records.
+- Top-level streams are synced in the order of their names; a child stream is synced for each
+  record of its parent.
 - If the protocol reports the end of each stream separately, a failing stream does not stop
   the others, but the run still fails.
-- Streams that allow threads (with all of their descendants) run in parallel, when it is the
-  turn of the first of them. Each gets one thread, which may have workers. All other streams,
-  and streams that share a descendant, run alone.
+- Streams are synced in parallel if they and all of their descendants allow threads. They start
+  together, when the first of them is next in the order. Each gets one thread, which may use a
+  worker pool. All other streams, and streams that share a descendant, are synced one at a time.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ __all__ = ["StreamScheduler"]
 
 
 class StreamScheduler:
-    """Syncs the streams of a tap, several in parallel if possible.
+    """Scheduler that syncs the streams of a tap, several in parallel if possible.
 
-    ``threads`` is the maximum number of parallel streams. If ``goes_on`` is True, the other streams
-    are still synced after a stream has failed, and the first error is raised at the end. If it is
-    False, the first error ends the sync.
+    Args:
+        streams: Streams of the tap, in the order in which to sync them.
+        logger: Logger of the tap.
+        threads: Maximum number of streams synced in parallel.
+        goes_on: True to sync the other streams after a stream has failed, and to raise the first
+            error at the end. False to end the sync with the first error.
     """
 
     def __init__(
@@ -53,7 +57,7 @@ class StreamScheduler:
 
     @property
     def unfinished(self) -> str | None:
-        """Name of a stream that is being synced or has failed. None if there is no such stream."""
+        """Name of a stream that is being synced or has failed, or None."""
         return next(iter(self._unfinished), None)
 
     def sync(self, run: SyncRun) -> None:
@@ -75,22 +79,19 @@ class StreamScheduler:
             raise next(iter(self._failures.values()))
 
     def _sync_or_record_error(self, stream: SyncStream, run: SyncRun) -> None:
-        """Sync a stream. If it fails, record the error if other streams are still to be synced.
-
-        Otherwise the error is raised.
-        """
+        """Sync a stream; record its error if ``goes_on`` is True, otherwise raise the error."""
         try:
             self._sync_alone(stream)
         except Exception as error:
             if not self._goes_on or run.is_broken:
                 raise
             self._failures[stream.name] = error
-            self._logger.error(  # noqa: TRY400 - the first error's trace is logged at the end
+            self._logger.error(  # noqa: TRY400 - the traceback of the first error is logged at the end
                 "Stream '%s' failed; the other streams are still synced. %s", stream.name, error
             )
 
     def _find_parallel_streams(self) -> list[SyncStream]:
-        """Return the streams that may be synced in parallel: at least two, or an empty list."""
+        """Return the streams to sync in parallel; an empty list if there are less than two."""
         shared = _find_shared_descendants(self._streams)
         found = [
             stream
@@ -114,10 +115,9 @@ class StreamScheduler:
             _sync_root(stream)
 
     def _sync_together(self, streams: Sequence[SyncStream], run: SyncRun) -> None:
-        """Sync several streams in parallel.
+        """Sync several streams in parallel, one thread each.
 
-        Their state entries are created first, so that the entries have the order of a sequential
-        sync.
+        Their state entries are created first, in the order of a sequential sync.
         """
         for stream in streams:
             _create_state_entries(stream)
@@ -136,7 +136,7 @@ class StreamScheduler:
 
 
 def _sync_root(stream: SyncStream) -> None:
-    """Sync a top-level stream with its children, finalize its state and activate table versions."""
+    """Sync a top-level stream with its children, finalize its state and write ACTIVATE_VERSION."""
     stream.sync()
     stream.finalize_state_progress_markers()
     for done in (stream, *stream.descendent_streams):
@@ -154,7 +154,7 @@ def _find_shared_descendants(streams: Sequence[SyncStream]) -> set[SyncStream]:
 def _create_state_entries(stream: SyncStream) -> None:
     """Create the state entries of a stream and its descendants, in the order of a sequential sync.
 
-    The entry of a FULL_TABLE stream is created after those of its children, as in such a sync.
+    In a sequential sync, a FULL_TABLE stream gets its entry after its children.
     """
     is_read_in_full = stream.replication_method == REPLICATION_FULL_TABLE
     if not is_read_in_full:

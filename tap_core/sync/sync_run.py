@@ -1,13 +1,13 @@
-"""One run of a tap: buffers rows and writes them, with states after them.
+"""Run of a tap: buffers encoded rows, and writes rows and states to the output in order.
 
-- All events of a tap pass through the run, in order. Rows wait in one open chunk of one
-  stream. The chunk is sent when it reaches a number of rows, a size or an age (checked by a
-  timer, since the source may be silent), when another stream writes, at the end of a
-  partition, and before any call in which an author can see the state or write.
-- A checkpoint is written after the rows that it covers, never before them.
-- Chunks hold encoded bodies, never the author's objects.
-- Each thread that syncs has its own run, a branch of the first one, with its own chunk,
-  bookmarks and copies of streams. All runs share the `OutputQueue`.
+- Rows are buffered in a chunk, which contains rows of one stream. The chunk is written when it
+  reaches a number of rows, a size or an age (checked by a timer thread), when another stream
+  writes, at the end of a partition, and before any call in which the tap's code can see the
+  state or write.
+- A state is written after the rows that it covers, never before them.
+- A chunk contains encoded rows, never the record objects of the tap's code.
+- Each thread that syncs has its own `SyncRun`, with its own chunk, bookmark cursors and copies
+  of streams. All of them write to one `OutputQueue`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ __all__ = [
 ]
 
 CHUNK_ROWS = 1_000
-"""Number of rows at which a chunk is sent."""
+"""Number of buffered rows at which they are written."""
 
 CHUNK_BYTES = 64 * 1024
-"""Size of the bodies at which a chunk is sent: the capacity of a pipe. A writer with another
-message size sets ``chunk_bytes``."""
+"""Size of the buffered rows at which they are written: the capacity of a pipe. A writer with
+another message size sets ``chunk_bytes``."""
 
 MAX_CHUNK_AGE_SECONDS = 0.5
-"""Age at which a buffered row is sent in any case."""
+"""Age at which a buffered row is written in any case."""
 
 _Stream = TypeVar("_Stream")
 
@@ -66,7 +66,7 @@ def _now_text() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSource:
-    """Source of buffered rows: the stream, its table version, and how to group rows by output."""
+    """Stream whose rows are buffered, with its table version and its compiled stream maps."""
 
     stream: StreamId
     version: Callable[[], int | None]
@@ -75,14 +75,14 @@ class ChunkSource:
     """Compiled stream maps, or None if they change nothing."""
 
     def parts(self, rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:
-        """Group buffered rows by output stream."""
+        """Return (output stream, rows) pairs: one, or several if stream maps split the stream."""
         return ((self.stream, rows),) if self.mapped is None else self.mapped.parts(rows)
 
 
 class SyncRun:
-    """One sync of a tap, as one thread sees it.
+    """Sync of a tap as used by one thread: the thread's buffered rows and bookmark cursors.
 
-    Each thread has its own object with its buffered rows and bookmarks. All share the output.
+    Each thread that syncs has its own `SyncRun`. All of them write to one `OutputQueue`.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class SyncRun:
         cadence: CheckpointPolicy,
         clock: Callable[[], str] = _now_text,
     ) -> None:
-        """Start a sync that writes to ``writer``.
+        """Create the run of the first thread; other threads get their run from `branch`.
 
         Args:
-            writer: Protocol writer.
+            writer: Writer of the output protocol, such as Singer.
             document: State of the tap.
-            cadence: Policy that decides how often states are written.
+            cadence: Policy that decides if an optional state is written.
             clock: Function that returns the extraction time of rows as ISO 8601 text.
         """
         self.outbox = OutputQueue(writer, document, cadence)
@@ -106,7 +106,7 @@ class SyncRun:
         """Record counters by stream name."""
         self.meter_stack: ExitStack | None = None
         self.chunk_bytes: int = getattr(writer, "chunk_bytes", CHUNK_BYTES)
-        """Size of the bodies at which a chunk is sent."""
+        """Size of the buffered rows at which they are written."""
         self._clock = clock
         self.stop_signal: StopSignal | None = None
         """Signal that stops this thread; None for the thread of the first run."""
@@ -116,7 +116,7 @@ class SyncRun:
         """Initialize the attributes that belong to one thread.
 
         Args:
-            owner: Run of the thread that created this one; None for the first.
+            owner: Run from which this one was branched; None for the first thread.
             may_create_pools: True if the thread syncs whole streams and may create worker pools.
         """
         self.owner = owner
@@ -125,13 +125,13 @@ class SyncRun:
         """True if this thread syncs whole streams and may distribute its work to a worker pool;
         False if it syncs single contexts, in parallel to others of the same stream."""
         self.bodies: list[Any] = []
-        """The open chunk; this list object is never replaced."""
+        """Buffered rows, encoded; this list object is never replaced."""
         self.limit = 1
-        """Number of rows that the open chunk may hold."""
+        """Number of buffered rows at which they are written."""
         self.waiting = 0
-        """Size of the open chunk in bytes, if it is counted here."""
+        """Size of the buffered rows in bytes, as far as it is counted here."""
         self.cursors: dict[BookmarkCursor, Callable[[], None]] = {}
-        """Active bookmark cursors, each with a function to call when its bookmark moved."""
+        """Active bookmark cursors, each with a function to call when its bookmark has advanced."""
         self.child_pools: dict[str, Any] = {}
         """Pools that sync child streams, by the name of the parent stream."""
         self._copies: dict[int, Any] = {}
@@ -145,17 +145,17 @@ class SyncRun:
 
     @property
     def protocol_writer(self) -> ProtocolWriter:
-        """Protocol writer of this run."""
+        """Writer of the output protocol, such as Singer or Airbyte."""
         return self.outbox.protocol_writer
 
     # Rows
 
     def open(self, source: ChunkSource | None) -> ChunkSource | None:
-        """Buffer rows of ``source`` from now on. Return the source whose rows were buffered before.
+        """Switch the buffer to rows of ``source``, after writing it; return the previous source.
 
-        The caller passes the returned source to `open` again when it is done, so that a parent
-        stream continues after its child. The first row of a stream is sent at once, so that the
-        reader of the output sees a record immediately.
+        A child stream calls `open` again with the returned source at its end, so that its parent
+        continues. The first row of a stream is written at once, so that the reader of the output
+        sees a record immediately.
         """
         before = self._source
         if before is not source:
@@ -166,13 +166,17 @@ class SyncRun:
         return before
 
     def begin_chunk(self) -> None:
-        """Begin an empty chunk. The current time becomes the extraction time of its rows."""
+        """Start buffering: the current time becomes the extraction time of the next rows."""
         self._extracted_at = self._clock()
         self._opened = time.monotonic()
         self.waiting = 0
 
     def flush(self) -> None:
-        """Send the buffered rows. If the timer thread is sending them, wait for it."""
+        """Write the buffered rows to the output.
+
+        Raises:
+            BaseException: The error of a write that failed now or before.
+        """
         if self.bodies:
             self._check_output()
             with self.delaying_stop(), self.outbox.lock:
@@ -181,12 +185,9 @@ class SyncRun:
             raise self.outbox.failure
 
     def send(self) -> None:
-        """Send the buffered rows. Any thread may call this method if it holds the output's lock.
-
-        The list of rows is never replaced, so rows can be appended to it without a lock. Rows are
-        removed only after they are written. Until then, no thread sees an empty buffer and uses it
-        for another source.
-        """
+        """Write the buffered rows to the output; the calling thread must hold the output's lock."""
+        # The list is never replaced, so this run's thread can append to it without the lock. Rows
+        # are removed only when written: until then no thread uses the buffer for another source.
         count = len(self.bodies)
         rows = self.bodies[:count]
         if rows and self._source is not None:
@@ -203,17 +204,20 @@ class SyncRun:
         del self.bodies[:count]
 
     def get_row_limit(self) -> int:
-        """Return the number of rows to buffer next, limited by the space in open batch files."""
+        """Return the number of rows to buffer before the next write.
+
+        This is `CHUNK_ROWS`, or fewer if the stream's open batch file has room for fewer rows.
+        """
         source = self._source
         return CHUNK_ROWS if source is None else self.files.room(source.stream.name, CHUNK_ROWS)
 
     @property
     def files(self) -> BatchFileOutput:
-        """Batch file output of the run."""
+        """Writer of the batch files of all streams with a ``batch_config``."""
         return self.outbox.files
 
     def send_if_older(self, seconds: float) -> None:
-        """Send the buffered rows if the first is at least ``seconds`` old.
+        """Write the buffered rows if the first was buffered at least ``seconds`` ago.
 
         Any thread may call this method.
         """
@@ -222,19 +226,19 @@ class SyncRun:
                 self.send()
 
     def _check_output(self) -> None:
-        """Raise `WorkerStopped` if this thread may not write rows any more."""
+        """Raise `WorkerStopped` if the owner of this worker thread no longer waits for it."""
         if self.stop_signal is not None:
             self.stop_signal.check_output()
 
-    # Everything else
+    # Bookmarks, events and states
 
     def settle(self) -> None:
-        """Advance the bookmarks past all records read so far, and send the buffered rows."""
+        """Store the latest values of the bookmark cursors, then write the buffered rows."""
         self.settle_bookmarks()
         self.flush()
 
     def settle_bookmarks(self) -> None:
-        """Advance the bookmarks past all records read so far."""
+        """Store the latest values of the bookmark cursors in the state dicts of their contexts."""
         if self.cursors:
             with self.outbox.lock:
                 for cursor, moved in list(self.cursors.items()):
@@ -242,26 +246,26 @@ class SyncRun:
                         moved()
 
     def settle_held(self) -> None:
-        """Advance the bookmarks of parent streams past the records whose children are synced."""
+        """Advance each parent stream's bookmark to the last record whose children are synced."""
         with self.outbox.lock:
             for settle in list(self.outbox.held):
                 settle()
 
     def reload_bookmarks(self) -> None:
-        """Reset the bookmark cursors to the state, after other code has changed the state."""
+        """Reset all cursors to the bookmarks in the state, after other code has changed them."""
         with self.outbox.lock:
             for cursor in self.cursors:
                 cursor.reload()
 
     def emit(self, event: Event) -> None:
-        """Write an event, after all rows buffered so far."""
+        """Write an event, such as a schema, to the output, after all rows buffered so far."""
         self.settle()
         self._check_output()
         with self.delaying_stop(), self.outbox.lock:
             self.outbox.emit(event)
 
     def describe(self, event: SchemaEvent) -> None:
-        """Emit the schema of a stream if it differs from the schema sent last."""
+        """Write a stream's schema, unless the same schema was the last one written for it."""
         self.outbox.describe(event, self.emit)
 
     def checkpoint(self, *, owed: bool, document: StateDocument | None = None) -> None:
@@ -289,7 +293,7 @@ class SyncRun:
     # Threads
 
     def branch(self, stop_signal: StopSignal, *, may_create_pools: bool) -> SyncRun:
-        """Return a run for a thread of a worker pool.
+        """Return a `SyncRun` for a worker thread, with the same output and an empty row buffer.
 
         Args:
             stop_signal: Signal that stops the threads of the pool.
@@ -305,7 +309,7 @@ class SyncRun:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Make this run the current thread's run for the duration of the block."""
+        """Context manager that registers this object as the `SyncRun` of the current thread."""
         me = threading.get_ident()
         with self.outbox.lock:
             self.outbox.threads[me] = self
@@ -317,14 +321,14 @@ class SyncRun:
                 self.outbox.chunks.pop(self, None)
 
     def get_thread_run(self) -> SyncRun:
-        """Return the run of the calling thread."""
+        """Return the `SyncRun` registered for the calling thread, or ``self`` without one."""
         threads = self.outbox.threads
         return threads.get(threading.get_ident(), self) if threads else self
 
     def get_thread_stream(self, stream: _Stream) -> _Stream:
-        """Return the stream object that this thread uses for a stream.
+        """Return this thread's copy of a stream, or the stream itself in the first thread.
 
-        In the first run's thread, that is the stream itself. Every other thread has one copy of it.
+        A worker thread uses one copy, so that threads do not change each other's attributes.
         """
         if self.owner is None:
             return stream
@@ -336,21 +340,22 @@ class SyncRun:
         return cast(_Stream, made)
 
     def copies(self) -> Iterable[Any]:
-        """Return the copies of streams that this thread uses."""
+        """Return the stream copies that `get_thread_stream` has made for this thread."""
         return self._copies.values()
 
     def guarded(self, records: Iterable[Any]) -> Iterable[Any]:
-        """Return the records of ``get_records`` as an iterable that ends if the sync must stop."""
+        """Wrap the result of ``get_records`` so that iteration raises when the sync must stop."""
         if self.stop_signal is not None:
             records = self.stop_signal.until_set(records)
         return records if self.outbox.check_caller is None else self._serve_requests(records)
 
     def _serve_requests(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield records. Between two records, check the connection and write a requested state.
+        """Yield the records, and write a state between two records if one was requested.
 
-        A record is done when the next one is requested. Only then may a state include it.
+        Raises:
+            BaseException: The caller has disconnected, or a write has failed.
         """
-        outbox = self.outbox
+        outbox = self.outbox  # a record is complete, for the state, when the next is requested
         try:
             for record in records:
                 if outbox.has_request:
@@ -368,7 +373,7 @@ class SyncRun:
 
     @contextmanager
     def delaying_stop(self) -> Iterator[None]:
-        """Delay a stop request that arrives during the block until the block has ended."""
+        """Context manager that delays a stop request, such as SIGTERM, until its block ends."""
         self._busy += 1
         try:
             yield
@@ -379,9 +384,9 @@ class SyncRun:
             stop()
 
     def stop(self, leave: Callable[[], None]) -> None:
-        """Stop the sync by calling ``leave``, which raises an exception.
+        """Stop the sync by calling ``leave``, a function that raises an exception.
 
-        If a block in `delaying_stop` is running, ``leave`` is called at its end, otherwise now.
+        Inside a block of `delaying_stop`, ``leave`` is called when the block ends.
 
         Raises:
             SystemExit: This is the second stop request. The process exits at once with code 1.
@@ -401,7 +406,10 @@ class SyncRun:
 
     @contextmanager
     def timer(self) -> Iterator[None]:
-        """Run a timer thread during the block. It sends rows that were buffered for too long."""
+        """Context manager with a timer thread, which writes rows that were buffered for too long.
+
+        The limit is `MAX_CHUNK_AGE_SECONDS`.
+        """
         ended = threading.Event()
         thread = threading.Thread(
             target=self._watch, args=(ended,), name="tap-core-chunks", daemon=True
@@ -415,7 +423,7 @@ class SyncRun:
                 thread.join()
 
     def _watch(self, ended: threading.Event) -> None:
-        """Send rows that were buffered for too long, until ``ended`` is set by `timer`."""
+        """Run in the timer thread: write rows buffered for too long, until ``ended`` is set."""
         while not ended.wait(MAX_CHUNK_AGE_SECONDS / 2):
             with suppress(Exception):  # the next flush raises it again
                 self.outbox.send_older_than(MAX_CHUNK_AGE_SECONDS)
@@ -425,7 +433,7 @@ class SyncRun:
 
 
 def _copy_stream(stream: Any) -> Any:
-    """Return a copy of a stream for one thread; its children are not copied."""
+    """Return a shallow copy of a stream for one thread, with its sync costs reset to zero."""
     made = copy.copy(stream)
     made._origin = made._origin or stream
     made._plan = None

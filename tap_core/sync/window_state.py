@@ -1,10 +1,10 @@
-"""State changes at the start and end of a date window.
+"""State changes at the start and end of a time window, for streams read window by window.
 
-- While a window is read its end is the signpost, so that a record with a later date (an API
-  whose clock is ahead) does not move the bookmark beyond the requested range.
-- A window is closed when the consumer requests more records: its records are then written
-  and their children are synced. Its progress becomes final, and a later sync resumes there.
-- A context that shares its bookmark becomes final with the last context that shares it.
+- While a window is read, its end is the upper limit of the bookmark (the signpost). A record with
+  a later date, from an API whose clock is ahead, does not move the bookmark beyond the window.
+- A window is closed when its records are written and their children are synced. Its progress
+  marker becomes the bookmark, so that the next sync resumes after this window.
+- If several contexts share a bookmark, it becomes final after the last of these contexts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["begin_window", "close_window"]
 def begin_window(stream: SyncStream, context: Context | None, *, end: str, last: str) -> None:
     """Limit the bookmark of a context to the end of the time window that is read next.
 
-    If several contexts share the bookmark, it is limited to the end of the last window.
+    If several contexts share the bookmark, the limit is the earliest end of their last windows.
 
     Args:
         stream: Stream to read.
@@ -52,7 +52,7 @@ def close_window(
     is_last: bool,
     keep: Callable[[], object] | None = None,
 ) -> None:
-    """Store the progress of a time window that was read, and write the state.
+    """Store the end of a time window that was read as the bookmark, and write the state.
 
     Args:
         stream: Stream of the window.
@@ -61,7 +61,7 @@ def close_window(
             bookmark.
         is_last: True for the last window. The state is then not written here, but at the end of the
             sync.
-        keep: Function that makes further changes of the state, called after the bookmark is set.
+        keep: Function that makes further changes to the state; called after the bookmark is set.
     """
     if not _keeps_state(stream):
         return

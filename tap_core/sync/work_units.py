@@ -1,7 +1,7 @@
-"""Data types exchanged with the processes that sync contexts elsewhere.
+"""Data types for syncing contexts in other processes, such as Spark executors.
 
-They hold plain values, so that they can be sent to another process. A work unit is one
-context, or one window of it, with all information needed to sync it.
+A work unit is one context of a stream, or one time window of a context, with all information
+needed to sync it. All values can be pickled.
 """
 
 from __future__ import annotations
@@ -21,9 +21,14 @@ __all__ = ["WorkDistributor", "WorkResult", "WorkResults", "WorkUnit"]
 class WorkUnit:
     """One context of a stream, to be synced in another process. All values can be pickled.
 
-    ``number`` is its index in its batch of work units. ``is_child`` is True if the context comes
-    from a parent's record. ``versions`` has the table versions and ``bookmarks`` the states of the
-    stream and its descendants, both by stream name.
+    Attributes:
+        number: Index of the unit in its group of work units.
+        stream: Name of the stream.
+        context: Context to sync.
+        is_child: True if the context was generated from a record of a parent stream.
+        interval: Time window to sync; None for the whole context.
+        versions: Table versions of the stream and its descendants, by stream name.
+        bookmarks: States of the stream and its descendants, by stream name.
     """
 
     number: int
@@ -37,9 +42,13 @@ class WorkUnit:
 
 @dataclass(frozen=True, slots=True)
 class WorkResult:
-    """Result of a work unit: the new states, and the number of rows by output name.
+    """Result of a work unit.
 
-    ``error`` describes the failure; None means success.
+    Attributes:
+        number: Number of the work unit.
+        bookmarks: New states by stream name.
+        counts: Number of rows by output stream.
+        error: Description of the failure; None if the sync succeeded.
     """
 
     number: int
@@ -50,29 +59,26 @@ class WorkResult:
 
 @dataclass(frozen=True, slots=True)
 class WorkResults:
-    """Results of several work units: events with the written rows, and one result per work unit."""
+    """Results of a group of work units, and the events that pass their rows to the output."""
 
     events: Sequence[Event]
     results: Sequence[WorkResult]
 
 
 class WorkDistributor(Protocol):
-    """Object that syncs work units in other processes.
+    """Interface of an object that syncs work units in other processes.
 
-    A protocol writer that supports this provides it as its attribute ``distributor``.
+    A protocol writer that supports other processes has one as its attribute ``distributor``.
     """
 
     most: int
     """Maximum number of work units per call of `sync`."""
 
     def refuses(self, stream: Any, /) -> str | None:
-        """Return the reason why a stream cannot be synced in other processes.
+        """Return the reason why a stream cannot be synced in other processes, or None if it can."""
 
-        Return None if it can.
-        """
+    def sync(self, units: Sequence[WorkUnit], /, *, in_order: bool) -> WorkResults:
+        """Sync work units in other processes, and return their results when all are done.
 
-    def sync(self, parts: Sequence[WorkUnit], /, *, in_order: bool) -> WorkResults:
-        """Sync work units in other processes.
-
-        With ``in_order`` True, the rows of all units after the first failed one are discarded.
+        If ``in_order`` is True, the rows of all units after the first failed one are discarded.
         """

@@ -1,12 +1,12 @@
 """Thread pool that syncs partitions, each thread with its own copies of the streams.
 
-- A worker has a branch of the run and its own copy of each stream that it syncs. The tap, the
-  class and the HTTP session are shared.
-- The owner of a pool submits jobs and waits, also when too many are outstanding.
-- The first error ends all work: no job starts, each worker stops at its next record and closes
-  the author's generator. Then the owner raises the error.
-- No thread outlives its pool, with one exception: after a signal the owner waits at most
-  `GRACE_SECONDS` for a worker that waits for a response, and that worker writes nothing more.
+- A worker thread has its own `SyncRun` and its own copy of each stream that it syncs. The tap
+  object, the stream class and the HTTP session are shared.
+- The thread that owns the pool submits jobs; it waits if too many are queued.
+- The first error ends all work: no job starts, and each worker stops at its next record and
+  closes the tap's generator. Then the owner raises the error.
+- All threads end with the pool. The exception is a worker that still waits for a response after
+  a signal: the owner waits at most `GRACE_SECONDS` for it, and the worker writes nothing more.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ GRACE_SECONDS = 2.0
 
 _POLL_SECONDS = 0.1
 _OUTSTANDING = 2
-"""Outstanding jobs allowed per worker."""
+"""Number of queued or running jobs allowed per worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncJob:
-    """Job for a worker thread: call ``work`` with the thread's copy of ``stream``."""
+    """Job for a worker thread, which calls ``work`` with its copy of ``stream``."""
 
     stream: SyncStream
     context: Context | None
@@ -56,8 +56,8 @@ class WorkerPool:
     """Pool of threads that sync contexts or streams.
 
     Args:
-        owner: `SyncRun` of the thread that submits the jobs. Each worker thread gets a branch of
-            it.
+        owner: `SyncRun` of the thread that submits the jobs. Each worker thread gets a `SyncRun`
+            branched from it.
         size: Maximum number of threads.
         streams: Streams that the jobs sync.
         may_create_pools: True if the threads sync whole streams and may create worker pools.
@@ -115,7 +115,7 @@ class WorkerPool:
             self._wait_until(lambda: not self._outstanding)
 
     def check(self) -> None:
-        """Raise the first error of a worker.
+        """Raise the first error of a worker, if one has failed.
 
         Raises:
             WorkerStopped: No worker has failed, but the threads must stop.
@@ -134,10 +134,10 @@ class WorkerPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for the threads, and merge their copies of streams; raise a worker's first error.
+        """Wait for the threads, merge their stream copies, and raise the first error of a worker.
 
-        If the block failed, the threads stop at their next record. After a signal, such as an
-        interrupt, the wait ends after `GRACE_SECONDS`.
+        If the block failed, the threads stop at their next record. After a signal, such as
+        SIGTERM, the wait ends after `GRACE_SECONDS`.
         """
         is_interrupted = error is not None and not isinstance(error, (Exception, WorkerStopped))
         with self._condition:
@@ -154,7 +154,7 @@ class WorkerPool:
             self.check()
 
     def _join_threads(self, patience: float | None) -> None:
-        """Wait at most ``patience`` seconds for the threads to end; None waits without limit."""
+        """Wait at most ``patience`` seconds for the threads to end; None means no limit."""
         until = None if patience is None else time.monotonic() + patience
         try:
             for thread in self._threads:
@@ -201,7 +201,7 @@ class WorkerPool:
                 self._fail(error, None)
 
     def _next(self) -> SyncJob | None:
-        """Wait for a job and return it. Return None if no more jobs will be submitted."""
+        """Wait for a queued job and return it; return None if the thread should end."""
         with self._condition:
             self._idle += 1
             try:
@@ -233,7 +233,7 @@ class WorkerPool:
 
 
 def _prepare(stream: Any, threads: int) -> None:
-    """Create the objects that a stream and its copies share, such as its HTTP session."""
+    """Create the objects that a stream shares with its copies, such as its HTTP session."""
     _ = stream.state_manager
     get_plan(stream)  # also makes the stream maps
     stream._prepare_for_threads(threads)
@@ -241,12 +241,9 @@ def _prepare(stream: Any, threads: int) -> None:
         _prepare(child, threads)
 
 
-def _merge_copy(made: Any, stream: Any) -> None:
-    """Add the sync costs that a thread's copy has counted to the original stream.
-
-    The table version is copied to the original too.
-    """
-    if made._stream_version is not None:
-        stream._stream_version = made._stream_version
-    for kind, cost in made._sync_costs.items():
+def _merge_copy(thread_copy: Any, stream: Any) -> None:
+    """Transfer the table version and the sync costs of a thread's stream copy to the stream."""
+    if thread_copy._stream_version is not None:
+        stream._stream_version = thread_copy._stream_version
+    for kind, cost in thread_copy._sync_costs.items():
         stream._sync_costs[kind] = stream._sync_costs.get(kind, 0) + cost

@@ -1,4 +1,4 @@
-"""OpenTelemetry: traces and metrics of taps and targets."""
+"""Traces and metrics of taps and targets, sent with OpenTelemetry."""
 
 from tap_core.telemetry.hooks import (
     begin_stream,

@@ -1,7 +1,7 @@
-"""OpenTelemetry's exporters, as its environment variables describe them.
+"""OpenTelemetry exporters, configured by OpenTelemetry's environment variables.
 
-Traces and metrics are sent by OTLP over HTTP. Each of the two is on if its variables name an
-endpoint or the exporter ``otlp``.
+Traces and metrics are sent by OTLP over HTTP. Each of them is on if its variables set an endpoint
+or the exporter ``otlp``.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _PACKAGES: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http
 
 @dataclass(frozen=True, slots=True)
 class Exporters:
-    """The exporters of this process.
+    """OpenTelemetry tracer and meter of this process.
 
     Attributes:
         tracer: Object that creates spans; None if traces are off.
         meter: Object that creates instruments; None if metrics are off.
-        parent: The trace context of the caller, or None.
-        flush: Function that sends what is left. It waits for the collector.
+        parent: The trace context of the parent process (``TRACEPARENT``), or None.
+        flush: Function that sends buffered spans and metrics, and waits for the collector.
     """
 
     tracer: Tracer | None
@@ -53,7 +53,7 @@ class Exporters:
 
 
 def is_configured() -> bool:
-    """Return True if a variable switches telemetry on and the extra is installed."""
+    """Return True if an environment variable enables telemetry and OpenTelemetry is installed."""
     if not any(map(_is_on, _SIGNALS)):
         return False
     try:
@@ -63,7 +63,7 @@ def is_configured() -> bool:
 
 
 def _is_on(signal: str) -> bool:
-    """Return True if the environment switches a signal on, ``TRACES`` or ``METRICS``."""
+    """Return True if environment variables enable a signal: ``TRACES`` or ``METRICS``."""
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporters = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
@@ -74,7 +74,10 @@ def _is_on(signal: str) -> bool:
 
 @lru_cache(maxsize=1)
 def start_exporters(service: str, version: str) -> Exporters | None:
-    """Create the exporters of this process. A failure is logged once; the result is then None."""
+    """Create the exporters of this process once, and return the same object for later calls.
+
+    If this fails, log a warning and return None.
+    """
     try:
         _hide_variables()
         _check_variables()
@@ -101,7 +104,7 @@ def start_exporters(service: str, version: str) -> Exporters | None:
 
 
 def _hide_variables() -> None:
-    """Register the values of the exporters' headers, which are credentials, as secrets."""
+    """Register the header values in ``OTEL_EXPORTER_OTLP_HEADERS`` as secrets, to redact them."""
     names = (f"{_OTLP}_HEADERS", *(f"{_OTLP}_{signal}_HEADERS" for signal in _SIGNALS))
     values = [
         unquote(pair.partition("=")[2].strip())
@@ -113,10 +116,10 @@ def _hide_variables() -> None:
 
 
 def _check_variables() -> None:
-    """Raise an error for an exporter or a protocol that this module does not have.
+    """Check that the environment selects the exporter ``otlp`` and the protocol ``http/protobuf``.
 
     Raises:
-        ValueError: The message names the variable and the values to use.
+        ValueError: A variable selects another one; the message names the variable.
     """
     for signal in filter(_is_on, _SIGNALS):
         _check_variable(f"OTEL_{signal}_EXPORTER", ("otlp",), "otlp or none")
@@ -131,7 +134,10 @@ def _check_variable(name: str, allowed: tuple[str, ...], words: str) -> None:
 
 
 def _describe_service(service: str, version: str) -> Resource:
-    """Return the plugin as a resource; the environment variables of OpenTelemetry take priority."""
+    """Return the OpenTelemetry resource of the plugin: its name and version.
+
+    OpenTelemetry's environment variables, such as ``OTEL_SERVICE_NAME``, override these values.
+    """
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     given = OTELResourceDetector().detect().attributes
@@ -143,7 +149,7 @@ def _make_tracer_provider(resource: Resource) -> TracerProvider:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    # Its own end at exit would wait for a collector that does not respond.
+    # The provider's shutdown at exit would wait for a collector that does not respond.
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
@@ -159,7 +165,7 @@ def _make_meter_provider(resource: Resource) -> MeterProvider:
 
 
 def _read_parent() -> Context | None:
-    """Return the caller's trace context, from the variables ``TRACEPARENT`` and ``TRACESTATE``."""
+    """Return the trace context in the variables ``TRACEPARENT`` and ``TRACESTATE``, or None."""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     names = ("traceparent", "tracestate")

@@ -1,8 +1,8 @@
-"""The functions by which taps and targets report to OpenTelemetry.
+"""Functions with which taps and targets report spans and metrics to OpenTelemetry.
 
-They do something if the extra ``otel`` is installed and OpenTelemetry's environment variables name
-an endpoint or the exporter ``otlp``. Otherwise nothing of OpenTelemetry is imported, and each
-function returns at once. A failure is a warning and never affects the run.
+They have an effect only if the extra ``otel`` is installed and OpenTelemetry's environment
+variables set an endpoint or the exporter ``otlp``. Otherwise OpenTelemetry is not imported, and
+each function returns at once. A failure is logged as a warning and never affects the run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _ignore_status(_status: int) -> None:
-    """Do nothing with the status of a response."""
+    """Ignore the status of a response, because telemetry is off."""
 
 
 _OFF: Final = Trace()
@@ -43,18 +43,18 @@ _NO_STATUS: Final = nullcontext(_ignore_status)
 
 _lock: Final = threading.Lock()
 _active: Telemetry | None = None
-"""The telemetry of the runs in progress; None while it is off."""
+"""The telemetry of the runs in progress; None if there is no run or telemetry is off."""
 
 
 def trace_run(service: str, find_version: Callable[[], str]) -> AbstractContextManager[Trace]:
-    """Return a context manager whose block is a run of a tap or a target.
+    """Return a context manager that traces a run of a tap or a target as a span.
 
-    The span of a run continues the trace in the environment variable ``TRACEPARENT``. Another run
-    that begins before its end is a part of it. At the end of the last of them at most five seconds
-    are spent on sending what is left.
+    The parent of the span is a run in progress, or the span in the environment variable
+    ``TRACEPARENT``. The end of the last run waits at most five seconds for buffered data to be
+    sent.
 
     Args:
-        service: The name of the plugin; ``service.name`` unless a variable sets another name.
+        service: The name of the plugin, the default of OpenTelemetry's ``service.name``.
         find_version: Function that returns the version of the plugin.
     """
     if _active is None and not any(name.startswith("OTEL_") for name in os.environ):
@@ -92,7 +92,7 @@ def _begin_run(service: str, find_version: Callable[[], str]) -> Telemetry | Non
 
 
 def _end_run(telemetry: Telemetry) -> bool:
-    """Return True if this was the last run in progress."""
+    """Decrement the number of runs in progress; return True if this was the last one."""
     global _active  # noqa: PLW0603  the same
     with _lock:
         telemetry.runs -= 1
@@ -103,32 +103,32 @@ def _end_run(telemetry: Telemetry) -> bool:
 
 
 def begin_stream(stream: str) -> None:
-    """Open the span of a stream that a target receives. It ends with the run."""
+    """Start the span of a stream that a target receives, unless started. It ends with the run."""
     if (telemetry := _active) is not None:
         telemetry.begin_stream("target", stream)
 
 
 def trace_stream(stream: str) -> AbstractContextManager[object]:
-    """Return a context manager whose block reads a stream of a tap."""
+    """Return a context manager that traces the reading of a tap's stream as a span."""
     return _NO_TRACE if (telemetry := _active) is None else telemetry.stream_span(stream)
 
 
 def trace_batch(stream: str, table: str) -> AbstractContextManager[Trace]:
-    """Return a context manager whose block commits a batch of a stream to a table."""
+    """Return a context manager that traces the commit of a batch to a table as a span."""
     return _NO_TRACE if (telemetry := _active) is None else telemetry.batch_span(stream, table)
 
 
 def trace_request(
     stream: str, request: requests.PreparedRequest, secrets: Callable[[], Secrets]
 ) -> AbstractContextManager[Callable[[int], None]]:
-    """Return a context manager whose block sends an HTTP request.
+    """Return a context manager that traces an HTTP request as a span.
 
-    Its value is a function to call with the status of the response.
+    It yields a function, which the caller must call with the status code of the response.
 
     Args:
-        stream: The stream that sends it.
+        stream: Name of the stream that sends the request.
         request: The request, with its credentials.
-        secrets: Function that returns the values to hide in the URL.
+        secrets: Function that returns the values to redact in the URL.
     """
     if (telemetry := _active) is None:
         return _NO_STATUS
@@ -136,24 +136,24 @@ def trace_request(
 
 
 def record_metric(metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
-    """Record a data point of a METRIC line: a count, or a duration in seconds.
+    """Add a value of a Singer METRIC log line to the OpenTelemetry metric.
 
     Args:
-        metric: The name of the metric in the METRIC line. Unknown names are ignored.
-        value: The number.
-        tags: The tags of the METRIC line.
+        metric: Name of the metric in the log line, such as ``record_count``. Others are ignored.
+        value: A count, or a duration in seconds.
+        tags: Tags of the log line; ``stream`` and ``status`` become attributes.
     """
     if (telemetry := _active) is not None:
         telemetry.record(metric, value, tags)
 
 
 def count_commit(stream: str, quarantined: int, nbytes: int) -> None:
-    """Count the bytes of a commit's rows, and the rows that it quarantined."""
+    """Add to a stream's metrics: ``nbytes`` of committed rows, ``quarantined`` records."""
     if (telemetry := _active) is not None:
         telemetry.count_commit(stream, quarantined, nbytes)
 
 
 def count_retry(kind: str) -> None:
-    """Count a retry; ``kind`` is ``http`` for a request, ``storage`` for a storage operation."""
+    """Add 1 to the metric for retries. ``kind`` is ``http`` or ``storage``."""
     if (telemetry := _active) is not None:
         telemetry.count_retry(kind)

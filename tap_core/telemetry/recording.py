@@ -1,6 +1,6 @@
-"""Spans and metrics of the runs in progress, while OpenTelemetry is on.
+"""Spans and metrics of the runs in progress, recorded with OpenTelemetry.
 
-Names of attributes are those of OpenTelemetry's semantic conventions, where there is one.
+Attributes have the names of OpenTelemetry's semantic conventions, where one exists.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 _STREAM: Final = "tap_core.stream.name"
 
 _FLUSH_SECONDS: Final = 5.0
-"""Longest wait at the end of a run for the collector to take what is left, in seconds."""
+"""Maximum time in seconds that the end of a run waits for buffered data to be sent."""
 
 _REQUEST_BOUNDS: Final = (
     *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25),
@@ -60,14 +60,14 @@ _DURATIONS: Final[Mapping[str, tuple[str, str, tuple[float, ...]]]] = {
 """Name, description and buckets of each histogram of seconds, by the metric's name in the code."""
 
 _TAGS: Final[Mapping[str, str]] = {"stream": _STREAM, "status": "tap_core.status"}
-"""Attributes of metrics by the tag of the METRIC line; other tags may have many values."""
+"""Attribute for each tag of METRIC lines; other tags are dropped, as they may have many values."""
 
 
 class Telemetry:
-    """The exporters of this process, and the spans of the run in progress.
+    """Recorder of the spans and metrics of the runs in progress.
 
-    OpenTelemetry finds the parent of a span by its thread. Here a request may be sent by another
-    thread than the stream's, so the parent of each span is given.
+    The parent of each span is passed explicitly. OpenTelemetry would take the current span of the
+    thread, but a stream's requests may be sent by other threads.
     """
 
     def __init__(self, exporters: Exporters) -> None:
@@ -79,7 +79,7 @@ class Telemetry:
 
     @contextmanager
     def run_span(self, name: str) -> Iterator[Trace]:
-        """Context manager: open the span of a run, which is the parent of its streams."""
+        """Context manager: trace a run as a span, the parent of the spans of its streams."""
         span = self.begin(name, self._parents[-1], {})
         parent = _as_parent(span)
         self._parents.append(parent)
@@ -92,7 +92,7 @@ class Telemetry:
                 self.end_streams()
 
     def begin(self, name: str, parent: Context | None, attributes: Mapping[str, Any]) -> Span:
-        """Return a new span; without traces, one that records nothing."""
+        """Start and return a span. If traces are off, the span records nothing."""
         from opentelemetry.trace import INVALID_SPAN, SpanKind
 
         if self._exporters.tracer is None:
@@ -101,7 +101,7 @@ class Telemetry:
         return self._exporters.tracer.start_span(name, parent, kind, attributes=attributes)
 
     def begin_stream(self, role: str, stream: str) -> Span:
-        """Open the span of a stream, unless it is open. Return it."""
+        """Return the span of a stream; start it at the first call. ``role``: tap or target."""
         known = self._streams.get((role, stream))
         if known is None:
             span = self.begin(f"{role} stream", self._parents[-1], {_STREAM: stream})
@@ -109,7 +109,7 @@ class Telemetry:
         return known[0]
 
     def find_parent(self, role: str, stream: str) -> Context | None:
-        """Return the parent of what belongs to a stream: its span, else the span of the run."""
+        """Return the parent for new spans of a stream: the stream's span, else the run's span."""
         known = self._streams.get((role, stream))
         return self._parents[-1] if known is None else known[1]
 
@@ -121,7 +121,7 @@ class Telemetry:
 
     @contextmanager
     def stream_span(self, stream: str) -> Iterator[None]:
-        """Context manager: open the span of a tap's stream."""
+        """Context manager: trace the reading of a tap's stream as a span."""
         try:
             with _ended(self.begin_stream("tap", stream)):
                 yield
@@ -129,7 +129,7 @@ class Telemetry:
             self._streams.pop(("tap", stream), None)
 
     def batch_span(self, stream: str, table: str) -> AbstractContextManager[Trace]:
-        """Return a context manager that opens the span of a commit to a table."""
+        """Return a context manager that traces the commit of a batch to a table as a span."""
         attributes = {_STREAM: stream, "db.collection.name": table}
         return _ended(self.begin("commit batch", self.find_parent("target", stream), attributes))
 
@@ -137,11 +137,14 @@ class Telemetry:
     def request_span(
         self, stream: str, request: requests.PreparedRequest, secrets: Callable[[], Secrets]
     ) -> Iterator[Callable[[int], None]]:
-        """Context manager: open the span of a request. See `hooks.trace_request`."""
+        """Context manager: trace an HTTP request as a span and record its duration.
+
+        Yield a function to call with the status code of the response.
+        """
         from tap_core.redaction.http import collect_sent_secrets
 
         method, full = request.method or "_OTHER", ""
-        with suppress(ValueError):  # sending it will raise an error that names the stream
+        with suppress(ValueError):  # invalid URL: sending the request will raise an error
             hidden = secrets() | collect_sent_secrets(request)
             full = redact(hidden.hide(redact_url(request.url or "")))
         common = {"http.request.method": method, **_describe_server(full)}
@@ -169,7 +172,7 @@ class Telemetry:
             self.record_seconds("request", time.monotonic() - started, {**common, **outcome})
 
     def record(self, metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
-        """Record a data point of a METRIC line. See `hooks.record_metric`."""
+        """Add a value of a METRIC log line to the OpenTelemetry metric; ignore unknown metrics."""
         attributes = {_TAGS[tag]: str(value) for tag, value in _plain_tags(tags) if tag in _TAGS}
         if metric in _COUNTERS:
             self._count(metric, value, attributes)
@@ -177,12 +180,12 @@ class Telemetry:
             self.record_seconds(metric, value, attributes)
 
     def count_commit(self, stream: str, quarantined: int, nbytes: int) -> None:
-        """Count the bytes of a commit's rows, and the rows that it quarantined."""
+        """Add to a stream's metrics: ``nbytes`` of committed rows, ``quarantined`` records."""
         self._count("bytes", nbytes, {_STREAM: stream})
         self._count("quarantined", quarantined, {_STREAM: stream})
 
     def count_retry(self, kind: str) -> None:
-        """Count a retry of a kind."""
+        """Add 1 to the metric for retries. ``kind`` is ``http`` or ``storage``."""
         self._count("retries", 1, {"tap_core.retry.kind": kind})
 
     def _count(self, metric: str, value: int, attributes: Mapping[str, Any]) -> None:
@@ -190,12 +193,12 @@ class Telemetry:
             _get_counter(self._exporters.meter, metric).add(value, attributes)
 
     def record_seconds(self, metric: str, seconds: float, attributes: Mapping[str, Any]) -> None:
-        """Record a duration, for example of a request."""
+        """Add a duration to a histogram; ``metric`` is a key of `_DURATIONS`."""
         if self._exporters.meter is not None:
             _get_histogram(self._exporters.meter, metric).record(seconds, attributes)
 
     def flush(self) -> None:
-        """Send what is left, for at most `_FLUSH_SECONDS`; a thread may be left behind."""
+        """Send buffered spans and metrics. After five seconds, log a warning and return."""
 
         def send() -> None:
             try:
@@ -216,7 +219,7 @@ class Telemetry:
 
 @contextmanager
 def _ended(span: Span) -> Iterator[Trace]:
-    """Context manager: end a span with the block. An error of the block marks it as failed."""
+    """Context manager: end a span when the block ends. An exception marks the span as failed."""
     trace = Trace(span)
     try:
         yield trace
@@ -240,7 +243,7 @@ def _as_parent(span: Span) -> Context:
 
 
 def _describe_server(url: str) -> dict[str, Any]:
-    """Return host and port of a URL as attributes."""
+    """Return host and port of a URL as span attributes; ``{}`` if the URL has no host."""
     with suppress(ValueError):
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)

@@ -1,4 +1,4 @@
-"""A span in progress, as the code that is traced sees it."""
+"""Wrapper of an OpenTelemetry span that the traced code can use whether tracing is on or off."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Trace", "name_error_type"]
 
 
 class Trace:
-    """A span in progress. Without a span its methods do nothing."""
+    """Wrapper of an OpenTelemetry span. If tracing is off, its methods do nothing."""
 
     __slots__ = ("_span",)
 
@@ -22,7 +22,7 @@ class Trace:
         self._span = span
 
     def describe(self, attributes: Mapping[str, Any]) -> None:
-        """Add attributes to the span. Values of None are left out."""
+        """Add attributes to the span, except those whose value is None."""
         if self._span is not None:
             given = {name: value for name, value in attributes.items() if value is not None}
             self._span.set_attributes(given)
@@ -37,6 +37,6 @@ class Trace:
 
 
 def name_error_type(error: BaseException) -> str:
-    """Return the name of an error's class with its module, as OpenTelemetry's ``error.type``."""
+    """Return OpenTelemetry's ``error.type``, such as ``ValueError`` or ``json.JSONDecodeError``."""
     kind = type(error)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"

@@ -1,8 +1,8 @@
 """Generated standard tests for taps and targets, for use in an author's test suite.
 
-Only this package may import pytest, and taps must not import it. Names of classes, tests
-and fixtures are those of singer_sdk (version 0.54), because authors select tests by name and
-override fixtures.
+Only this package of `tap_core` imports pytest, which need not be installed where a tap runs. So the
+code of a tap must not import this package. Names of classes, tests and fixtures are those of
+singer_sdk (version 0.54), because authors select tests by name and override fixtures.
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return a deprecated function and emit a warning; raise AttributeError for other names."""
+    """Return one of the two deprecated functions, such as `get_standard_tap_tests`.
+
+    The access emits a DeprecationWarning.
+
+    Raises:
+        AttributeError: The module has no attribute of this name.
+    """
     if name in {"get_standard_tap_tests", "get_standard_target_tests"}:
         import warnings
 

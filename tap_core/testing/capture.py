@@ -1,8 +1,4 @@
-"""Capture of standard output and standard error of a call.
-
-If the call fails, the captured standard error is shown. Output that is not a message is an
-error that names the line.
-"""
+"""Capture of the output of a tap or target, and parsing of the captured messages."""
 
 from __future__ import annotations
 
@@ -22,9 +18,10 @@ _EXCERPT = 200
 
 
 def capture_output(action: Callable[[], object]) -> tuple[TextBuffer, TextBuffer]:
-    """Call ``action``, and return the texts that it wrote to standard output and standard error.
+    """Call ``action``, and return its standard output and its standard error.
 
-    Both are text streams, positioned at the start.
+    Both are in-memory text streams, positioned at the start. If ``action`` raises an exception, its
+    captured standard error is printed, and the exception is raised again.
     """
     out, err = _buffer(), _buffer()
     try:
@@ -40,7 +37,7 @@ def capture_output(action: Callable[[], object]) -> tuple[TextBuffer, TextBuffer
 
 
 def parse_messages(text: str) -> list[dict[str, Any]]:
-    """Return the messages that a tap or a target wrote; empty lines are skipped.
+    """Parse captured output, one JSON message per line; empty lines are skipped.
 
     Raises:
         ValueError: A line is not JSON.
@@ -49,7 +46,7 @@ def parse_messages(text: str) -> list[dict[str, Any]]:
 
 
 def _message(line: str, number: int) -> dict[str, Any]:
-    """Parse a line of standard output; ``number`` is the line number, for messages.
+    """Parse one line of standard output as JSON; ``number`` is its number, for the error message.
 
     Raises:
         ValueError: The line is not JSON.
@@ -65,5 +62,5 @@ def _message(line: str, number: int) -> dict[str, Any]:
 
 
 def _buffer() -> TextBuffer:
-    """Return an empty in-memory text stream."""
+    """Return an empty in-memory text stream, encoded as UTF-8."""
     return io.TextIOWrapper(io.BytesIO(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Configuration of the standard tests by the author."""
+"""Options of the generated standard tests, such as record limits."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["SuiteConfig"]
 
 @dataclass(slots=True)
 class SuiteConfig:
-    """Configuration of the standard tests: record limits, and streams that may be empty."""
+    """Options of the standard tests: record limits, and streams that may be empty."""
 
     max_records_limit: int | None = 150
     """Maximum number of records per stream and context; None for no limit."""
 
     ignore_no_records: bool = False
-    """True if any stream may be empty."""
+    """True if every stream may be empty."""
 
     ignore_no_records_for_streams: list[str] = field(default_factory=list)
     """Names of streams that may be empty."""
@@ -29,5 +29,5 @@ class SuiteConfig:
         return self.max_records_limit_by_stream.get(stream_name, self.max_records_limit)
 
     def may_be_empty(self, stream_name: str) -> bool:
-        """Return True if a stream may have no records."""
+        """Return True if the tests must not fail when this stream has no records."""
         return self.ignore_no_records or stream_name in self.ignore_no_records_for_streams

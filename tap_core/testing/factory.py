@@ -1,8 +1,8 @@
 """Factory of test classes for taps and targets.
 
-pytest collects the generated class. Its test names, ids and parameters are determined when
-it is created. The class contains the pytest hook, so no plugin is needed. Names are those
-of singer_sdk (version 0.54).
+pytest collects a generated class like a handwritten one. The names, ids and parameters of its
+tests are determined when the class is created. The class has its own ``pytest_generate_tests``
+hook, so no pytest plugin is needed. Public names are those of singer_sdk (version 0.54).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ __all__ = [
 
 
 class StreamTestParams(NamedTuple):
-    """Arguments of a test for one stream."""
+    """Arguments that pytest passes to a test of one stream."""
 
     stream: Stream
 
 
 class StreamAttributeTestParams(NamedTuple):
-    """Arguments of a test for one property of a stream."""
+    """Arguments that pytest passes to a test of one property (attribute) of a stream."""
 
     stream: Stream
     attribute_name: str
@@ -58,7 +58,10 @@ class StreamAttributeTestParams(NamedTuple):
 
 @dataclass(frozen=True)
 class TestParam:
-    """Arguments for one run of a test method, with an ID that pytest shows."""
+    """Arguments for one run of a test method.
+
+    ``id`` is the name that pytest shows for the run, such as ``users.email``.
+    """
 
     __test__ = False  # pytest would collect it wherever it is imported
 
@@ -69,7 +72,8 @@ class TestParam:
 class BaseTestClass:
     """Base class of generated test classes.
 
-    ``params`` has, for each test method, the list of arguments with which pytest runs it.
+    The dict ``params`` maps the name of a test method to the arguments of its runs: pytest runs
+    the method once per `TestParam`.
     """
 
     params: ClassVar[dict[str, list[TestParam]]]
@@ -80,14 +84,15 @@ class BaseTestClass:
             cls.params = {}
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Pass the arguments in ``params`` to a test method; called by pytest for each one."""
+        """Parametrize a test method with its arguments in ``params``; pytest calls this hook."""
         parametrize(metafunc, type(self))
 
 
 def parametrize(metafunc: pytest.Metafunc, cls: type[BaseTestClass]) -> None:
-    """Tell pytest with which arguments to run a test method of a generated class.
+    """Parametrize a test method of a generated class with its arguments in ``cls.params``.
 
-    If a subclass overrides the method without these arguments, it is run only once.
+    A method that a subclass overrides without these arguments is not parametrized, so pytest runs
+    it once.
     """
     params = cls.params.get(metafunc.definition.originalname)
     if params:
@@ -97,7 +102,7 @@ def parametrize(metafunc: pytest.Metafunc, cls: type[BaseTestClass]) -> None:
 
 
 class TapTestClassFactory:
-    """Factory of test classes for one tap."""
+    """Factory of pytest classes that run the standard tests on one tap."""
 
     def __init__(self, tap_class: type[Tap], *, config: Mapping[str, Any] | None = None) -> None:
         self.tap_class = tap_class
@@ -143,10 +148,10 @@ def get_tap_test_class(
     suite_config: SuiteConfig | None = None,
     **kwargs: Any,
 ) -> type[BaseTestClass]:
-    """Return a test class for a tap; assign it to a name that begins with ``Test``.
+    """Return a pytest class with the standard tests of a tap.
 
-    This call discovers the streams. Their records are read once, before the first test of the
-    class.
+    Assign the class to a name that begins with ``Test``, so that pytest collects it. This call
+    discovers the streams. Their records are read once, before the first test of the class.
 
     Args:
         tap_class: Class of the tap.
@@ -169,14 +174,14 @@ def get_tap_test_class(
 
 
 def _tap_test_class(test_runner: TapTestRunner, suite_config: SuiteConfig) -> type[BaseTestClass]:
-    """Return a test class for a tap, with fixtures but without tests."""
+    """Return a pytest class for a tap that has the fixtures, but no tests yet."""
 
     class TapTestClass(BaseTestClass):
-        """Tests of a tap."""
+        """Standard tests of a tap."""
 
         @pytest.fixture
         def config(self) -> SuiteConfig:
-            """The configuration of the tests."""
+            """Options of the tests: the ``suite_config`` with which the class was created."""
             return suite_config
 
         @pytest.fixture
@@ -192,7 +197,7 @@ def _tap_test_class(test_runner: TapTestRunner, suite_config: SuiteConfig) -> ty
         @pytest.fixture(scope="class")
         @classmethod
         def runner(cls) -> TapTestRunner:
-            """The runner of the tap, which has read all streams once."""
+            """Test runner of the tap, after it has synced all streams once for this class."""
             test_runner.sync_all()
             return test_runner
 
@@ -200,7 +205,7 @@ def _tap_test_class(test_runner: TapTestRunner, suite_config: SuiteConfig) -> ty
 
 
 class TargetTestClassFactory:
-    """Factory of test classes for one target."""
+    """Factory of pytest classes that run the standard tests on one target."""
 
     def __init__(
         self, target_class: type[Target], *, config: Mapping[str, Any] | None = None
@@ -236,9 +241,10 @@ def get_target_test_class(
     include_target_tests: bool = True,
     **kwargs: Any,
 ) -> type[BaseTestClass]:
-    """Return a test class for a target; assign it to a name that begins with ``Test``.
+    """Return a pytest class with the standard tests of a target.
 
-    Each test uses a new runner and a new target.
+    Assign the class to a name that begins with ``Test``, so that pytest collects it. Each test
+    creates a new target.
 
     Args:
         target_class: Class of the target.
@@ -262,14 +268,14 @@ def _target_test_class(
     suite_config: SuiteConfig | None,
     kwargs: Mapping[str, Any],
 ) -> type[BaseTestClass]:
-    """Return a test class for a target, with fixtures but without tests."""
+    """Return a pytest class for a target that has the fixtures, but no tests yet."""
 
     class TargetTestClass(BaseTestClass):
-        """Tests of a target."""
+        """Standard tests of a target."""
 
         @pytest.fixture
         def config(self) -> SuiteConfig:
-            """The configuration of the tests."""
+            """Options of the tests: the ``suite_config`` with which the class was created."""
             return suite_config or SuiteConfig()
 
         @pytest.fixture
@@ -278,7 +284,7 @@ def _target_test_class(
 
         @pytest.fixture
         def runner(self) -> TargetTestRunner:
-            """A new runner for the target."""
+            """New test runner for the target, one per test."""
             return TargetTestRunner(target_class, settings, suite_config, **kwargs)
 
     return TargetTestClass
@@ -291,9 +297,10 @@ def _any_of_streams(suites: Iterable[SingerTestSuite[Any]]) -> bool:
 def _add_suite(
     cls: type[BaseTestClass], suite: SingerTestSuite[Any], streams: Sequence[Stream]
 ) -> None:
-    """Add the tests of a suite to a test class.
+    """Add the tests of a suite to a test class, as methods ``test_<kind>_<name>``.
 
-    A test of single properties is added only for the properties to which it applies.
+    A stream test is parametrized with all ``streams``. A property test is parametrized with the
+    properties to which it applies, and omitted if there are none.
     """
     for template in suite.tests:
         name = f"test_{suite.kind}_{template.name}"
@@ -314,7 +321,7 @@ def _add_suite(
 def _attribute_params(
     template: type[AttributeTestTemplate], streams: Iterable[Stream]
 ) -> Iterator[TestParam]:
-    """Yield the arguments for each property to which the test ``template`` applies."""
+    """Yield the arguments of a property test, for each property to which it applies."""
     for stream in streams:
         schema = stream.stream_maps[-1].transformed_schema
         for name, definition in schema.get("properties", {}).items():

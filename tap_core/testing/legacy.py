@@ -1,7 +1,7 @@
 """Helper functions for an author's tests, and deprecated standard tests.
 
-Names and signatures are those of singer_sdk (version 0.54). All output of a plugin is kept in
-memory, so the functions are suitable only for small amounts of data.
+Names and signatures are those of singer_sdk (version 0.54). All output of a tap or target is kept
+in memory, so the functions are suitable only for small amounts of data.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ __all__ = [
 def get_standard_tap_tests(
     tap_class: type[Tap], config: Mapping[str, Any] | None = None
 ) -> list[Callable[[], None]]:
-    """Return six test functions without parameters, which do not read all records.
+    """Return six test functions of a tap, to be called without arguments.
 
-    Deprecated: use `tap_core.testing.get_tap_test_class`, which tests more, and each stream
-    separately.
+    They test the command-line output, discovery, one record per stream, and that all keys are
+    declared properties.
+
+    Deprecated: use `tap_core.testing.get_tap_test_class`, which also tests the records.
 
     Args:
         tap_class: Class of the tap.
@@ -93,7 +95,7 @@ def get_standard_target_tests(
 
 
 def tap_sync_test(tap: Tap) -> tuple[TextBuffer, TextBuffer]:
-    """Sync all streams of a tap.
+    """Sync all streams of a tap and capture its output.
 
     Returns:
         The tap's standard output and standard error.
@@ -107,7 +109,7 @@ def target_sync_test(
     *,
     finalize: bool = True,
 ) -> tuple[TextBuffer, TextBuffer]:
-    """Send messages to a target.
+    """Send messages to a target and capture its output.
 
     Args:
         target: The target.
@@ -131,7 +133,7 @@ def target_sync_test(
 def tap_to_target_sync_test(
     tap: Tap, target: Target
 ) -> tuple[TextBuffer, TextBuffer, TextBuffer, TextBuffer]:
-    """Sync a tap into a target.
+    """Sync a tap, and load its messages into a target.
 
     Returns:
         The standard output and standard error of the tap, then those of the target.
@@ -143,7 +145,7 @@ def tap_to_target_sync_test(
 
 
 def sync_end_to_end(tap: Tap, target: Target, *mappers: Any) -> None:
-    """Sync a tap through any number of mappers into a target.
+    """Sync a tap, pass its messages through mappers, and load the result into a target.
 
     Args:
         tap: The tap.
@@ -159,9 +161,9 @@ def sync_end_to_end(tap: Tap, target: Target, *mappers: Any) -> None:
 def _get_tap_catalog(
     tap_class: type[Tap], config: Mapping[str, Any] | None, *, select_all: bool = False
 ) -> dict[str, Any]:
-    """Return the discovered catalog of a tap.
+    """Run discovery with a new tap, and return its catalog as a dict.
 
-    ``select_all`` is True to select every stream, False to keep the discovered selection.
+    If ``select_all`` is True, every stream in the catalog is selected.
     """
     tap = tap_class(config=config, parse_env_config=True)
     tap.run_discovery()
@@ -176,14 +178,20 @@ def _select_all(catalog_dict: dict[str, Any]) -> dict[str, Any]:
     return dict(catalog.to_dict())
 
 
-def _check_keys(tap: Tap, role: str, keys_of: Callable[[Stream], Iterable[str]]) -> None:
-    """Raise AssertionError if a key of a stream is not a declared property.
+def _check_keys(tap: Tap, role: str, get_keys: Callable[[Stream], Iterable[str]]) -> None:
+    """Check that the keys of every stream are properties of its schema.
 
-    ``keys_of`` returns the keys of a stream; ``role`` names them in the message.
+    Args:
+        tap: The tap.
+        role: Name of the keys in the error message, such as ``primary_key``.
+        get_keys: Returns the keys of a stream.
+
+    Raises:
+        AssertionError: A key is not a property of the schema.
     """
     for name, stream in tap.streams.items():
         properties = stream.schema["properties"]
-        for key in keys_of(stream):
+        for key in get_keys(stream):
             if key not in properties:
                 raise AssertionError(
                     f"Coding error in stream '{name}': {role} '{key}' is missing in schema,"

@@ -1,8 +1,8 @@
-"""Optional pytest plugin; generated test classes work without it.
+"""Optional pytest plugin for test classes that override ``pytest_generate_tests``.
 
-singer_sdk registers a module of this name with pytest, so every test run in the environment
-imports the whole SDK. Here `BaseTestClass` contains the hook, and nothing is registered.
-Load this module with ``-p`` if a test class overrides ``pytest_generate_tests``.
+Load it with ``pytest -p tap_core.testing.pytest_plugin``. Other generated test classes do not need
+it, because `BaseTestClass` contains the hook. The plugin is not registered as an entry point,
+because every pytest run in the environment would then import the whole SDK, as with singer_sdk.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ __all__ = ["pytest_generate_tests"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize the tests of a generated class that has overridden its own parametrization hook.
+    """Parametrize the standard tests of a class that overrides the hook of `BaseTestClass`.
 
-    Such a class would otherwise lose the arguments of the standard tests.
+    Without this plugin, the standard tests of such a class would get no arguments.
     """
     cls = metafunc.cls
     if cls is None or not issubclass(cls, BaseTestClass):

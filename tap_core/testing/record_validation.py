@@ -1,7 +1,7 @@
-"""Validation of test records: each kind of fault is reported once, with its first value.
+"""Validation of a stream's records against its JSON Schema, for the standard tests.
 
-The module is independent of pytest. Validators are cached by schema. Certainly valid records are
-not passed to jsonschema. Messages name the property and show the value, truncated if it is long.
+Equal errors in many records are reported once, with the first invalid value and a count. Validators
+are cached by schema. Records that a quick check finds valid are not passed to jsonschema.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _REMEDY: Final = "loosen the schema, or change the value in post_process()"
 
 @dataclass(frozen=True)
 class RecordFault:
-    """One kind of fault in the records of a stream.
+    """Validation error that one or more records of a stream have in common.
 
     Attributes:
-        path: Path of the property, such as ``a.b[]``.
-        rule: Violated JSON Schema keyword.
-        words: Message for the first record with this fault.
-        record: Number of the first record with this fault, counted from 1.
-        count: Number of times that the fault occurs.
+        path: Path of the invalid property, such as ``a.b[]``.
+        rule: Violated JSON Schema keyword, such as ``type``.
+        words: Error message for the first invalid record.
+        record: Number of the first invalid record, counted from 1.
+        count: Number of times that the error occurs.
     """
 
     path: str
@@ -65,7 +65,7 @@ class RecordFault:
 
     @property
     def remedy(self) -> str:
-        """Suggestion to the tap's developer for correcting the fault."""
+        """Advice to the developer of the tap on how to correct the error."""
         return _REMEDIES.get(self.rule, _REMEDY)
 
 
@@ -73,7 +73,7 @@ _checkers: dict[str, JSONSchemaValidator] = {}
 
 
 def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
-    """Return the validator for a schema, which also checks formats; it is cached per schema.
+    """Return a validator for a schema, from a cache; ``format`` keywords are checked too.
 
     Raises:
         InvalidJSONSchema: The schema is invalid.
@@ -85,14 +85,15 @@ def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
 
 
 def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFault]:
-    """Return the faults in records, one entry for each kind of fault.
+    """Validate records, and return the errors; equal errors are merged to one entry.
 
-    The schema is assumed to be valid. If it is not, exceptions of jsonschema are not caught.
+    Two errors are equal if they have the same path and violate the same keyword. Errors about
+    different missing properties are never equal. The schema must be valid; this is not checked.
     """
     faults: dict[tuple[str, str, str], RecordFault] = {}
     surely_fits, validator = _build_rules(schema)
     for number, record in enumerate(records, 1):
-        if _holds(surely_fits, record):
+        if _is_valid(surely_fits, record):
             continue
         for error in validator.iter_errors(record):
             path, rule = _path(error.absolute_path), str(error.validator)
@@ -107,9 +108,10 @@ def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFau
 
 
 def _build_rules(schema: JsonSchema) -> tuple[Callable[[Any], bool], Any]:
-    """Return a quick check and the full validator for a schema.
+    """Return a quick check and a jsonschema validator for a schema.
 
-    The quick check returns True only for records that are certainly valid.
+    The quick check returns True only for records that are certainly valid. Any other record must be
+    passed to the validator.
     """
     try:
         checker = make_checker(schema)
@@ -122,7 +124,9 @@ def _build_rules(schema: JsonSchema) -> tuple[Callable[[Any], bool], Any]:
 def find_invalid_values(
     values: Sequence[Any], fits: Callable[[Any], object], complaint: str
 ) -> tuple[int, str] | None:
-    """Return the number of invalid values and a message about the first, or None if all are valid.
+    """Return the number of invalid values and a message about the first invalid one.
+
+    Return None if all values are valid.
 
     Args:
         values: Values to check.
@@ -130,12 +134,12 @@ def find_invalid_values(
             exception, the value is invalid.
         complaint: Message with the placeholder ``{}`` for the value.
     """
-    wrong = [value for value in values if not _holds(fits, value)]
+    wrong = [value for value in values if not _is_valid(fits, value)]
     return (len(wrong), complaint.format(excerpt(str(wrong[0])))) if wrong else None
 
 
 def format_faults(faults: Sequence[RecordFault]) -> str:
-    """Return the first ten faults as text, one per line, each followed by its remedy."""
+    """Return the first ten errors as text: a line with the error, then a line with its remedy."""
     lines = [f"  {fault}\n    To fix it: {fault.remedy}." for fault in faults[:_MOST]]
     if len(faults) > _MOST:
         lines.append(f"  and {len(faults) - _MOST} more")
@@ -143,9 +147,10 @@ def format_faults(faults: Sequence[RecordFault]) -> str:
 
 
 def excerpt(text: str) -> str:
-    """Return a text, shortened by omitting its middle if it is too long.
+    """Return a text of at most about 160 characters; the middle of a longer text is left out.
 
-    The messages of jsonschema begin with the value and end with the violated rule.
+    Beginning and end are kept because messages of jsonschema begin with the value and end with
+    the violated rule.
     """
     if len(text) <= _LONGEST:
         return text
@@ -153,14 +158,14 @@ def excerpt(text: str) -> str:
     return f"{text[:half]} … {text[-half:]}"
 
 
-def _holds(question: Callable[[Any], object], value: Any) -> bool:
-    """Return the result of ``question`` for a value; return False if it raises an exception."""
+def _is_valid(check: Callable[[Any], object], value: Any) -> bool:
+    """Return True if ``check(value)`` is true; False if it is false or raises an exception."""
     try:
-        return bool(question(value))
+        return bool(check(value))
     except Exception:  # noqa: BLE001  an exception means an invalid value
         return False
 
 
 def _path(parts: Iterable[str | int]) -> str:
-    """Return a path as text, such as ``a.b[]``, without the indexes of array items."""
+    """Return a jsonschema path as text: ``["a", "b", 0]`` becomes ``a.b[]``."""
     return "".join("[]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")

@@ -1,7 +1,7 @@
-"""Runners that create a tap or a target, run it and collect its output.
+"""Test runners, which create a tap or a target, run it and collect its messages.
 
-A runner uses only public members of the plugin. Each run starts with empty lists, so that a
-runner can be reused. Names are those of singer_sdk (version 0.54).
+A runner can run its plugin several times; it then has the messages of the last run only. Public
+names are those of singer_sdk (version 0.54).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _T = TypeVar("_T", bound=PluginBase)
 
 
 class SingerTestRunner(abc.ABC, Generic[_T]):
-    """Base class of test runners, which run a plugin and collect its messages.
+    """Base class of test runners, which run a plugin (tap or target) and collect its messages.
 
     Args:
         singer_class: Class of the plugin.
         config: Configuration of the plugin.
-        suite_config: Configuration of the tests.
+        suite_config: Options of the tests, such as record limits.
         **kwargs: Further arguments of the plugin.
 
     Attributes:
-        raw_messages: All messages of the last run.
+        raw_messages: All messages of the last run, as dicts.
         schema_messages: SCHEMA messages of the last run.
         record_messages: RECORD messages of the last run.
         state_messages: STATE messages of the last run.
@@ -60,7 +60,7 @@ class SingerTestRunner(abc.ABC, Generic[_T]):
         self._reset()
 
     def _reset(self) -> None:
-        """Remove the messages collected in the last run."""
+        """Clear the collected messages before a run."""
         self.raw_messages: list[dict[str, Any]] = []
         self.schema_messages: list[dict[str, Any]] = []
         self.record_messages: list[dict[str, Any]] = []
@@ -68,20 +68,21 @@ class SingerTestRunner(abc.ABC, Generic[_T]):
         self.records: defaultdict[str, list[Record]] = defaultdict(list)
 
     def create(self, kwargs: Mapping[str, Any] | None = None) -> _T:
-        """Return a new plugin.
+        """Return a new instance of the plugin.
 
         Args:
-            kwargs: Arguments of the plugin; by default those passed to the runner.
+            kwargs: Arguments of the plugin besides ``config``, which replace those passed to the
+                runner.
         """
         return self.singer_class(config=self.config, **(kwargs or self.default_kwargs))
 
     @abc.abstractmethod
     def sync_all(self, **kwargs: Any) -> None:
-        """Run the plugin and collect its messages."""
+        """Run a new instance of the plugin and collect its messages."""
 
 
 class TapTestRunner(SingerTestRunner[Tap]):
-    """Test runner for a tap, with the record limits of `SuiteConfig`."""
+    """Test runner for a tap; a sync stops at the record limits of ``suite_config``."""
 
     def __init__(
         self,
@@ -93,44 +94,50 @@ class TapTestRunner(SingerTestRunner[Tap]):
         super().__init__(tap_class, config, suite_config, **kwargs)
 
     def new_tap(self) -> Tap:
-        """Return a new tap."""
+        """Return a new tap with the configuration of this runner."""
         return self.create()
 
     def run_discovery(self) -> str:
-        """Run discovery with a new tap and return the catalog as text."""
+        """Run discovery with a new tap and return the catalog as JSON text."""
         return self.new_tap().run_discovery()
 
     def run_connection_test(self) -> bool:
-        """Sync one record of each stream with a new tap; return True if that succeeded."""
+        """Sync one record of each stream with a new tap; return True, or raise the tap's error."""
         return self.new_tap().run_connection_test()
 
     def run_sync_dry_run(self) -> bool:
-        """Sync every stream of a new tap up to its record limit; return True if that succeeded.
+        """Sync every stream of a new tap up to its record limit.
+
+        Returns:
+            True. Errors of the tap are raised.
 
         Raises:
-            ValueError: A limit names a stream that the tap does not have.
+            ValueError: ``max_records_limit_by_stream`` names a stream that the tap does not have.
         """
         tap, config = self.new_tap(), self.suite_config
         if not config.max_records_limit_by_stream:
             return tap.run_sync_dry_run(dry_run_record_limit=config.max_records_limit)
-        _refuse_unknown(config.max_records_limit_by_stream, tap.streams)
+        _check_limit_names(config.max_records_limit_by_stream, tap.streams)
         # A parent syncs its children, so their limits must be set first.
-        for stream in sorted(tap.streams.values(), key=lambda each: not each.parent_stream_type):
+        for stream in sorted(
+            tap.streams.values(), key=lambda stream: not stream.parent_stream_type
+        ):
             tap.run_sync_dry_run(config.get_limit(stream.name), streams=[stream])
         return True
 
     def sync_all(self, **kwargs: Any) -> None:  # noqa: ARG002  other runners take some
-        """Run the tap and collect its messages; records are grouped by stream name.
+        """Sync a new tap up to the record limits, and collect its messages.
 
         Raises:
-            ValueError: Standard output contains a line that is not JSON.
+            ValueError: Standard output contains a line that is not JSON, or a record limit names
+                an unknown stream.
         """
         out, _ = capture_output(self.run_sync_dry_run)
         self._reset()
         self._collect(parse_messages(out.read()))
 
     def _collect(self, messages: list[dict[str, Any]]) -> None:
-        """Store the messages of a run by type, and the records by stream name."""
+        """Store the messages of a run in the attributes for their types, and records by stream."""
         kinds = {
             "SCHEMA": self.schema_messages,
             "RECORD": self.record_messages,
@@ -145,14 +152,14 @@ class TapTestRunner(SingerTestRunner[Tap]):
 
 
 class TargetTestRunner(SingerTestRunner["Target"]):
-    """Test runner for a target.
+    """Test runner for a target, whose input is a file of Singer messages.
 
     Args:
         target_class: Class of the target.
         config: Configuration of the target.
-        suite_config: Configuration of the tests.
-        input_filepath: File with the messages for the target.
-        input_io: Open file with the messages, instead of ``input_filepath``.
+        suite_config: Options of the tests.
+        input_filepath: File with the input messages, one per line.
+        input_io: Open file with the input messages; takes precedence over ``input_filepath``.
         **kwargs: Further arguments of the target.
 
     Attributes:
@@ -177,12 +184,12 @@ class TargetTestRunner(SingerTestRunner["Target"]):
         self._input: IO[str] | None = None
 
     def new_target(self) -> Target:
-        """Return a new target."""
+        """Return a new target with the configuration of this runner."""
         return self.create()
 
     @property
     def target_input(self) -> IO[str] | None:
-        """Open file with the messages for the target, or None."""
+        """Open file with the input messages, or None; ``input_filepath`` is opened on access."""
         if self._input is None:
             if self.input_io is not None:
                 self._input = self.input_io
@@ -195,7 +202,7 @@ class TargetTestRunner(SingerTestRunner["Target"]):
         self._input = value
 
     def sync_all(self, *, finalize: bool = True, **kwargs: Any) -> None:  # noqa: ARG002
-        """Run the target and collect the states that it emits.
+        """Run a new target on the input, and collect the states that it emits.
 
         Args:
             finalize: True to signal the end of the input, so that the target loads buffered
@@ -211,7 +218,7 @@ class TargetTestRunner(SingerTestRunner["Target"]):
 
     @contextlib.contextmanager
     def _open_input(self) -> Iterator[IO[str] | None]:
-        """Context manager for the input; a file opened by this method is closed at the end."""
+        """Return a context manager for the input; it closes only a file that it opened itself."""
         was_given = self._input is not None or self.input_io is not None
         messages = self.target_input
         try:
@@ -230,8 +237,8 @@ def _feed(target: Target, messages: IO[str] | None, *, finalize: bool) -> None:
         target.process_endofpipe()
 
 
-def _refuse_unknown(limits: Iterable[str], streams: Iterable[str]) -> None:
-    """Raise ValueError if a record limit names a stream that the tap does not have."""
+def _check_limit_names(limits: Iterable[str], streams: Iterable[str]) -> None:
+    """Raise ValueError if a name in ``limits`` is not among the tap's ``streams``."""
     stream_names = list(streams)
     unknown = [name for name in limits if name not in stream_names]
     if unknown:

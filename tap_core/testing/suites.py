@@ -1,4 +1,7 @@
-"""Standard test suites by subject; the list order is the execution order."""
+"""Standard test suites for taps, streams, properties and targets.
+
+The order of the tests in a suite is the order in which pytest runs them.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +65,12 @@ _T = TypeVar("_T", bound=TestTemplate[Any])
 
 @dataclass(slots=True)
 class SingerTestSuite(Generic[_T]):
-    """Group of tests with the same subject, such as tests of a stream.
+    """List of test templates of one kind, which become the test methods of a generated class.
 
     Args:
-        kind: Subject of the tests. It determines the parameters of the tests and is part of their
-            names.
-        tests: Test classes.
+        kind: Kind of the tests. ``tap`` and ``target`` tests run once, ``tap_stream`` tests once
+            per stream, ``tap_stream_attribute`` tests once per matching property.
+        tests: Template classes; a template becomes the method ``test_<kind>_<name>``.
     """
 
     kind: Literal["tap", "tap_stream", "tap_stream_attribute", "target"]
@@ -127,11 +130,15 @@ target_tests: SingerTestSuite[TargetTestTemplate] = SingerTestSuite(
         TargetSpecialCharsInAttributes,
     ],
 )
-"""Tests that run once per target; the module `target_tests` has two optional ones."""
+"""Tests that run once per target. Two more in the module `target_tests` are optional."""
 
 
 def __getattr__(name: str) -> Any:
-    """Return a deprecated class and emit a warning; raise AttributeError for other names."""
+    """Return `SingerTestSuite` for its old name ``TestSuite``, and emit a DeprecationWarning.
+
+    Raises:
+        AttributeError: Any other name.
+    """
     if name == "TestSuite":
         import warnings
 

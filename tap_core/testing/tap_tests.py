@@ -1,8 +1,8 @@
 """Standard tests of a tap, of its streams and of their properties.
 
-Names and results are those of singer_sdk (version 0.54), and messages begin with its text,
-followed by the stream, the property, the first bad value and a remedy. Doubtful but possibly
-correct data causes a warning. Frames marked with ``__tracebackhide__`` are hidden by pytest.
+Names of tests are those of singer_sdk (version 0.54), and error messages begin with its text,
+followed by the stream, the property, the first invalid value and a remedy. For data that may be
+correct, such as an unused property, a test only warns.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ __all__ = [
 
 
 class TapCLIPrintsTest(TapTestTemplate):
-    """Test that the tap prints its version and its description."""
+    """Test that the tap prints its version and its description without an error."""
 
     name = "cli_prints"
 
     def test(self) -> None:
-        """Call the methods that implement ``--version`` and ``--about``."""
+        """Call the methods that implement the options ``--version`` and ``--about``."""
         self.tap.print_version()
         self.tap.print_about()
         self.tap.print_about(output_format="json")
@@ -91,23 +91,23 @@ class TapDiscoveryTest(TapTestTemplate):
 
 
 class TapStreamConnectionTest(TapTestTemplate):
-    """Test that one record of each stream can be read."""
+    """Test that the tap can read one record of each stream from its source."""
 
     name = "stream_connections"
 
     def test(self) -> None:
-        """Sync one record of each stream."""
+        """Sync one record of each stream; any exception fails the test."""
         self.tap.run_connection_test()
 
 
 class TapValidFinalStateTest(TapTestTemplate):
-    """Test that the tap writes a state, and that the last state has no progress markers."""
+    """Test that the tap writes STATE messages, and that the last has no progress markers."""
 
     name = "valid_final_state"
     message = "Final state has in-progress markers."
 
     def test(self) -> None:
-        """Check the last STATE message."""
+        """Check that there is a STATE message, and no ``progress_markers`` in the last one."""
         __tracebackhide__ = True
         states = self.runner.state_messages
         if not states:
@@ -129,7 +129,7 @@ class StreamSchemaIsValidTest(StreamTestTemplate):
     name = "schema_is_valid"
 
     def test(self) -> None:
-        """Validate the schema against the meta-schema."""
+        """Validate the stream's schema against the meta-schema of JSON Schema."""
         __tracebackhide__ = True
         try:
             make_checker(self.stream.schema)
@@ -138,12 +138,12 @@ class StreamSchemaIsValidTest(StreamTestTemplate):
 
 
 class StreamReturnsRecordTest(StreamTestTemplate):
-    """Test that the stream has at least one record."""
+    """Test that the stream has at least one record, unless `SuiteConfig` allows none."""
 
     name = "returns_record"
 
     def test(self) -> None:
-        """Check the number of records, unless the stream may be empty."""
+        """Fail if the sync returned no records; skip the test if the stream may be empty."""
         __tracebackhide__ = True
         name = self.stream.name
         if self.ignore_no_records:
@@ -157,12 +157,12 @@ class StreamReturnsRecordTest(StreamTestTemplate):
 
 
 class StreamCatalogSchemaMatchesRecordTest(StreamTestTemplate):
-    """Test that warns about properties of the schema that do not occur in any record."""
+    """Test that warns of properties in the schema that no record has; it never fails."""
 
     name = "transformed_catalog_schema_matches_record"
 
     def test(self) -> None:
-        """Compare the property names of schema and records."""
+        """Warn of properties that the schema declares and no record has."""
         __tracebackhide__ = True
         if not self.stream_records:
             return
@@ -177,12 +177,12 @@ class StreamCatalogSchemaMatchesRecordTest(StreamTestTemplate):
 
 
 class StreamRecordSchemaMatchesCatalogTest(StreamTestTemplate):
-    """Test that all properties of the records are declared in the schema."""
+    """Test that the schema declares all top-level properties of the records."""
 
     name = "record_schema_matches_transformed_catalog"
 
     def test(self) -> None:
-        """Compare the property names of records and schema."""
+        """Fail if a record has a property that the schema does not declare."""
         __tracebackhide__ = True
         unknown = _collect_keys(self.stream_records) - _properties(self.stream).keys()
         if unknown:
@@ -196,12 +196,12 @@ class StreamRecordSchemaMatchesCatalogTest(StreamTestTemplate):
 
 
 class StreamRecordMatchesStreamSchema(StreamTestTemplate):
-    """Test that all records are valid under the schema."""
+    """Test that all records of the stream are valid under its JSON Schema."""
 
     name = "record_matches_stream_schema"
 
     def test(self) -> None:
-        """Validate every record, including the formats of values."""
+        """Validate every record, including ``format`` keywords such as ``date-time``."""
         __tracebackhide__ = True
         faults = find_faults(self.stream_records, self.stream.schema)
         if faults:
@@ -212,15 +212,15 @@ class StreamRecordMatchesStreamSchema(StreamTestTemplate):
 
 
 class StreamPrimaryKeysTest(StreamTestTemplate):
-    """Test that all records have their primary keys.
+    """Test that every record has values for the stream's primary keys.
 
-    The test warns if two records have the same keys.
+    The test warns if two records have the same key values.
     """
 
     name = "primary_keys"
 
     def test(self) -> None:
-        """Check the keys of every record."""
+        """Check the primary keys of every record, then warn of duplicate key values."""
         __tracebackhide__ = True
         keys = list(self.stream.primary_keys or ())
         for number, record in enumerate(self.stream_records, 1):
@@ -229,9 +229,9 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
         self._warn_of_duplicates(keys)
 
     def _require(self, key: str, record: Record, number: int) -> None:
-        """Raise AssertionError if a record has no value for a primary key.
+        """Raise AssertionError if a primary key is missing or null in a record.
 
-        ``number`` is the number of the record, for the message.
+        The error message says that it is record ``number`` of the stream.
         """
         __tracebackhide__ = True
         where = f"stream '{self.stream.name}', record {number}: {excerpt(json.dumps(record))}."
@@ -247,7 +247,7 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
             )
 
     def _warn_of_duplicates(self, keys: list[str]) -> None:
-        """Warn if two records have the same values of the primary keys ``keys``."""
+        """Warn if several records have the same values for the primary keys."""
         if not keys:
             return
         idents = Counter(
@@ -268,7 +268,7 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
 
 
 def _declares_type(schema: JsonSchema) -> bool:
-    """Return True if a schema declares a type; without a type, null is allowed too."""
+    """Return True if the schema of a property has a type; any value is allowed without one."""
     try:
         is_date_or_datetime_type(schema)
     except (EmptySchemaTypeError, ValueError):
@@ -277,12 +277,12 @@ def _declares_type(schema: JsonSchema) -> bool:
 
 
 def _is_dated(schema: JsonSchema) -> bool:
-    """Return True if a schema declares dates or date-times."""
+    """Return True if the type of a property is date or date-time."""
     return _declares_type(schema) and is_date_or_datetime_type(schema)
 
 
 class AttributeIsDateTimeTest(AttributeTestTemplate):
-    """Test that all values are ISO 8601 dates or date-times."""
+    """Test that all values of a date or date-time property are ISO 8601 text."""
 
     name = "is_datetime"
     value_type = ValueType(
@@ -294,7 +294,7 @@ class AttributeIsDateTimeTest(AttributeTestTemplate):
 
 
 class AttributeIsBooleanTest(AttributeTestTemplate):
-    """Test that all values are booleans, or the text ``true`` or ``false`` in any case."""
+    """Test that all values of a boolean property are booleans, or ``true`` or ``false`` as text."""
 
     name = "is_boolean"
     value_type = ValueType(
@@ -306,7 +306,7 @@ class AttributeIsBooleanTest(AttributeTestTemplate):
 
 
 class AttributeIsObjectTest(AttributeTestTemplate):
-    """Test that all values are objects."""
+    """Test that all values of an object property are objects (dicts)."""
 
     name = "is_object"
     value_type = ValueType(
@@ -318,7 +318,7 @@ class AttributeIsObjectTest(AttributeTestTemplate):
 
 
 class AttributeIsIntegerTest(AttributeTestTemplate):
-    """Test that all values are integers, or can be converted by ``int``."""
+    """Test that ``int()`` accepts all values of an integer property, such as 5 or ``"5"``."""
 
     name = "is_integer"
     value_type = ValueType(
@@ -330,7 +330,7 @@ class AttributeIsIntegerTest(AttributeTestTemplate):
 
 
 class AttributeIsNumberTest(AttributeTestTemplate):
-    """Test that all values are numbers; numeric text is not accepted."""
+    """Test that all values of a number property are numbers; numeric text fails the test."""
 
     name = "is_numeric"
     value_type = ValueType(
@@ -342,12 +342,12 @@ class AttributeIsNumberTest(AttributeTestTemplate):
 
 
 class AttributeNotNullTest(AttributeTestTemplate):
-    """Test that no value is null or missing."""
+    """Test that no record lacks a value for a property that does not allow null."""
 
     name = "not_null"
 
     def test(self) -> None:
-        """Check the property in every record."""
+        """Fail if the property is null or missing in a record."""
         __tracebackhide__ = True
         nulls = [r for r in self.stream_records if r.get(self.attribute_name) is None]
         if nulls:
@@ -365,25 +365,25 @@ class AttributeNotNullTest(AttributeTestTemplate):
         property_name: str,  # noqa: ARG003
         property_schema: JsonSchema,
     ) -> bool:
-        """Return True for properties that do not allow null."""
+        """Return True if the property has a type that does not allow null."""
         return _declares_type(property_schema) and not is_null_type(property_schema)
 
 
 def _format_schema_error(stream: Stream, error: InvalidJSONSchema) -> str:
-    """Return the message for a schema that is not a valid JSON Schema."""
+    """Return the error message for a stream whose schema is not a valid JSON Schema."""
     cause: Any = error.__cause__  # jsonschema's error; its text contains the whole schema
     where = ".".join(str(part) for part in cause.absolute_path) or "(the schema)"
     return f"Schema is not valid: stream '{stream.name}', {where}: {excerpt(cause.message)}."
 
 
 def _properties(stream: Stream) -> JsonSchema:
-    """Return the properties of the records that the tap sends, after all stream maps."""
+    """Return the ``properties`` of a stream's schema, with all stream maps applied."""
     properties: JsonSchema = stream.stream_maps[-1].transformed_schema.get("properties", {})
     return properties
 
 
 def _collect_keys(records: Iterable[Record]) -> set[str]:
-    """Return the names of all properties in records."""
+    """Return the names of the top-level properties that occur in the records."""
     return set().union(*(record.keys() for record in records))
 
 

@@ -1,8 +1,8 @@
-"""Standard tests of a target, with ordinary and unusual input.
+"""Standard tests of a target, with ordinary and unusual input messages.
 
-Names of classes, tests, streams and properties are those of singer_sdk (version 0.54),
-because authors subclass the tests and query the loaded tables. A test without a ``test``
-method only checks that the target processes its input without an error.
+Names of classes, tests, streams and properties are those of singer_sdk (version 0.54), because
+authors subclass the tests and query the loaded tables. A class without a ``test`` method only tests
+that the target processes its input without an error.
 """
 
 from __future__ import annotations
@@ -38,40 +38,40 @@ _STATES = ((1, 0), (2, 1), (3, 2), (5, 3), (5, 6))
 
 
 class TargetArrayData(TargetFileTestTemplate):
-    """Test that the target loads arrays of strings."""
+    """Test that the target loads a property whose values are arrays of strings."""
 
     name = "array_data"
 
 
 class TargetCamelcaseComplexSchema(TargetFileTestTemplate):
-    """Test that the target loads a wide schema with mixed-case names.
+    """Test that the target loads a stream with many properties in mixed case.
 
-    The schema changes before the first record.
+    A second, different SCHEMA message for the stream precedes the first record.
     """
 
     name = "camelcase_complex_schema"
 
 
 class TargetCamelcaseTest(TargetFileTestTemplate):
-    """Test that the target loads a stream and properties with mixed-case names."""
+    """Test that the target loads a stream with a mixed-case name and mixed-case properties."""
 
     name = "camelcase"
 
 
 class TargetCliPrintsTest(TargetTestTemplate):
-    """Test that the target prints its version and its description."""
+    """Test that the target prints its version and its description without an error."""
 
     name = "cli_prints"
 
     def test(self) -> None:
-        """Call the methods that implement ``--version`` and ``--about``."""
+        """Call the methods that implement the options ``--version`` and ``--about``."""
         self.target.print_version()
         self.target.print_about()
         self.target.print_about(output_format="json")
 
 
 class TargetDuplicateRecords(TargetFileTestTemplate):
-    """Test that the target loads several records with the same key; the last one is the newest."""
+    """Test that the target loads several records with the same primary key without an error."""
 
     name = "duplicate_records"
 
@@ -83,12 +83,12 @@ class TargetEncodedStringData(TargetFileTestTemplate):
 
 
 class TargetInvalidSchemaTest(TargetFileTestTemplate):
-    """Test that the target rejects a schema without properties."""
+    """Test that the target rejects a SCHEMA message whose schema has no properties."""
 
     name = "invalid_schema"
 
     def test(self) -> None:
-        """Expect an exception of any type."""
+        """Process the input, and expect an exception of any type."""
         with pytest.raises(Exception):  # noqa: B017, PT011 - a target may have its own
             super().test()
 
@@ -99,7 +99,10 @@ class TargetMultipleStateMessages(TargetFileTestTemplate):
     name = "multiple_state_messages"
 
     def test(self) -> None:
-        """Check that the emitted states are input states, in order, and end with the last one."""
+        """Check that all emitted states occur in the input, in the same order.
+
+        The last emitted state must be the last input state; earlier ones may be omitted.
+        """
         self.runner.sync_all()
         streams = ("test_multiple_state_messages_a", "test_multiple_state_messages_b")
         sent = [dict(zip(streams, values, strict=True)) for values in _STATES]
@@ -122,29 +125,29 @@ class TargetOptionalAttributes(TargetFileTestTemplate):
 
 
 class TargetPrimaryKeyUpdates(TargetFileTestTemplate):
-    """Test that the target accepts a schema that is sent again with other primary keys."""
+    """Test that the target accepts a second SCHEMA message with other primary keys."""
 
     name = "pk_updates"
 
 
 class TargetRecordBeforeSchemaTest(TargetFileTestTemplate):
-    """Test that the target rejects a record without a preceding schema."""
+    """Test that the target rejects a RECORD message without a preceding SCHEMA message."""
 
     name = "record_before_schema"
 
     def test(self) -> None:
-        """Expect a `RecordsWithoutSchemaException`."""
+        """Process the input, and expect a `RecordsWithoutSchemaException`."""
         with pytest.raises(RecordsWithoutSchemaException):
             super().test()
 
 
 class TargetRecordMissingKeyProperty(TargetFileTestTemplate):
-    """Test that the target rejects a record without its key property."""
+    """Test that the target rejects a record without the primary key property."""
 
     name = "record_missing_key_property"
 
     def test(self) -> None:
-        """Expect a `MissingKeyPropertiesError`."""
+        """Process the input, and expect a `MissingKeyPropertiesError`."""
         with pytest.raises(MissingKeyPropertiesError):
             super().test()
 
@@ -156,16 +159,16 @@ class TargetRecordMissingOptionalFields(TargetFileTestTemplate):
 
 
 class TargetRecordMissingRequiredProperty(TargetFileTestTemplate):
-    """Test that the target loads a record that lacks a required property other than a key.
+    """Test that the target loads a record without a required property that is not a key.
 
-    The test is not part of the standard suite.
+    This test is optional: it is not part of the suite `target_tests`.
     """
 
     name = "record_missing_required_property"
 
 
 class TargetSchemaNoProperties(TargetFileTestTemplate):
-    """Test that the target loads objects without declared properties."""
+    """Test that the target loads object properties whose schema declares no properties."""
 
     name = "schema_no_properties"
 
@@ -177,6 +180,6 @@ class TargetSchemaUpdates(TargetFileTestTemplate):
 
 
 class TargetSpecialCharsInAttributes(TargetFileTestTemplate):
-    """Test that the target loads names with colons and other characters unusual in databases."""
+    """Test that the target loads stream and property names with characters such as ``:``."""
 
     name = "special_chars_in_attributes"

@@ -1,7 +1,7 @@
-"""Templates of tests for a tap, its streams, their properties, and a target.
+"""Base classes ("templates") of tests for taps, streams, properties and targets.
 
-Names are those of singer_sdk (version 0.54), and authors subclass them. Every test runs on a
-new instance, so tests share no data. A hook that raises `NotImplementedError` is ignored.
+Authors subclass them for tests of their own. Each test runs on a new instance of its class, so
+tests share no data. Names are those of singer_sdk (version 0.54).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class TestTemplate(Generic[_R]):
     """Base class of tests; subclasses set ``name`` and override `test` or other methods.
 
     Attributes:
-        name: Name of the test.
-        config: Configuration of the tests.
+        name: Name of the test, such as ``discovery``.
+        config: Options of the tests.
         resource: External resource: the value of the fixture ``resource``, by default None.
-        runner: Runner of the plugin.
+        runner: Test runner, which creates and runs the plugin (tap or target).
     """
 
     __test__ = False  # pytest would collect it wherever it is imported
@@ -61,29 +61,31 @@ class TestTemplate(Generic[_R]):
 
     @property
     def id(self) -> str:
-        """Identifier of the test."""
+        """Identifier of the test, such as ``tap__discovery``; each kind of test defines it."""
         raise NotImplementedError("A template must define its id.")
 
     def setup(self) -> None:
-        """Prepare external resources before `test`; does nothing by default."""
+        """Prepare external resources before the test; do nothing by default."""
 
     def test(self) -> None:
-        """Run the test. By default, check that the plugin runs without an error."""
+        """Run the test; by default, run the tap or target and expect no error."""
         self.runner.sync_all()
 
     def validate(self) -> None:
-        """Check the effects of `test` on external resources; does nothing by default."""
+        """Check external resources after the test, such as loaded tables; do nothing by default."""
 
     def teardown(self) -> None:
-        """Clean up after the test, even if it fails; does nothing by default."""
+        """Clean up external resources, also after a failure; do nothing by default."""
 
     def run(self, config: SuiteConfig, resource: Any, runner: _R) -> None:
-        """Run `setup`, `test`, `validate` and `teardown`.
+        """Run `setup`, `test`, `validate` and `teardown`, in this order.
+
+        A `NotImplementedError` from any of them except `test` is ignored.
 
         Args:
-            config: Configuration of the tests.
+            config: Options of the tests.
             resource: External resource: the value of the fixture ``resource``, by default None.
-            runner: Runner of the plugin.
+            runner: Test runner of the plugin.
 
         Raises:
             ValueError: The template has no name.
@@ -106,7 +108,7 @@ class TestTemplate(Generic[_R]):
 
 
 class TapTestTemplate(TestTemplate[TapTestRunner]):
-    """Base class of tap tests; ``self.tap`` is a new tap."""
+    """Base class of tests that run once per tap; ``self.tap`` is a new tap for each test."""
 
     tap: Tap
 
@@ -116,16 +118,16 @@ class TapTestTemplate(TestTemplate[TapTestRunner]):
         return f"tap__{self.name}"
 
     def run(self, config: SuiteConfig, resource: Any, runner: TapTestRunner) -> None:
-        """Run the test with a new tap; the arguments are those of `TestTemplate.run`."""
+        """Create a tap and run the test on it; the arguments are those of `TestTemplate.run`."""
         __tracebackhide__ = True
         self.tap = runner.new_tap()
         super().run(config, resource, runner)
 
 
 class StreamTestTemplate(TestTemplate[TapTestRunner]):
-    """Base class of stream tests.
+    """Base class of tests that run once per stream of a tap.
 
-    ``self.stream`` is the stream, and ``self.stream_records`` are its records.
+    ``self.stream`` is the stream, and ``self.stream_records`` are the records read from it.
     """
 
     required_kwargs: ClassVar[list[str]] = ["stream"]
@@ -140,13 +142,13 @@ class StreamTestTemplate(TestTemplate[TapTestRunner]):
 
     @property
     def ignore_no_records(self) -> bool:
-        """True if the stream may be empty."""
+        """True if the test must not fail when the stream has no records."""
         return self.config.may_be_empty(self.stream.name)
 
-    def run(  # type: ignore[override]  # pytest calls it by what it asks for
+    def run(  # type: ignore[override]  # pytest passes fixtures by name
         self, config: SuiteConfig, resource: Any, runner: TapTestRunner, stream: Stream
     ) -> None:
-        """Run the test with a stream and the records that the runner has read from it."""
+        """Run the test on one stream and on its records, which ``runner`` has already read."""
         __tracebackhide__ = True
         self.stream = stream
         self.stream_records = runner.records[stream.name]
@@ -155,22 +157,25 @@ class StreamTestTemplate(TestTemplate[TapTestRunner]):
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """Type that a test requires of a property's values: they have it or can be converted to it."""
+    """Definition of a property test for one type of values, such as boolean.
+
+    The test applies to properties whose schema allows the type, and checks their values.
+    """
 
     kind: str
     """Name of the type in messages, such as ``boolean``."""
     complaint: str
-    """Message for a value of another type, with the placeholder ``{}`` for the value."""
+    """Error message for an invalid value, with the placeholder ``{}`` for the value."""
     is_declared: Callable[[JsonSchema], bool | None]
     """Function that returns True if a property's schema allows the type."""
     fits: Callable[[Any], object]
-    """Function that returns a true value for a valid value; any exception means an invalid one."""
+    """Function that returns a true result for a valid value, and else a false one or an error."""
 
 
 class AttributeTestTemplate(StreamTestTemplate):
-    """Base class of tests of one property, ``self.attribute_name``, of a stream.
+    """Base class of tests that run once per property; its name is ``self.attribute_name``.
 
-    Set `value_type`, or override `evaluate` and `test`.
+    Subclasses set `value_type`, or override `evaluate` (the choice of properties) and `test`.
     """
 
     attribute_name: str
@@ -183,7 +188,7 @@ class AttributeTestTemplate(StreamTestTemplate):
         """Identifier of the test, such as ``users__id__not_null``."""
         return f"{self.stream.name}__{self.attribute_name}__{self.name}"
 
-    def run(  # type: ignore[override]  # pytest calls it by what it asks for
+    def run(  # type: ignore[override]  # pytest passes fixtures by name
         self,
         config: SuiteConfig,
         resource: Any,
@@ -191,14 +196,14 @@ class AttributeTestTemplate(StreamTestTemplate):
         stream: Stream,
         attribute_name: str,
     ) -> None:
-        """Run the test with a property of a stream."""
+        """Run the test on the property ``attribute_name`` in the records of one stream."""
         __tracebackhide__ = True
         self.attribute_name = attribute_name
         super().run(config, resource, runner, stream)
 
     @cached_property
     def non_null_attribute_values(self) -> list[Any]:
-        """Values of the property that are not null; without any, a warning is emitted."""
+        """Values of the property in all records, except null; warn if there are no such values."""
         all_values = (record.get(self.attribute_name) for record in self.stream_records)
         values = [value for value in all_values if value is not None]
         if not values and not self.ignore_no_records:
@@ -216,7 +221,7 @@ class AttributeTestTemplate(StreamTestTemplate):
         property_name: str,  # noqa: ARG003
         property_schema: JsonSchema,
     ) -> bool:
-        """Return True if the test applies to a property, by default if its type is `value_type`.
+        """Return True if the test applies to a property, by default if its schema allows the type.
 
         Raises:
             NotImplementedError: The test has no `value_type` and does not override this method.
@@ -228,7 +233,10 @@ class AttributeTestTemplate(StreamTestTemplate):
         return bool(cls.value_type.is_declared(property_schema))
 
     def test(self) -> None:
-        """Check all values other than null; do nothing if the test has no `value_type`."""
+        """Check that all values except null have the type `value_type`.
+
+        If the class has no `value_type`, only check that a sync runs without an error.
+        """
         __tracebackhide__ = True
         if self.value_type is None:
             super().test()
@@ -245,7 +253,7 @@ class AttributeTestTemplate(StreamTestTemplate):
 
 
 class TargetTestTemplate(TestTemplate[TargetTestRunner]):
-    """Base class of target tests; ``self.target`` is a new target."""
+    """Base class of target tests; ``self.target`` is a new target for each test."""
 
     target: Target
 
@@ -255,22 +263,22 @@ class TargetTestTemplate(TestTemplate[TargetTestRunner]):
         return f"target__{self.name}"
 
     def run(self, config: SuiteConfig, resource: Any, runner: TargetTestRunner) -> None:
-        """Run the test with a new target; the arguments are those of `TestTemplate.run`."""
+        """Create a target and run the test on it; the arguments are those of `TestTemplate.run`."""
         __tracebackhide__ = True
         self.target = runner.new_target()
         super().run(config, resource, runner)
 
 
 class TargetFileTestTemplate(TargetTestTemplate):
-    """Base class of target tests whose input messages are read from a file."""
+    """Base class of target tests that read their input messages from a file."""
 
     @property
     def singer_filepath(self) -> Traversable:
-        """File with the messages; by default ``<name>.singer`` in `target_test_streams`."""
+        """Path of the message file; by default ``<name>.singer`` in `target_test_streams`."""
         return _MESSAGES / f"{self.name}.singer"
 
     def run(self, config: SuiteConfig, resource: Any, runner: TargetTestRunner) -> None:
-        """Run the test with the file as the target's input.
+        """Run the test with the messages of `singer_filepath` as the target's input.
 
         Raises:
             AssertionError: The file does not exist.

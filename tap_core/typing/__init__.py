@@ -1,4 +1,4 @@
-"""JSON Schema helpers in Python: ``from tap_core import typing as th``.
+"""Type helpers, which describe a JSON Schema in Python: ``from tap_core import typing as th``.
 
 ::
 
@@ -7,8 +7,8 @@
         th.Property("tags", th.ArrayType(th.StringType)),
     ).to_dict()
 
-The package exports all helpers. ``DEFAULT_JSONSCHEMA_VALIDATOR`` is imported on first use
-through ``__getattr__``, because ``jsonschema`` is slow to import.
+``DEFAULT_JSONSCHEMA_VALIDATOR`` is created on first access, because ``jsonschema`` is slow to
+import.
 """
 
 from __future__ import annotations

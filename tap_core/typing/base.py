@@ -1,7 +1,7 @@
-"""Base class of all type helpers, and the descriptor that lets classes act as instances.
+"""Base class of the type helpers, and a descriptor for properties of both classes and instances.
 
-``type_dict`` returns a new dict on each access. A helper that needs no arguments can be used as a
-class: ``StringType.type_dict`` equals ``StringType().type_dict``.
+A type helper without arguments can be used as a class: ``StringType.type_dict`` equals
+``StringType().type_dict``. The attribute ``type_dict`` is a new dict on each access.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _P = TypeVar("_P")
 class DefaultInstanceProperty:
     """Property that can be read on an instance or on the class.
 
-    Read on the class, it has the value that an instance created without arguments would have.
+    If it is read on the class, an instance is created without arguments, and its value is returned.
     """
 
     def __init__(self, fget: Callable[[Any], Any]) -> None:
-        """Store the getter ``fget``; the property gets the getter's docstring."""
+        """Store the getter ``fget``, whose docstring becomes that of the property."""
         self.fget = fget
         self.__doc__ = fget.__doc__
 
@@ -40,7 +40,7 @@ class DefaultInstanceProperty:
 class JSONTypeHelper(Generic[T]):
     """Base class of type helpers, which are Python objects that describe a JSON Schema.
 
-    Subclasses implement ``type_dict``.
+    Subclasses implement the property ``type_dict``.
 
     Args:
         allowed_values: Values of the keyword ``enum``.
@@ -55,24 +55,23 @@ class JSONTypeHelper(Generic[T]):
         examples: list[T] | None = None,
         nullable: bool | None = None,
     ) -> None:
-        """Store the keywords ``enum`` and ``examples``, and whether null is allowed."""
         self.allowed_values = allowed_values
         self.examples = examples
         self.nullable = nullable
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
-        """JSON Schema of the type, as a new dict."""
+        """JSON Schema of the type as a new dict, such as ``{"type": ["string"]}``."""
         raise NotImplementedError
 
     @property
     def extras(self) -> JsonSchema:
-        """The keywords ``enum`` and ``examples``, if they are set."""
+        """Dict with the JSON Schema keywords ``enum`` and ``examples``, each only if it is set."""
         keywords = {"enum": self.allowed_values, "examples": self.examples}
         return {keyword: values for keyword, values in keywords.items() if values}
 
     def to_dict(self) -> JsonSchema:
-        """Return the JSON Schema of the type."""
+        """Return the JSON Schema of the type as a dict, such as ``{"type": ["string"]}``."""
         schema: JsonSchema = self.type_dict
         return schema
 
@@ -85,5 +84,5 @@ class JSONTypeHelper(Generic[T]):
         return json.dumps(self.to_dict(), **kwargs)
 
     def _type_names(self, name: str) -> list[str]:
-        """Return the value of ``type``: the name of the type, and null if it is nullable."""
+        """Return the keyword ``type``: ``["string"]``, or ``["string", "null"]`` if nullable."""
         return [name, "null"] if self.nullable else [name]

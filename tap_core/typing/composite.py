@@ -1,4 +1,4 @@
-"""Type helpers for combined types: any of, one of, all of, and discriminated unions."""
+"""Type helpers that combine types: ``anyOf``, ``oneOf``, ``allOf`` and discriminated unions."""
 
 from __future__ import annotations
 
@@ -13,41 +13,40 @@ __all__ = ["AllOf", "AnyOf", "DiscriminatedUnion", "OneOf"]
 
 
 class _Combination(JSONTypeHelper[Any]):
-    """Base class of types that combine several types by a keyword such as ``anyOf``."""
+    """Base class of type helpers that combine several types by a keyword such as ``anyOf``."""
 
     _keyword: ClassVar[str]
 
     def __init__(self, *types: JSONTypeHelper[Any] | type[JSONTypeHelper[Any]]) -> None:
-        """Store the combined types."""
         super().__init__()
         self.wrapped = types
 
     @property
     def type_dict(self) -> JsonSchema:
-        """JSON Schema with the keyword and the schemas of the combined types, as a new dict."""
+        """JSON Schema as a new dict, such as ``{"anyOf": [<schema>, <schema>]}``."""
         return {self._keyword: [kind.type_dict for kind in self.wrapped]}
 
 
 class AnyOf(_Combination):
-    """Value that matches at least one of the types."""
+    """Type of values that match at least one of the given types (``anyOf``)."""
 
     _keyword = "anyOf"
 
 
 class OneOf(_Combination):
-    """Value that matches exactly one of the types."""
+    """Type of values that match exactly one of the given types (``oneOf``)."""
 
     _keyword = "oneOf"
 
 
 class AllOf(_Combination):
-    """Value that matches all of the types."""
+    """Type of values that match all of the given types (``allOf``)."""
 
     _keyword = "allOf"
 
 
 class DiscriminatedUnion(OneOf):
-    """Object of one of several types, identified by the value of one property.
+    """Type of objects that have one of several types, which the value of one property identifies.
 
     >>> union = DiscriminatedUnion("species", cat=ObjectType(), dog=ObjectType())
     >>> union.type_dict["oneOf"][1]["required"]
@@ -58,8 +57,8 @@ class DiscriminatedUnion(OneOf):
         """Create a union.
 
         Args:
-            key: Name of the property that identifies the type.
-            options: Object types by the value of that property.
+            key: Name of the property that identifies the type, such as ``species``.
+            options: Object types by the value of this property.
         """
         self.key = key
         self.options = options
@@ -69,7 +68,7 @@ class DiscriminatedUnion(OneOf):
 
 
 def _add_discriminator(key: str, value: str, option: ObjectType) -> ObjectType:
-    """Return an object type with the identifying property ``key`` added as its first property."""
+    """Return a copy of an object type, with a property ``key`` that must equal ``value``."""
     tag: Property[Any] = Property(
         key,
         Constant(value),

@@ -1,10 +1,8 @@
-"""Predicates on JSON Schemas: object, date-time, nullable and so on.
+"""Functions that test the type in a JSON Schema, such as `is_object_type`.
 
-- Each predicate checks the options of ``anyOf`` first, then ``type``; the date-time
-  predicates also check ``allOf`` and ``oneOf``.
-- None means that the schema does not declare a type; it is falsy.
-- The results are those of singer_sdk, even surprising ones, because plugins rely on them:
-  `is_object_type` does not look into the options of ``anyOf``.
+They test the schemas in ``anyOf`` or, without this keyword, ``type``. Some also test ``allOf`` and
+``oneOf``. The results are those of singer_sdk, because plugins rely on them. For example,
+`is_object_type` does not look into the schemas in ``anyOf``.
 """
 
 from __future__ import annotations
@@ -47,7 +45,10 @@ _Predicate: TypeAlias = Callable[[JsonSchema], bool]
 
 
 def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
-    """Return a copy of a schema that also allows the type ``new_type``."""
+    """Return a copy of a schema that also allows the type ``new_type``, such as ``null``.
+
+    A schema without ``anyOf``, ``oneOf`` and ``type`` allows all types and stays unchanged.
+    """
     result = deepcopy(type_dict)
     if "anyOf" in result:
         options = result["anyOf"]
@@ -65,7 +66,7 @@ def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
 
 
 def is_secret_type(type_dict: JsonSchema) -> bool:
-    """Return True if the schema of a setting contains ``secret`` or ``writeOnly``, at any depth."""
+    """Return True if a schema, or a property in it at any depth, is ``secret`` or ``writeOnly``."""
     if type_dict.get(JSONSCHEMA_ANNOTATION_WRITEONLY):
         return True
     if type_dict.get(JSONSCHEMA_ANNOTATION_SECRET):
@@ -74,14 +75,14 @@ def is_secret_type(type_dict: JsonSchema) -> bool:
 
 
 def is_object_type(property_schema: JsonSchema) -> bool | None:
-    """Return True if values may be objects, None if the schema declares no type."""
+    """Return True if a schema allows objects, None if it declares no type."""
     if _has_no_type(property_schema):
         return None
     return any("object" in option for option in _options(property_schema))
 
 
 def is_uniform_list(property_schema: JsonSchema) -> bool:
-    """Return True if values may be arrays whose items have one common schema.
+    """Return True if a schema allows arrays, with one schema for all items.
 
     Raises:
         EmptySchemaTypeError: The schema is ``{}``.
@@ -95,38 +96,38 @@ def is_uniform_list(property_schema: JsonSchema) -> bool:
 
 
 def is_boolean_type(property_schema: JsonSchema) -> bool | None:
-    """Return True if values may be booleans, None if the schema declares no type."""
+    """Return True if a schema allows booleans, None if it declares no type."""
     return _allows_type(property_schema, "boolean")
 
 
 def is_integer_type(property_schema: JsonSchema) -> bool | None:
-    """Return True if values may be integers, None if the schema declares no type."""
+    """Return True if a schema allows the type ``integer``, None if it declares no type."""
     return _allows_type(property_schema, "integer")
 
 
 def is_string_type(property_schema: JsonSchema) -> bool | None:
-    """Return True if values may be text, None if the schema declares no type."""
+    """Return True if a schema allows strings, None if it declares no type."""
     return _allows_type(property_schema, "string")
 
 
 def is_null_type(property_schema: JsonSchema) -> bool | None:
-    """Return True if values may be null, None if the schema declares no type."""
+    """Return True if a schema allows null, None if it declares no type."""
     return _allows_type(property_schema, "null")
 
 
 def is_number_type(property_schema: JsonSchema) -> bool | None:
-    """Return True if values may have the type ``number``, None if the schema declares no type."""
+    """Return True if a schema allows the type ``number``, None if it declares no type."""
     return _allows_type(property_schema, "number")
 
 
 def is_exclusive_boolean_type(property_schema: JsonSchema) -> bool:
-    """Return True if values are only booleans, or booleans and null."""
+    """Return True if a schema allows booleans (and perhaps null), but no other type."""
     names = _names(property_schema.get("type", ()))
     return names == ["boolean"] or set(names) == {"boolean", "null"}
 
 
 def is_array_type(type_dict: JsonSchema) -> bool:
-    """Return True if values may be arrays.
+    """Return True if a schema allows arrays.
 
     Raises:
         EmptySchemaTypeError: The schema is ``{}``.
@@ -137,7 +138,7 @@ def is_array_type(type_dict: JsonSchema) -> bool:
 
 
 def is_string_array_type(type_dict: JsonSchema) -> bool:
-    """Return True if values may be arrays of text.
+    """Return True if a schema allows arrays whose items are strings.
 
     Raises:
         EmptySchemaTypeError: The schema is ``{}``.
@@ -152,10 +153,10 @@ def is_string_array_type(type_dict: JsonSchema) -> bool:
 
 
 def is_datetime_type(type_dict: JsonSchema) -> bool:
-    """Return True if values are date-times.
+    """Return True if a schema has the format ``date-time``.
 
-    For ``anyOf`` and ``oneOf`` one date-time option is sufficient; for ``allOf`` all members must
-    be date-times.
+    In ``anyOf`` and ``oneOf``, one schema with this format is sufficient; in ``allOf``, all must
+    have it.
 
     Raises:
         EmptySchemaTypeError: The schema is ``{}``.
@@ -171,10 +172,10 @@ def is_datetime_type(type_dict: JsonSchema) -> bool:
 
 
 def is_date_or_datetime_type(type_dict: JsonSchema) -> bool:
-    """Return True if values are dates or date-times.
+    """Return True if a schema has the format ``date`` or ``date-time``.
 
-    For ``anyOf`` and ``oneOf`` one such option is sufficient; for ``allOf`` all members must be
-    dates or date-times.
+    In ``anyOf`` and ``oneOf``, one schema with such a format is sufficient; in ``allOf``, all must
+    have one.
 
     Raises:
         StreamSetupError: The schema does not declare a type; the error is also a ValueError.
@@ -188,7 +189,7 @@ def is_date_or_datetime_type(type_dict: JsonSchema) -> bool:
 
 
 def get_datelike_property_type(property_schema: JsonSchema) -> str | None:
-    """Return ``date-time``, ``date`` or ``time`` for text of that format, else None."""
+    """Return the format of a schema for strings if it is date-time, date or time, else None."""
     for schema in (property_schema, *property_schema.get("anyOf", ())):
         if "string" in schema.get("type", ()) and schema.get("format") in _DATELIKE:
             return str(schema["format"])
@@ -196,7 +197,7 @@ def get_datelike_property_type(property_schema: JsonSchema) -> str | None:
 
 
 def _names(kind: Any) -> list[str]:
-    """Return a value of the keyword ``type``, which is a name or a list of names, as a list."""
+    """Return the value of the keyword ``type`` as a list: ``"string"`` becomes ``["string"]``."""
     return [kind] if isinstance(kind, str) else list(kind)
 
 
@@ -206,16 +207,13 @@ def _has_no_type(schema: JsonSchema) -> bool:
 
 
 def _options(schema: JsonSchema) -> list[Any]:
-    """Return the options of ``anyOf``.
-
-    Without ``anyOf``, return the ``type`` as the only option.
-    """
+    """Return the schemas in ``anyOf`` or, without this keyword, a list with the ``type`` only."""
     options: list[Any] = schema.get("anyOf", [schema.get("type")])
     return options
 
 
 def _allows_type(schema: JsonSchema, name: str) -> bool | None:
-    """Return True if a schema, or one of its ``anyOf`` options, allows the type ``name``.
+    """Return True if a schema, or a schema in its ``anyOf``, allows the type ``name``.
 
     Return None if the schema has neither ``anyOf`` nor ``type``.
     """
@@ -240,13 +238,13 @@ def _apply(
     *,
     one_of: bool = False,
 ) -> bool:
-    """Test a schema or, if it combines other schemas, test those.
+    """Test a schema or, if it has ``anyOf`` or ``allOf``, the schemas in this list.
 
     Args:
         schema: The schema.
-        predicate: Test for each member of ``anyOf``, ``allOf`` or ``oneOf``.
-        leaf_predicate: Test for a schema without these keywords.
-        one_of: True to also test the options of ``oneOf``; False to ignore ``oneOf``.
+        predicate: Test for each schema in the list.
+        leaf_predicate: Test for a schema without such a list.
+        one_of: True to also test the schemas in ``oneOf``; False to ignore ``oneOf``.
 
     Raises:
         StreamSetupError: The schema does not declare a type; the error is also a ValueError.

@@ -1,8 +1,8 @@
 """Type helpers for objects, their properties, and arrays.
 
-A property that is not required allows null: ``"null"`` is appended to its type, but not to
-its ``enum``. Keywords of the property override those of the wrapped type. A type that
-several properties share is never changed.
+A property that is not required allows null: ``"null"`` is appended to its type, but not to its
+``enum``. Keywords of a property override those of its type. The type itself is never changed, so
+several properties can share it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tap_core.typing.inspect import (
 __all__ = ["ArrayType", "ObjectType", "PropertiesList", "Property"]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-"""The ``$schema`` of a complete schema."""
+"""Value of the keyword ``$schema``: the JSON Schema version of a `PropertiesList`."""
 
 _W = TypeVar("_W", bound=JSONTypeHelper[Any])
 
@@ -29,7 +29,7 @@ _AnyType: TypeAlias = JSONTypeHelper[Any] | type[JSONTypeHelper[Any]]
 
 
 class ArrayType(JSONTypeHelper[list[Any]], Generic[_W]):
-    """Array whose items all have the same type.
+    """Type of arrays whose items all have the same type.
 
     Args:
         wrapped_type: Type of the items.
@@ -37,19 +37,18 @@ class ArrayType(JSONTypeHelper[list[Any]], Generic[_W]):
     """
 
     def __init__(self, wrapped_type: _W | type[_W], **kwargs: Any) -> None:
-        """Store the type of the items."""
         self.wrapped_type = wrapped_type
         super().__init__(**kwargs)
 
     @property
     def type_dict(self) -> JsonSchema:
-        """JSON Schema of the array, as a new dict."""
+        """JSON Schema as a new dict, such as ``{"type": "array", "items": <schema>}``."""
         kind = ["array", "null"] if self.nullable else "array"
         return {"type": kind, "items": self.wrapped_type.type_dict, **self.extras}
 
 
 class Property(JSONTypeHelper[T], Generic[T]):
-    """Named property of an object.
+    """Property of an object: its name, type, description and other JSON Schema keywords.
 
     >>> Property("name", JSONTypeHelper, True).optional
     False
@@ -76,7 +75,7 @@ class Property(JSONTypeHelper[T], Generic[T]):
 
         Args:
             name: Name of the property.
-            wrapped: Type of its values.
+            wrapped: Type of the values.
             required: True if objects must have the property. False also makes the property
                 nullable.
             default: Value of the keyword ``default``, used for a setting that the user does not
@@ -109,7 +108,7 @@ class Property(JSONTypeHelper[T], Generic[T]):
 
     @property
     def type_dict(self) -> JsonSchema:
-        """JSON Schema of the wrapped type, as a new dict.
+        """JSON Schema of the property's type as a new dict, without keywords of the property.
 
         Raises:
             ValueError: The type is a class that needs arguments, such as the bare ``ObjectType``.
@@ -122,7 +121,7 @@ class Property(JSONTypeHelper[T], Generic[T]):
         return dict(schema)
 
     def to_dict(self) -> JsonSchema:
-        """Return a dict with the property's name as key and its JSON Schema as value."""
+        """Return a dict of the property's name to its JSON Schema: ``{"id": {"type": …}}``."""
         schema = self.type_dict
         if self.title:
             schema["title"] = self.title
@@ -146,7 +145,7 @@ class Property(JSONTypeHelper[T], Generic[T]):
 
 
 class ObjectType(JSONTypeHelper[Any]):
-    """Object with named properties.
+    """Type of objects with named properties.
 
     >>> ObjectType(additional_properties=False).type_dict
     {'type': 'object', 'properties': {}, 'additionalProperties': False}
@@ -177,7 +176,7 @@ class ObjectType(JSONTypeHelper[Any]):
 
     @property
     def type_dict(self) -> JsonSchema:
-        """JSON Schema of the object type, as a new dict."""
+        """JSON Schema as a new dict with ``type``, ``properties``, ``required`` and so on."""
         parts = self.wrapped.values()
         properties: JsonSchema = {}
         for part in parts:
@@ -196,7 +195,7 @@ class ObjectType(JSONTypeHelper[Any]):
         }
 
     def _undeclared_keywords(self) -> JsonSchema:
-        """Return ``additionalProperties`` and ``patternProperties``, each only if it is set."""
+        """Return a dict with ``additionalProperties`` and ``patternProperties``, if set."""
         undeclared, patterns = self.additional_properties, self.pattern_properties
         result: JsonSchema = {}
         if undeclared is not None:
@@ -211,9 +210,9 @@ class ObjectType(JSONTypeHelper[Any]):
 
 
 class PropertiesList(ObjectType):
-    """Complete schema of a stream's records or of a plugin's settings.
+    """Top-level schema, for the records of a stream or the config of a plugin.
 
-    Its properties can be iterated over, read with `items` and extended with `append`.
+    Iteration yields the properties; `append` adds one.
     """
 
     def __init__(
@@ -229,18 +228,18 @@ class PropertiesList(ObjectType):
         super().__init__(*args, additional_properties=additional_properties, **kwargs)
 
     def items(self) -> ItemsView[str, Property[Any]]:
-        """Return the (name, property) pairs in the order of declaration."""
+        """Return a view of the (name, property) pairs, in the order of declaration."""
         return self.wrapped.items()
 
     def append(self, property: Property[Any]) -> None:
-        """Add a property, or replace the one with the same name."""
+        """Add a property; a property with the same name is replaced."""
         self.wrapped[property.name] = property
 
     @property
     def type_dict(self) -> JsonSchema:
-        """JSON Schema of the object including the keyword ``$schema``, as a new dict."""
+        """JSON Schema of the object as a new dict, with the keyword ``$schema``."""
         return {**super().type_dict, "$schema": _DIALECT}
 
     def __iter__(self) -> Iterator[Property[Any]]:
-        """Iterate over the properties in the order of declaration."""
+        """Return an iterator over the properties, in the order of declaration."""
         return iter(self.wrapped.values())

@@ -1,7 +1,7 @@
-"""Type helpers for scalars: text and its formats, numbers, booleans, null, any value.
+"""Type helpers for scalar values: strings and their formats, numbers, booleans, null.
 
-``type`` is a list (``["string"]``), with ``"null"`` last if the type is nullable. Keywords
-that are not set are omitted.
+In the JSON Schemas, ``type`` is a list such as ``["string"]``, with ``"null"`` as the last item if
+the type is nullable. Keywords that are not set are omitted.
 Source: JSON Schema 2020-12, Validation, sections 6 and 7.3 (the formats).
 """
 
@@ -46,14 +46,14 @@ __all__ = [
 
 
 class StringType(JSONTypeHelper[str]):
-    """Text type; subclasses are text with a ``format``, such as date-times.
+    """Type of strings; subclasses are strings with a ``format``, such as date-times.
 
     >>> StringType(max_length=10, nullable=True).type_dict
     {'type': ['string', 'null'], 'maxLength': 10}
     """
 
     string_format: str | None = None
-    """Value of the keyword ``format``; None for text without a format."""
+    """Value of the keyword ``format``; None for strings without a format."""
 
     def __init__(
         self,
@@ -63,12 +63,12 @@ class StringType(JSONTypeHelper[str]):
         pattern: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Create a text type.
+        """Create a string type.
 
         Args:
             min_length: Minimum length in characters.
             max_length: Maximum length in characters.
-            pattern: Regular expression that the text must match.
+            pattern: Regular expression that a value must match.
             kwargs: Arguments of `JSONTypeHelper`.
         """
         super().__init__(**kwargs)
@@ -78,7 +78,7 @@ class StringType(JSONTypeHelper[str]):
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
-        """JSON Schema of the text, as a new dict."""
+        """JSON Schema as a new dict, such as ``{"type": ["string"], "maxLength": 10}``."""
         format_ = {"format": self.string_format} if self.string_format else {}
         bounds = _build_keywords(
             maxLength=self.max_length,
@@ -89,136 +89,136 @@ class StringType(JSONTypeHelper[str]):
 
 
 class DateTimeType(StringType):
-    """Date-time, such as ``2018-11-13T20:20:39+00:00``."""
+    """Type of date-time strings, such as ``2018-11-13T20:20:39+00:00``."""
 
     string_format = "date-time"
 
 
 class TimeType(StringType):
-    """Time of day, such as ``20:20:39+00:00``."""
+    """Type of time strings, such as ``20:20:39+00:00``."""
 
     string_format = "time"
 
 
 class DateType(StringType):
-    """Date, such as ``2018-11-13``."""
+    """Type of date strings, such as ``2018-11-13``."""
 
     string_format = "date"
 
 
 class DurationType(StringType):
-    """ISO 8601 duration, such as ``P3D``."""
+    """Type of ISO 8601 durations, such as ``P3D`` for three days."""
 
     string_format = "duration"
 
 
 class EmailType(StringType):
-    """E-mail address."""
+    """Type of e-mail addresses, such as ``info@example.com``."""
 
     string_format = "email"
 
 
 class IDNEmailType(StringType):
-    """E-mail address with characters beyond ASCII."""
+    """Type of e-mail addresses that may have non-ASCII characters."""
 
     string_format = "idn-email"
 
 
 class HostnameType(StringType):
-    """Host name, such as ``example.com``."""
+    """Type of host names, such as ``example.com``."""
 
     string_format = "hostname"
 
 
 class IDNHostnameType(StringType):
-    """Host name with characters beyond ASCII."""
+    """Type of host names that may have non-ASCII characters."""
 
     string_format = "idn-hostname"
 
 
 class IPv4Type(StringType):
-    """IPv4 address, such as ``127.0.0.1``."""
+    """Type of IPv4 addresses, such as ``127.0.0.1``."""
 
     string_format = "ipv4"
 
 
 class IPv6Type(StringType):
-    """IPv6 address, such as ``::1``."""
+    """Type of IPv6 addresses, such as ``::1``."""
 
     string_format = "ipv6"
 
 
 class UUIDType(StringType):
-    """UUID, such as ``3e4666bf-d5e5-4aa7-b8ce-cefe41c7568a``."""
+    """Type of UUIDs, such as ``3e4666bf-d5e5-4aa7-b8ce-cefe41c7568a``."""
 
     string_format = "uuid"
 
 
 class URIType(StringType):
-    """URI, such as ``https://example.com/a``."""
+    """Type of URIs, such as ``https://example.com/a``."""
 
     string_format = "uri"
 
 
 class IRIType(StringType):
-    """URI with characters beyond ASCII (IRI)."""
+    """Type of IRIs, which are URIs that may have non-ASCII characters."""
 
     string_format = "iri"
 
 
 class URIReferenceType(StringType):
-    """URI, or a reference relative to one, such as ``/a``."""
+    """Type of URIs and relative references, such as ``/a``."""
 
     string_format = "uri-reference"
 
 
 class IRIReferenceType(StringType):
-    """IRI, or a reference relative to one."""
+    """Type of IRIs (URIs that may have non-ASCII characters) and relative references."""
 
     string_format = "iri-reference"
 
 
 class URITemplateType(StringType):
-    """URI with variables in braces, such as ``/users/{id}``."""
+    """Type of URI templates, which have variables in braces, such as ``/users/{id}``."""
 
     string_format = "uri-template"
 
 
 class JSONPointerType(StringType):
-    """JSON Pointer, such as ``/a/0``."""
+    """Type of JSON Pointers, such as ``/a/0``."""
 
     string_format = "json-pointer"
 
 
 class RelativeJSONPointerType(StringType):
-    """Relative JSON Pointer, such as ``1/a``."""
+    """Type of relative JSON Pointers, such as ``1/a``."""
 
     string_format = "relative-json-pointer"
 
 
 class RegexType(StringType):
-    """Regular expression."""
+    """Type of regular expressions, such as ``^[a-z]+$``."""
 
     string_format = "regex"
 
 
 class SingerDecimalType(StringType):
-    """Decimal number encoded as text without loss of digits."""
+    """Type of decimal numbers written as strings without loss of digits, such as ``"0.10"``."""
 
     string_format = "singer.decimal"
 
 
 class BooleanType(JSONTypeHelper[bool]):
-    """Boolean."""
+    """Type of the values true and false."""
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
-        """JSON Schema of the boolean, as a new dict."""
+        """JSON Schema as a new dict, such as ``{"type": ["boolean"]}``."""
         return {"type": self._type_names("boolean"), **self.extras}
 
 
 class _NumericType(JSONTypeHelper[T]):
-    """Base class of the integer and number types."""
+    """Base class of the types for integers and numbers."""
 
     __type_name__: ClassVar[str]
 
@@ -251,7 +251,7 @@ class _NumericType(JSONTypeHelper[T]):
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
-        """JSON Schema of the number, as a new dict."""
+        """JSON Schema as a new dict, such as ``{"type": ["integer"], "minimum": 0}``."""
         bounds = _build_keywords(
             minimum=self.minimum,
             maximum=self.maximum,
@@ -263,7 +263,7 @@ class _NumericType(JSONTypeHelper[T]):
 
 
 class IntegerType(_NumericType[int]):
-    """Integer of any size.
+    """Type of integers of any size.
 
     >>> IntegerType(minimum=0, maximum=10).type_dict
     {'type': ['integer'], 'minimum': 0, 'maximum': 10}
@@ -273,61 +273,59 @@ class IntegerType(_NumericType[int]):
 
 
 class DecimalType(_NumericType[float]):
-    """Integer or fractional number: the JSON Schema type ``number``."""
+    """Type of integers and numbers with a fraction: ``number`` in JSON Schema."""
 
     __type_name__ = "number"
 
 
 class NumberType(DecimalType):
-    """Older name of `DecimalType`, kept for existing code."""
+    """Type of integers and numbers with a fraction; older name of `DecimalType`."""
 
 
 class NullType(JSONTypeHelper[None]):
-    """The value null."""
+    """Type that allows only null."""
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
-        """JSON Schema of null, as a new dict."""
+        """JSON Schema as a new dict: ``{"type": "null"}``."""
         return {"type": "null"}
 
 
 class AnyType(JSONTypeHelper[Any]):
-    """Any value; the schema has no type."""
+    """Type that allows any value; its JSON Schema has no keyword ``type``."""
 
     @DefaultInstanceProperty
     def type_dict(self) -> JsonSchema:
-        """JSON Schema without a type: only ``enum`` and ``examples``, if set."""
+        """JSON Schema as a new dict: ``{}``, or ``enum`` and ``examples`` if they are set."""
         return self.extras
 
 
 class Constant(JSONTypeHelper[Any]):
-    """Type that allows only one value."""
+    """Type that allows only one value, by the JSON Schema keyword ``const``."""
 
     def __init__(self, value: JsonValue) -> None:
-        """Store the only allowed value."""
         super().__init__()
         self.value = value
 
     @property
     def type_dict(self) -> JsonSchema:
-        """JSON Schema with the keyword ``const``, as a new dict."""
+        """JSON Schema as a new dict, such as ``{"const": "cat"}``."""
         return {"const": self.value}
 
 
 class CustomType(JSONTypeHelper[Any]):
-    """Type given as a JSON Schema dict, for schemas that the other helpers cannot express."""
+    """Type described by a JSON Schema dict, for schemas that no other type helper can describe."""
 
     def __init__(self, jsonschema_type_dict: JsonSchema) -> None:
-        """Store the JSON Schema, which is never changed."""
         super().__init__()
         self._jsonschema_type_dict = jsonschema_type_dict
 
     @property
     def type_dict(self) -> JsonSchema:
-        """The JSON Schema dict that was passed to the constructor."""
+        """JSON Schema dict that was passed to the constructor (not a copy)."""
         return self._jsonschema_type_dict
 
 
 def _build_keywords(**keywords: Any) -> JsonSchema:
-    """Return a dict of the keywords whose value is not None."""
+    """Return the arguments as a dict of JSON Schema keywords, without those that are None."""
     return {keyword: value for keyword, value in keywords.items() if value is not None}

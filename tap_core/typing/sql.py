@@ -1,7 +1,6 @@
-"""Simple conversion between SQL types and JSON Schema (deprecated).
+"""Deprecated functions that convert between SQL types and JSON Schema.
 
-``sqlalchemy`` is optional and imported only when one of its types is used. The first
-matching rule decides.
+``sqlalchemy`` is optional, and imported only when one of its types is used.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ _BY_NAME: Final[tuple[tuple[str, type[JSONTypeHelper[Any]]], ...]] = (
     ("bool", BooleanType),
     ("variant", StringType),
 )
-"""Type helpers by a lower-case part of the SQL type's name; the first match counts."""
+"""Type helper for each text that the lower-case name of a SQL type may contain, in order."""
 
 _DATELIKE: Final = {"date-time": "DATETIME", "time": "TIME", "date": "DATE"}
 
 
 @deprecated("Use `SQLToJSONSchema` instead.", category=SingerSDKPendingDeprecationWarning)
 def to_jsonschema_type(from_type: Any) -> JsonSchema:
-    """Return the JSON Schema of a SQL type; an unknown type becomes text.
+    """Return the JSON Schema for values of a SQL type; an unknown type becomes string.
 
     Args:
         from_type: Name of a SQL type, a SQLAlchemy type, or a SQLAlchemy type class.
@@ -69,7 +68,7 @@ def to_jsonschema_type(from_type: Any) -> JsonSchema:
 
 @deprecated("Use `JSONSchemaToSQL` instead.", category=SingerSDKPendingDeprecationWarning)
 def to_sql_type(jsonschema_type: JsonSchema) -> Any:
-    """Return the SQLAlchemy type of a column for values of a JSON Schema."""
+    """Return a SQLAlchemy type for values of a JSON Schema, such as ``INTEGER()``."""
     name = _sql_name(jsonschema_type)
     kind = getattr(_sqlalchemy_types(), name)
     if name == "VARCHAR" and not admits_type(jsonschema_type, ("object", "array")):
@@ -111,7 +110,7 @@ def _sql_name(schema: JsonSchema) -> str:
 
 
 def admits_type(jsonschema_type: JsonSchema, type_check: Collection[str]) -> bool:
-    """Return True if a schema or an ``anyOf`` option has one of the types in ``type_check``."""
+    """Return True if a schema, or a schema in its ``anyOf``, has a type in ``type_check``."""
     kind = jsonschema_type.get("type", ())
     kinds = (kind,) if isinstance(kind, str) else kind
     if any(name in type_check for name in kinds):

@@ -1,6 +1,7 @@
-"""JSON Schema validator for configurations, with support for default values.
+"""JSON Schema validator for config settings, with support for default values.
 
-``jsonschema`` is slow to import, so it is imported on first use of `DEFAULT_JSONSCHEMA_VALIDATOR`.
+``jsonschema`` is slow to import, so it is imported when ``DEFAULT_JSONSCHEMA_VALIDATOR`` is first
+accessed.
 """
 
 from __future__ import annotations
@@ -18,17 +19,16 @@ __all__ = ["extend_validator_with_defaults"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return ``DEFAULT_JSONSCHEMA_VALIDATOR``, which is created when first accessed.
-
-    The package `tap_core.typing` calls this function too.
+    """Return ``DEFAULT_JSONSCHEMA_VALIDATOR``, a validator class that is created on first access.
 
     Raises:
-        AttributeError: Any other name was accessed.
+        AttributeError: Any other name. The message suggests a similar name in `tap_core.typing`,
+            which uses this function too.
     """
     if name == "DEFAULT_JSONSCHEMA_VALIDATOR":
         return bound.validator_class()
     known = importlib.import_module("tap_core.typing").__dict__
-    helpers = {each for each in known if not each.startswith("_")}
+    helpers = {member for member in known if not member.startswith("_")}
     similar = f"{name}Type" if f"{name}Type" in helpers else find_similar(name, helpers)
     hint = f". Did you mean {similar!r}?" if similar and not name.startswith("_") else ""
     raise AttributeError(f"tap_core.typing has no attribute {name!r}{hint}")

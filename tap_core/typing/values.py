@@ -1,7 +1,7 @@
-"""Conversion of Python values to JSON values.
+"""Conversion of datetimes and UUIDs to JSON values, and treatment of invalid datetimes.
 
 A datetime without a timezone is taken as UTC. The text of a datetime always has six fraction
-digits, so that texts with the same offset sort chronologically.
+digits, so texts with the same UTC offset sort chronologically.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TypeConformanceLevel(Enum):
     """Top-level values only; values in nested objects and lists stay unchanged."""
 
     NONE = 3
-    """No values: the tap already yields values of JSON types."""
+    """No conversion, for taps whose records already have values of JSON types."""
 
 
 class DatetimeErrorTreatmentEnum(Enum):
@@ -49,7 +49,7 @@ class DatetimeErrorTreatmentEnum(Enum):
     """Raise an error."""
 
     MAX = "max"
-    """Replace the value by the latest possible one."""
+    """Replace the value by the maximum, such as ``9999-12-31 23:59:59.999999``."""
 
     NULL = "null"
     """Replace the value by null."""
@@ -76,7 +76,7 @@ def handle_invalid_timestamp_in_record(
 
     Args:
         record: Not used; kept for compatibility with singer_sdk.
-        key_breadcrumb: Path of the property, for messages.
+        key_breadcrumb: Path of the property, for log and error messages.
         invalid_value: The text that cannot be parsed.
         datelike_typename: ``date``, ``time`` or ``date-time``.
         ex: Error of the parser.

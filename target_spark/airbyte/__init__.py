@@ -1,1 +1,1 @@
-"""target-spark as an Airbyte destination: its commands, configured catalog and states."""
+"""target-spark as an Airbyte destination: commands, configured catalog, states and error traces."""

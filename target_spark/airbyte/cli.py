@@ -1,8 +1,7 @@
 """The Airbyte commands of the destination: spec, check and write.
 
-The target class is passed in and never imported, and a command imports its modules when it runs:
-only check and write start Spark. Standard output has only protocol messages, including the log.
-Every failure is an ERROR trace and a non-zero exit code; a failed check is a result with exit code
+Only protocol messages are written to standard output, including log messages. An error is written
+as an ERROR trace message, and the exit code is 1. A failed check is a result, so its exit code is
 0.
 
 Source: the Airbyte protocol, sections "Common Interface" and "Destination".
@@ -36,7 +35,10 @@ __all__ = ["run_destination_command"]
 
 
 def run_destination_command(context: typer.Context) -> int:
-    """Run a context's Airbyte command, with the target class in ``obj``; return the exit code."""
+    """Run the Airbyte command of a typer context, whose ``obj`` is the target class.
+
+    Return the exit code: 0 on success, 1 if errors were written as trace messages.
+    """
     with StdoutWriter.open() as wire:
         state = _CommandState(context.obj, wire)
         with redirect_logging(MessageHandler(wire.write, state.hide)):
@@ -50,7 +52,7 @@ def run_destination_command(context: typer.Context) -> int:
 
 
 class _CommandState:
-    """The output of a running Airbyte command, and the secrets to remove from this output."""
+    """The output of a running Airbyte command, from which secrets of the settings are removed."""
 
     def __init__(self, plugin: type[CommandTarget], wire: StdoutWriter) -> None:
         self.plugin = plugin
@@ -59,11 +61,11 @@ class _CommandState:
         self._hide: Callable[[str], str] = str
 
     def hide(self, text: str) -> str:
-        """Return a text without the secrets in the settings that have been read so far."""
+        """Return a text without secrets of the settings that have been read so far."""
         return self._hide(text)
 
     def read_settings(self, path: str) -> ConfigInput:
-        """Read a settings file, and remove its secrets from all later output.
+        """Read a settings file, and remove its secrets from all further output.
 
         Raises:
             ConfigFileError: The file cannot be read.
@@ -76,7 +78,7 @@ class _CommandState:
         """Create the target with the settings in ``config_input``.
 
         Raises:
-            ConfigurationError: A setting starts programs, and the operator does not allow it.
+            ConfigurationError: ``after_load`` is set, but not allowed by an environment variable.
             ConfigValidationError: Settings are invalid; the message lists all errors.
         """
         _check_operator_allows(self.plugin.name, config_input.config)
@@ -86,7 +88,10 @@ class _CommandState:
         return target
 
     def write_message(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
-        """Write an Airbyte message of the type ``kind``, with ``body`` under the key ``field``."""
+        """Write an Airbyte message to standard output.
+
+        The message has the type ``kind``, such as "SPEC", and ``body`` under the key ``field``.
+        """
         self._wire.write(line(kind, field, body))
 
     def write_error(self, fault: BaseException) -> None:
@@ -101,12 +106,13 @@ class _CommandState:
 
 
 def _check_operator_allows(plugin: str, config: Mapping[str, Any]) -> None:
-    """Check that the operator allows ``after_load``, which starts programs, if it is set.
+    """Check that an environment variable allows the setting ``after_load``, if it is set.
 
-    Airbyte's configuration comes from its users, who need not be the operator of the machine.
+    The setting starts programs, and users who configure Airbyte may lack the permission to do so on
+    this machine.
 
     Raises:
-        ConfigurationError: The environment of the process does not allow the setting.
+        ConfigurationError: The setting is not allowed.
     """
     allowance = AllowedNames.of(plugin, os.environ)
     if config.get("after_load") and not allowance.allows("after_load"):

@@ -1,7 +1,7 @@
-"""Mapping of a configured catalog to the loader's streams and options.
+"""Conversion of an Airbyte configured catalog to the loader's streams and options.
 
-Pure functions. Everything unsupported is refused before any message is read, in one error with
-remedies. Keys and cursors are used only in append_dedup. Source: the Airbyte protocol, sections
+A catalog with unsupported requests is rejected with one error, before any message is read. Primary
+keys and cursors are used only in the sync mode append_dedup. Source: the Airbyte protocol, sections
 "ConfiguredAirbyteStream" and "Destination Sync Modes", and the protocol's models for generations.
 """
 
@@ -34,20 +34,20 @@ MODES: Final[Mapping[str, WriteMode]] = {
 
 @dataclass(frozen=True, slots=True)
 class CatalogRequest:
-    """The content of an Airbyte configured catalog, in the form that the loader uses.
+    """The streams of an Airbyte configured catalog, converted to types of the loader.
 
     Attributes:
         expected: The streams that the Airbyte source will send.
-        options: The loader's options for each stream.
+        options: The loader's options of each stream.
     """
 
     expected: tuple[ExpectedStream, ...]
     options: dict[StreamId, StreamOptions]
 
     def renamed(self, old: StreamId, new: StreamId) -> None:
-        """Give the options of a stream to the new name that a stream map gives the stream.
+        """Copy the options of a stream to the new name that a stream map gives the stream.
 
-        If the new name already has options, nothing changes.
+        Options that the new name already has are not changed.
         """
         if old in self.options:
             self.options.setdefault(new, self.options[old])
@@ -58,7 +58,8 @@ def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogReque
 
     Args:
         catalog: The catalog.
-        table_format: The format of the tables, to check that it supports the requested sync modes.
+        table_format: The format of the tables, such as "delta", which must support the requested
+            sync modes.
 
     Raises:
         CatalogFileError: The catalog has errors, or requests something that the table format does
@@ -74,9 +75,9 @@ def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogReque
 
 
 def build_options(config: Mapping[str, Any], request: CatalogRequest) -> LoadOptions:
-    """Return the loader's options, from the settings and the catalog.
+    """Return the loader's options from the settings and an Airbyte configured catalog.
 
-    If both set an option of a stream, the catalog's value is used.
+    Options of a stream in the catalog override those in the settings.
     """
     options = load_options(config)
     quarantines = with_defaults(config).get("misfits") == "quarantine"
@@ -139,11 +140,11 @@ def _holds_many(schema: Any) -> bool:
 
 
 def _build_expected_stream(stream: ConfiguredStream) -> ExpectedStream:
-    """Return a stream of a configured catalog in the form that the loader expects.
+    """Convert a stream of an Airbyte configured catalog to the loader's description of a stream.
 
-    A generation is a complete refresh of the stream. If the catalog requests only the current
-    generation, the rows of older ones are removed. In overwrite mode this is not necessary, because
-    all old rows are replaced.
+    A generation is a full refresh of the stream. If the catalog requests only the current
+    generation, rows of older generations are removed at the end. In overwrite mode this is not
+    necessary, because all rows are replaced.
     """
     generation = stream.generation_id
     truncates = bool(generation) and stream.minimum_generation_id == generation
@@ -170,10 +171,10 @@ def _described(stream: ConfiguredStream, *, with_keys: bool) -> SchemaEvent:
 
 
 def _build_column_names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, str]:
-    """Return a column name for each path of a key or cursor, which may be nested.
+    """Return the column name of each key or cursor, by its path in the record.
 
-    The name of a nested property is the parts of its path joined by dots. If another column already
-    has this name, ``_`` is appended.
+    The path of a nested property is joined by dots: ``("a", "b")`` -> "a.b". If another column
+    already has this name, ``_`` is appended.
     """
     declared = schema.get("properties")
     taken = set(declared) if isinstance(declared, Mapping) else set()
@@ -189,9 +190,9 @@ def _build_column_names(paths: Sequence[_Path], schema: Mapping[str, object]) ->
 
 
 def _build_stream_options(stream: ConfiguredStream) -> StreamOptions:
-    """Return the loader's options for a stream of a configured catalog.
+    """Return the loader's options for a stream of an Airbyte configured catalog.
 
-    A delete record removes its row, as Airbyte users expect, instead of marking it as deleted.
+    A delete record always removes its row, as Airbyte users expect, instead of marking the row.
     """
     mode = MODES[stream.destination_sync_mode]
     return StreamOptions(

@@ -1,9 +1,8 @@
-"""The body of an Airbyte ERROR trace for an error of the target.
+"""Conversion of an exception to the body of an Airbyte ERROR trace message.
 
-The message of a `TargetSparkError` is complete (the failure, its effect on the data, the remedy)
-and is shown to the user. Errors that the user can correct in settings or catalog are
-``config_error``, transient ones ``transient_error``, all others ``system_error``. Secrets are
-removed from every text.
+The failure type is ``config_error`` for errors that the user can correct in settings or catalog,
+``transient_error`` for transient errors, and ``system_error`` for all others. Secrets are removed
+from all texts.
 
 Source: the Airbyte protocol, section "AirbyteErrorTraceMessage".
 """
@@ -44,6 +43,8 @@ _PASSING: Final = (JobLockError, SparkDiedError, StorageError)
 
 def error_body(fault: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
     """Return the body of an Airbyte ERROR trace message for an exception.
+
+    It has the keys ``message``, ``internal_message``, ``stack_trace`` and ``failure_type``.
 
     Args:
         fault: The exception.

@@ -1,8 +1,8 @@
-"""Airbyte states: the STATE messages to emit, and the states stored in commits.
+"""Encoding of Airbyte states as STATE messages, and as JSON for the commit metadata of tables.
 
-A state is emitted as the object that was received; only its ``destinationStats`` are added, also to
-states of unknown types. Commits store a JSON list of such objects, which every source accepts as
-its state. Source: the Airbyte protocol, section "State & Checkpointing", and the protocol's models
+A received state is emitted unchanged, except that row counts are added as ``destinationStats``. The
+commit metadata contains a JSON list of received states, which an Airbyte source accepts as input
+state. Source: the Airbyte protocol, section "State & Checkpointing", and the protocol's models
 for the statistics.
 """
 
@@ -26,23 +26,22 @@ _decode_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class PerStreamStateFormat:
-    """Encoding of Airbyte states for standard output and for the metadata of commits.
+    """Encoder of Airbyte states for standard output and for commit metadata.
 
-    A state on standard output must include the number of rows since the previous state. An Airbyte
-    state belongs to one stream or to all streams (a global state), so rows are counted per stream
-    for the first kind, and over all streams for the second.
+    A STATE message must include the number of rows since the previous state of the same scope. The
+    scope of an Airbyte state is one stream, or all streams (a global state).
     """
 
     def __init__(self) -> None:
-        """Create the encoding, with all row counts at zero."""
+        """Create the encoder, with all row counts at zero."""
         self._counted: Counter[Hashable] = Counter()
         self._rejected: Counter[Hashable] = Counter()
 
     def format_output(self, covered: CoveredState) -> bytes:
         """Return an Airbyte STATE message with the numbers of committed and rejected rows.
 
-        The rows since the previous state of the same stream are counted. For a global state it is
-        the rows of all streams since the previous global state.
+        The numbers count rows since the previous state of the same stream, or of all streams since
+        the previous global state.
         """
         scope = covered.scope
         received = covered.rows - self._counted[scope]
@@ -54,20 +53,20 @@ class PerStreamStateFormat:
         )
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the states as a JSON list, to store them in the metadata of a commit.
+        """Return states as a JSON list for the metadata of a commit.
 
-        The list has one state per stream, or one state for all streams.
+        ``states`` has one state per stream, or one global state for all streams.
         """
         return b"[%b]" % b",".join(each.state for each in states)
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Count rows of a stream that were quarantined. The next state reports them as rejected."""
+        """Add quarantined rows of a stream, which the next state reports as rejected."""
         self._rejected[stream] += rows
         self._rejected[_ALL] += rows
 
 
 def _add_row_counts(state: bytes, committed: int, rejected: int) -> bytes:
-    """Add the row counts of this destination to a state. Row counts in the state are replaced."""
+    """Return an Airbyte state with its ``destinationStats`` set to these row counts."""
     stats = b'{"recordCount":%d.0}' % committed
     if rejected:
         stats = stats[:-1] + b',"rejectedRecordCount":%d.0}' % rejected

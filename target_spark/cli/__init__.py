@@ -1,1 +1,1 @@
-"""Subcommands of target-spark: doctor, last-state and replay."""
+"""Subcommands of `target-spark`, such as `run`, `doctor`, `last-state` and `replay`."""

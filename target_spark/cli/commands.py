@@ -1,9 +1,8 @@
-"""Commands of the program `target-spark`. Without a command, Singer messages are loaded.
+"""Subcommands of `target-spark`, declared with typer.
 
-A command is a function with a docstring, which is its help, and typed parameters. The context's
-``obj`` is the target class. A command's modules are imported when it runs, so that the help is
-fast. Standard output carries only the result, in one piece; everything else goes to standard error.
-Exit codes: 0 success, 1 failure with a reason, 2 wrong arguments.
+The docstring of a function is the help text of its command. ``context.obj`` is the target class. A
+command imports its modules when it runs, so that `--help` is fast. Results are printed to standard
+output, and messages to standard error. Exit codes: 0 success, 1 failure, 2 wrong arguments.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ __all__ = [
 ]
 
 commands = typer.Typer()
-"""The commands, for `make_program`."""
+"""The typer application with all subcommands."""
 
 Config: TypeAlias = Annotated[
     list[str],
@@ -154,7 +153,7 @@ def doctor(
 ) -> int:
     """Check that a run with these settings would work.
 
-    For each failed check a remedy is printed.
+    Each failed check is printed with a remedy.
     """
     from target_spark.cli.doctor import run_checks
 
@@ -178,9 +177,10 @@ def engine(
     ],
     config: Config = [],  # noqa: B006  never modified
 ) -> int:
-    """Start, show or stop a Spark that stays between runs.
+    """Start, show or stop a shared Spark process.
 
-    Exit code 1: no engine is running (status), or runs use it (stop).
+    An engine is a Spark that keeps running in the background for later runs. Exit code 1: no engine
+    is running (status), or runs use it (stop).
     """
     from target_spark.cli.engine import show_engines, start, stop
 
@@ -203,9 +203,9 @@ def last_state(
         str, typer.Option("--job", help="The job, if it is not that of the settings.")
     ] = "",
 ) -> int:
-    """Print the last state that is committed in a job's tables.
+    """Print the last state committed in a job's tables.
 
-    Exit code 1: no table holds a state of the job.
+    Exit code 1: no table contains a state of the job.
     """
     return _run_with_target(context, config, lambda target: _print_last_state(target, job))
 
@@ -234,7 +234,7 @@ def replay(
         ),
     ] = False,
 ) -> int:
-    """Load the records of a stream's quarantine again."""
+    """Load the quarantined records of a stream again."""
     return _run_with_target(
         context, config, lambda target: _replay(target, stream, schema, overwrite=overwrite)
     )
@@ -247,9 +247,9 @@ def report(
     config: Config = [],  # noqa: B006  never modified
     limit: _Limit = "20",
 ) -> int:
-    """Write a page of the runs, tables and quarantines.
+    """Write an HTML report of the runs and tables.
 
-    It is one HTML file, which any browser shows without a network.
+    The file also shows quarantined records and states, and needs no network.
     """
     from target_spark.cli.html_report import write_html_report
     from target_spark.cli.table_overview import open_reader
@@ -295,7 +295,7 @@ def show(
 ) -> int:
     """Show the table of a stream.
 
-    Its columns, rows, freshness, quarantine and last runs.
+    The output has its columns, rows, freshness, quarantine and last runs.
     """
     from target_spark.cli.table_overview import describe_table, show_table, to_json
 
@@ -309,13 +309,13 @@ def show(
 
 @commands.command(cls=AirbyteCommand)
 def spec(context: typer.Context, *, debug: Debug = False) -> int:  # noqa: ARG001
-    """Print the settings (Airbyte)."""
+    """Print the schema of the settings (Airbyte)."""
     return _run_airbyte(context)
 
 
 @commands.command(cls=AirbyteCommand)
 def check(context: typer.Context, config: ConfigPath, *, debug: Debug = False) -> int:  # noqa: ARG001
-    """Check the settings (Airbyte)."""
+    """Check the settings and the storage (Airbyte)."""
     return _run_airbyte(context)
 
 
@@ -337,7 +337,7 @@ def _print_overview(
     find: Callable[[Mapping[str, Any]], Any],
     describe: Callable[[Mapping[str, Any], Any], str],
 ) -> int:
-    """Print what ``find`` returns for the settings, as the text that ``describe`` makes of it."""
+    """Call ``find`` with the settings, format its result with ``describe``, and print the text."""
 
     def act(target: CommandTarget) -> int:
         print(describe(target.config, find(target.config)))  # noqa: T201  (the result)
@@ -355,7 +355,10 @@ def _run_airbyte(context: typer.Context) -> int:
 def _run_with_target(
     context: typer.Context, config: Sequence[str], act: Callable[[CommandTarget], int]
 ) -> int:
-    """Create the target and call ``act`` with it; return its exit code, or 1 after an error."""
+    """Create the target, call ``act`` with it, and return the exit code that ``act`` returns.
+
+    If an exception is raised, print its text without secrets to standard error, and return 1.
+    """
     hide: Callable[[str], str] = str
     try:
         target = _create_target(context.obj, ConfigInput.from_cli_args(*config))
@@ -370,9 +373,9 @@ def _run_with_target(
 
 
 def _create_target(plugin: type[CommandTarget], config_input: ConfigInput) -> CommandTarget:
-    """Create the target without its setting ``report``.
+    """Create the target from the option ``--config``, but without the setting ``report``.
 
-    So the report file of the last run is not overwritten.
+    Otherwise an invalid configuration would overwrite the report file of the last run.
     """
     config = {**config_input.config, "report": None}
     return plugin(config=config, parse_env_config=config_input.parse_env)

@@ -1,9 +1,8 @@
-"""Checks that a run with the given settings would work (`target-spark doctor`).
+"""The command `target-spark doctor`, which checks that a run with the given settings would work.
 
-Everything that a run needs is tested for real if that leaves no trace: Spark is started, and a
-table with an unused name is created, written, read and dropped. A failed check names the remedy;
-checks that depend on it are reported as skipped. No value of a secret setting is printed, including
-values in messages of other programs.
+The checks start Spark, and create, write, read and drop a test table. The text of a failed check
+contains the remedy, and checks that depend on it are skipped. Secrets of the settings are never
+printed.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
 _PROBE: Final = "target_spark_probe"
 _TABLE_STEPS: Final = ("made", "written", "read", "removed (remove it)")
-"""The steps for a probe table, in order."""
+"""The steps of a test with a table, in order."""
 
 _NEEDED: Final = {"java", "pyspark", "jars"}
 """The checks that must succeed before Spark can be started."""
@@ -67,10 +66,10 @@ _ROOM: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check of the configuration or the environment.
+    """The result of one check of the settings or the environment.
 
     Attributes:
-        name: The name of the check.
+        name: The name of the check, such as ``java``.
         verdict: ``ok``, ``warning``, ``failed`` or ``skipped``.
         text: The result as text, with the remedy if the check failed.
     """
@@ -80,7 +79,7 @@ class Check:
     text: str
 
     def line(self) -> str:
-        """The result as one line of text: verdict, name and text."""
+        """Return the result as one line with verdict, name and text in columns."""
         return f"{self.verdict:8} {self.name:14} {self.text}"
 
 
@@ -95,7 +94,7 @@ def run_checks(
     Args:
         check: A function that validates the configuration. It returns the settings, or raises
             `ConfigurationError`.
-        config_args: The values of the option ``--config``.
+        config_args: The values of the option ``--config``: file paths or ``ENV``.
         as_json: True to print one JSON document; False to print one line per check.
     """
     results = []
@@ -111,7 +110,7 @@ def run_checks(
 def checks(
     check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> Iterator[Check]:
-    """Run all checks and yield their results, with secrets removed from the texts.
+    """Run all checks, and yield each result after its check. The texts contain no secrets.
 
     Args:
         check: A function that validates the configuration. It returns the settings, or raises
@@ -127,10 +126,10 @@ def checks(
 def _read_configuration(
     check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> tuple[Mapping[str, Any], list[str]]:
-    """Return the validated settings and a list of their errors.
+    """Return a tuple of the validated settings and a list of error texts.
 
-    If there are errors, the settings are returned as they are in the configuration, without
-    validation. If the configuration cannot be read, they are empty.
+    If there are errors, the settings are those of the files, without validation. They are empty if
+    the files cannot be read.
 
     Args:
         check: A function that validates the configuration. It returns the settings, or raises
@@ -171,6 +170,8 @@ def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]
 def preflight_checks(config: Mapping[str, Any]) -> Iterator[Check]:
     """Run the checks that do not need a running Spark, and yield their results.
 
+    They check Java, PySpark, jars, the folder for temporary files and the folder of the tables.
+
     Args:
         config: The settings, which must be valid.
     """
@@ -202,7 +203,7 @@ def _version() -> str:
 
 
 def _jars(config: Mapping[str, Any]) -> str:
-    """Return a text that says from which location Spark gets the jars of the table format.
+    """Return a text for each required jar: it is on this machine, or Spark will download it.
 
     Raises:
         SparkUnavailableError: The format does not support this Spark version, or a configured jar
@@ -240,7 +241,7 @@ def _jar(conf: Mapping[str, str], needed: str) -> str:
 
 
 def _staging(config: Mapping[str, Any]) -> Check:
-    system = tempfile.gettempdir()  # rows are spooled there if staging is an address
+    system = tempfile.gettempdir()  # for temporary files if staging is a remote URL
     folder = to_local_folder(config.get("staging") or system) or Path(system)
     fault = _explain_not_writable(folder)
     if fault:
@@ -249,8 +250,8 @@ def _staging(config: Mapping[str, Any]) -> Check:
     free = shutil.disk_usage(_nearest_existing(folder)).free
     if free < wanted_bytes:
         text = (
-            f"{folder} has {_size(free)} free, and {_size(wanted_bytes)} may wait there: free"
-            " space, lower max_spool_bytes, or set staging to another disk"
+            f"{folder} has {_size(free)} free, and up to {_size(wanted_bytes)} of rows are stored"
+            " there: free space, lower max_spool_bytes, or set staging to another disk"
         )
         return Check("staging", "warning", text)
     return Check("staging", "ok", f"{folder} ({_size(free)} free)")
@@ -273,14 +274,14 @@ def _check_path(config: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _nearest_existing(folder: Path) -> Path:
-    """Return a folder if it exists. Otherwise return the nearest parent folder that exists."""
+    """Return ``folder`` if it exists, else its nearest parent folder that exists."""
     return next(each for each in (folder, *folder.absolute().parents) if each.exists())
 
 
 def _explain_not_writable(folder: Path) -> str:
-    """Return the reason why a folder cannot be created or written to.
+    """Return the reason why a folder cannot be created or written, such as "/data is a file".
 
-    Return "" if it can be created or written to.
+    Return "" if there is no such reason.
     """
     nearest = _nearest_existing(folder)
     if not nearest.is_dir():
@@ -319,7 +320,7 @@ def _engine(config: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("engine", "ok", text or "none is running with these settings")
 
 
-# With a real Spark
+# Checks with a running Spark
 
 
 def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
@@ -353,12 +354,12 @@ def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
 def _check_security(
     config: Mapping[str, Any], spark: SparkSession | None = None
 ) -> Iterator[Check]:
-    """Yield a warning for each missing protection of Spark's data from other users.
+    """Yield a warning for each missing Spark protection against other users, such as encryption.
 
     Args:
         config: The settings of the target.
-        spark: A running session, of which the effective settings are checked, including
-            ``spark-defaults.conf``. None to check the configured settings.
+        spark: A running session, whose effective settings are checked, including those of
+            ``spark-defaults.conf``. None to check only the settings of the target.
     """
     spark_settings = settings.spark_settings(config)
     if spark_settings.remote:
@@ -373,9 +374,9 @@ def _check_security(
 
 
 def _check_staging_address(staging: str, spark: SparkSession) -> Check:
-    """Check that the URL for uncommitted rows can be used.
+    """Check the remote URL of the setting ``staging`` for temporary files.
 
-    A file is uploaded to it, read with Spark, and deleted.
+    A test file is uploaded to the URL, read with Spark, and deleted.
     """
     from target_spark.storage.staging_upload import StagingArea, staged_for_spark
 
@@ -390,23 +391,24 @@ def _check_staging_address(staging: str, spark: SparkSession) -> Check:
                 spark.read.text(list(addresses)).collect()
         except Exception as error:  # noqa: BLE001  any storage error is reported
             cause = find_storage_error(str(error)) or first_error_line(error)
-            return Check("staging", "failed", f"rows cannot wait at {staging}: {cause}")
+            text = f"temporary files cannot be stored at {staging}: {cause}"
+            return Check("staging", "failed", text)
     return Check("staging", "ok", f"a file was written to {staging}, read and removed")
 
 
 def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]:
-    """Check each configured location for tables, and yield the results.
+    """Check each location in which the settings put tables, and yield the results.
 
-    A check creates, writes, reads and drops a table in the location.
+    A check creates, writes, reads and drops a test table in the location.
     """
     for table in _probe_tables(options):
         yield _storage(options, spark, table)
 
 
 def _probe_tables(options: LoadOptions) -> list[Table]:
-    """Return a table to create for a test in each location in which the settings put tables.
+    """Return a test table for each location in which the settings put tables.
 
-    Its name is random, so that no existing table is used.
+    The name of the tables is random, so that no existing table is used. No table is created.
     """
     name = f"{_PROBE}_{uuid.uuid4().hex[:8]}"
     probes: dict[str, Table] = {}
@@ -436,7 +438,7 @@ def _storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
 
 
 def _try_table(options: LoadOptions, spark: SparkSession, table: Table) -> Iterator[str]:
-    """Create, write, read and drop a test table. Yield the name of each step that succeeded."""
+    """Create, write, read and drop a test table. Yield a word per step, such as "written"."""
     from target_spark.writers import get_writer
 
     writer = get_writer(options.format)
@@ -466,9 +468,9 @@ def _check_read_rows(rows: Sequence[tuple[Any, ...]]) -> None:
 
 @contextlib.contextmanager
 def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[None]:
-    """Context manager: at the end, remove the database and folder that were created for a test.
+    """Context manager: at the end, remove the database and folder of a test table if they are new.
 
-    They are removed only if they did not exist before and are empty.
+    A database or folder that existed before the block, or is not empty, is not removed.
     """
     database = quote(*table.identifier[:-1])
     fresh_database = bool(database) and not spark.catalog.databaseExists(database)
@@ -486,9 +488,9 @@ def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[No
 
 
 def _check_tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession) -> Check:
-    """Check that the existing tables belong to this job.
+    """Check that the existing tables were loaded by this job.
 
-    The result also names the run that stored the job's last state.
+    The text of a successful check contains the id of the run that stored the last state.
     """
     jobs = (settings.get_job_name(config), *settings.former_jobs(config))
     try:

@@ -1,4 +1,8 @@
-"""The command `target-spark engine`: start, show and stop the engine of a configuration."""
+"""The command `target-spark engine`, which starts, shows and stops a shared Spark process.
+
+An engine is a Spark process that keeps running in the background, so that runs with the same
+settings need not start Spark.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +24,15 @@ _NAMED: Final = 5
 
 
 def start(settings: SparkSettings) -> tuple[int, list[str]]:
-    """Start an engine for a configuration, unless one is running, and wait for its Spark.
+    """Start a background Spark process (engine) with these settings, unless one is running.
+
+    Wait until Spark has started in it.
 
     Returns:
         The exit code, and the lines to print.
 
     Raises:
-        SparkUnavailableError: The configuration cannot use an engine, or the engine did not start.
+        SparkUnavailableError: Runs with these settings cannot use an engine, or it did not start.
     """
     if not may_use_engine(settings):
         raise SparkUnavailableError(
@@ -53,13 +59,14 @@ def start(settings: SparkSettings) -> tuple[int, list[str]]:
 
 
 def show_engines(settings: SparkSettings) -> tuple[int, list[str]]:
-    """Describe the engines of this user, and the one that a run with these settings uses.
+    """Describe the running background Spark processes (engines) of the current user.
 
     Returns:
-        The exit code, which is 0 if a run would use an engine, and the lines to print.
+        The exit code, which is 0 if a run with these settings would use an engine, else 1; and the
+        lines to print.
 
     Raises:
-        SparkUnavailableError: Another user can enter a folder of the engines.
+        SparkUnavailableError: Another user has access to the folder of an engine.
     """
     identity = Identity.of_run(settings)
     lines, code = list[str](), 1
@@ -78,13 +85,13 @@ def show_engines(settings: SparkSettings) -> tuple[int, list[str]]:
 
 
 def stop(settings: SparkSettings) -> tuple[int, list[str]]:
-    """Stop the engine of a configuration, unless a run uses it.
+    """Stop the background Spark process (engine) with these settings, unless a run uses it.
 
     Returns:
-        The exit code, which is 1 if runs use the engine, and the lines to print.
+        The exit code, which is 1 if a run uses the engine, else 0; and the lines to print.
 
     Raises:
-        SparkUnavailableError: Another user can enter the folder of the engine.
+        SparkUnavailableError: Another user has access to the folder of the engine.
     """
     try:
         folder = EngineFolder.find(Identity.of_run(settings).key)
@@ -100,10 +107,12 @@ def stop(settings: SparkSettings) -> tuple[int, list[str]]:
 
 
 def describe_engine(settings: SparkSettings) -> str | None:
-    """Return a text about the engine that a run with these settings uses; None for none.
+    """Return a text about the background Spark process that a run with these settings would use.
+
+    Return None if there is no such process.
 
     Raises:
-        UntrustedPathError: Another user can enter the folder of the engine.
+        UntrustedPathError: Another user has access to the folder of the process.
     """
     folder = EngineFolder.find(Identity.of_run(settings).key)
     found = None if folder is None else _request(folder, "status")
@@ -111,7 +120,10 @@ def describe_engine(settings: SparkSettings) -> str | None:
 
 
 def _request(folder: EngineFolder, request: str) -> dict[str, Any] | None:
-    """Return the response of an engine; None if it has ended."""
+    """Send a request, such as "status", to a background Spark process and return its response.
+
+    Return None if the process has ended.
+    """
     try:
         return folder.request(_RESPONSE_SECONDS, request=request)
     except UntrustedPathError:

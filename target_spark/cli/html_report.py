@@ -1,8 +1,7 @@
-"""The HTML report: runs, tables, schema changes, quarantines and states as one page.
+"""The HTML report: one page with runs, tables, schema changes, quarantined rows and states.
 
-The page is one file without scripts, and it loads nothing. Names, records and errors are data of
-others: secrets are redacted, control characters are escaped, and the template escapes HTML. A table
-that cannot be read is shown with the reason.
+The page is one file without scripts and external resources. Secrets are redacted, and control
+characters and HTML are escaped. For a table that cannot be read, the page shows the error.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ def write_html_report(
     path: str,
     limit: int = LAST_RUNS,
 ) -> None:
-    """Write the page atomically, as a file that only the current user can read.
+    """Write the HTML report to a file that only the current user can read.
 
     Args:
         config: The settings of the target, whose secrets are redacted.
-        options: The options of the load, which determine the tables.
+        options: The options of the load, which determine the locations of the tables.
         reader: The reader of the tables.
-        path: The path of the file. A missing folder is created.
-        limit: The largest number of runs on the page, newest first.
+        path: The path of the file, which is replaced atomically. Missing folders are created.
+        limit: The number of newest runs that the report contains.
 
     Raises:
         ConfigurationError: A library of the extra ``report`` is missing.
@@ -109,7 +108,10 @@ def write_html_report(
 def _read_page(
     options: LoadOptions, reader: TableReader, limit: int, clean: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Return the data of the page, with secrets redacted and control characters escaped."""
+    """Return the data for the report's template, without secrets and control characters.
+
+    ``clean`` is the function that redacts secrets and escapes control characters in a text.
+    """
     rows = read_runs(reader, options, limit)
     now = datetime.now(timezone.utc)
     tables = [
@@ -136,7 +138,10 @@ def _read_page(
 
 
 def _describe_run(rows: Sequence[Mapping[str, Any]], clean: Callable[[str], str]) -> dict[str, Any]:
-    """Return what the rows of one run have in common, and their sums."""
+    """Return the data of one run, such as its outcome, from its rows in the table of runs.
+
+    ``rows`` has one row per stream. Numbers of quarantined rows are summed.
+    """
     first = rows[0]
     return {
         **{name: first[name] for name in ("job", "run", "started", "ended", "seconds", "error")},
@@ -151,7 +156,7 @@ def _describe_run(rows: Sequence[Mapping[str, Any]], clean: Callable[[str], str]
 def _read_table(
     reader: TableReader, options: LoadOptions, stream: str, clean: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Return an overview of a stream's table; with the reason alone if it cannot be read."""
+    """Return an overview of a stream's table, or the error text if the table cannot be read."""
     try:
         found = read_table(reader, options, stream, samples=_SAMPLES)
         for row in (found["quarantine"] or {}).get("samples", ()):
@@ -164,9 +169,10 @@ def _read_table(
 def _add_lateness(
     table: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], now: datetime
 ) -> dict[str, Any]:
-    """Return a table with the seconds since its last commit, and from its newest row on.
+    """Return a copy of ``table`` with two durations in seconds, each None if unknown.
 
-    The latter end with the stream's last run.
+    ``since_commit`` is the time since the last commit. ``behind`` is the time from the newest row
+    to the end of the stream's last run.
     """
     ended = max(row["ended"] for row in rows if row["stream"] == table["stream"])
     commit, newest = table.get("last_commit"), table.get("newest_row")
@@ -180,10 +186,10 @@ def _add_lateness(
 def _show_document(
     text: str | None, clean: Callable[[str], str], *, is_record: bool = False
 ) -> str | None:
-    """Return JSON as indented text without secrets, shortened for the page; None if it is null.
+    """Return a JSON text as indented text without secrets; None if ``text`` is None.
 
-    Numbers keep all their digits.
-    A record is only described if messages may not show the values of rows.
+    Long texts are shortened. Numbers keep all their digits. The values of a record are hidden if
+    messages must not show values of rows.
     """
     if text is None:
         return None
@@ -204,7 +210,7 @@ def _show_document(
 
 
 def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
-    """Return the plots of the page's sections."""
+    """Return the bar charts of the report, by section ("runs" or "tables")."""
     from target_spark.cli.report_plots import plot_by_stream, plot_per_run
 
     runs = page["runs"][::-1]
@@ -224,7 +230,11 @@ def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
 
 
 def _collect(page: Mapping[str, Any], column: str) -> dict[str, list[float]]:
-    """Return a count of each run, oldest run first, by stream; most received rows first."""
+    """Return the values of a column of the table of runs, one per run, by stream.
+
+    The values are ordered from the oldest to the newest run. Streams with the most received rows
+    come first.
+    """
     position = {run["run"]: -number for number, run in enumerate(page["runs"], 1)}
     received: Counter[str] = Counter()
     values: dict[str, list[float]] = {}

@@ -1,10 +1,8 @@
-"""Recovery of the last committed state from the tables of a job, without writing.
+"""Recovery of the last Singer state that a job has committed together with its rows.
 
-The tables are searched where the settings put them (the folders below ``path``, the tables of each
-catalog and database), and the newest commit metadata of each table is read. The metadata with the
-last position applies (`find_latest_metadata`). A table with rows but without commit metadata is
-unknown, never empty: another program wrote it, so no state is known to cover its rows. Spark is
-started only for tables that cannot be read as local files.
+The state is stored in the commit metadata of the tables. All tables below ``path`` and in the
+configured catalogs and databases are searched, and the newest state of the job is returned. Spark
+is started only for tables that cannot be read as local files.
 """
 
 from __future__ import annotations
@@ -41,13 +39,13 @@ UNCOVERED_ROWS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RecoveredTable:
-    """A table, with the metadata that its newest commit contains.
+    """An existing table, with the metadata of its newest commit.
 
     Attributes:
         table: The name of the table.
-        marker: The metadata that target-spark stored in the commit; None if the commit has no such
-            metadata.
-        unknown: True if the table has rows but no such metadata.
+        marker: The metadata that target-spark stored in the commit, such as the state; None if
+            there is none.
+        unknown: True if the table has rows but no metadata, because another program wrote them.
     """
 
     table: str
@@ -60,7 +58,7 @@ def get_job_metadata(
 ) -> CommitMetadata | None:
     """Return the commit metadata that contains the last state of a job.
 
-    Return None if no table has a state of the job.
+    Return None if no table contains a state of the job.
 
     Args:
         jobs: The job's name and its former names.
@@ -75,12 +73,12 @@ def get_job_metadata(
 def find_recoverable_tables(
     options: LoadOptions, spark: Callable[[], SparkSession]
 ) -> list[RecoveredTable]:
-    """Find the tables in all configured locations, with the metadata of their newest commits.
+    """Return the tables in all configured locations, with the metadata of their newest commits.
 
     Args:
-        options: The options of the load.
-        spark: A function that returns a session. It is called only if tables cannot be read as
-            local files.
+        options: The options of the load, which determine the locations.
+        spark: A function that returns a Spark session. It is called only if tables cannot be read
+            as local files.
 
     Raises:
         TargetSparkError: Spark cannot start, or a table cannot be read.
@@ -89,16 +87,18 @@ def find_recoverable_tables(
     for catalog, database in _get_catalog_databases(options):
         levels = split_identifier(catalog, database)
         if uses_paths(options.format, catalog) or not levels:
-            tables += _below(options, "/".join((options.path.rstrip("/"), *levels)), spark)
+            tables += _find_below_path(
+                options, "/".join((options.path.rstrip("/"), *levels)), spark
+            )
         else:
-            tables += _in_database(options, spark(), levels)
+            tables += _find_in_database(options, spark(), levels)
     return tables
 
 
 def _get_catalog_databases(options: LoadOptions) -> list[tuple[str | None, str | None]]:
-    """Return the pairs of catalog and database in which the settings put tables.
+    """Return each pair of catalog and database in which the settings put tables.
 
-    Either is None if it is not set.
+    An item of a pair is None if it is not configured.
     """
     options_of_streams = [
         options.every,
@@ -110,12 +110,12 @@ def _get_catalog_databases(options: LoadOptions) -> list[tuple[str | None, str |
 # Folders below the path
 
 
-def _below(
+def _find_below_path(
     options: LoadOptions, path: str, spark: Callable[[], SparkSession]
 ) -> Iterator[RecoveredTable]:
     folder = to_local_folder(path)
     if folder is None:
-        yield from _at_address(options, path, spark())
+        yield from _find_at_url(options, path, spark())
     elif folder.is_dir():
         read = _READ_AS_FILES[options.format]
         for table_folder in sorted(folder.iterdir()):
@@ -123,7 +123,7 @@ def _below(
                 yield from read(table_folder)
 
 
-def _at_address(options: LoadOptions, path: str, spark: SparkSession) -> list[RecoveredTable]:
+def _find_at_url(options: LoadOptions, path: str, spark: SparkSession) -> list[RecoveredTable]:
     try:
         return list(_by_writer(options, spark, _folders(path, spark)))
     except Exception as error:
@@ -136,7 +136,7 @@ def _at_address(options: LoadOptions, path: str, spark: SparkSession) -> list[Re
         raise StorageError(words) from error
 
 
-def _of_delta(folder: Path) -> Iterator[RecoveredTable]:
+def _read_delta(folder: Path) -> Iterator[RecoveredTable]:
     from target_spark.writers.delta.log_reader import has_had_rows, latest_commit
 
     if (folder / "_delta_log").is_dir():
@@ -144,7 +144,7 @@ def _of_delta(folder: Path) -> Iterator[RecoveredTable]:
         yield RecoveredTable(folder.name, marker, unknown=marker is None and has_had_rows(folder))
 
 
-def _of_parquet(folder: Path) -> Iterator[RecoveredTable]:
+def _read_parquet(folder: Path) -> Iterator[RecoveredTable]:
     from target_spark.tables.parquet_manifest import CommitManifest
 
     manifest = CommitManifest.read(folder)
@@ -154,7 +154,7 @@ def _of_parquet(folder: Path) -> Iterator[RecoveredTable]:
         yield RecoveredTable(folder.name, None, unknown=True)
 
 
-def _of_iceberg(folder: Path) -> Iterator[RecoveredTable]:
+def _read_iceberg(folder: Path) -> Iterator[RecoveredTable]:
     from target_spark.tables.iceberg_metadata import read_local_snapshots, table_exists
 
     if not table_exists(folder):
@@ -166,9 +166,9 @@ def _of_iceberg(folder: Path) -> Iterator[RecoveredTable]:
 
 
 _READ_AS_FILES: Final[Mapping[str, Callable[[Path], Iterator[RecoveredTable]]]] = {
-    "delta": _of_delta,
-    "iceberg": _of_iceberg,
-    "parquet": _of_parquet,
+    "delta": _read_delta,
+    "iceberg": _read_iceberg,
+    "parquet": _read_parquet,
 }
 """Functions that read the commit metadata of a local table without Spark, by format."""
 
@@ -184,7 +184,7 @@ def _folders(path: str, spark: SparkSession) -> Iterator[Table]:
 # Tables of a catalog
 
 
-def _in_database(
+def _find_in_database(
     options: LoadOptions, spark: SparkSession, levels: tuple[str, ...]
 ) -> Iterator[RecoveredTable]:
     from pyspark.errors import AnalysisException

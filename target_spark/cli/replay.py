@@ -1,15 +1,14 @@
-"""Replay: load the records of a quarantine table again, as one batch of one run.
+"""The command `target-spark replay`, which loads the records of a quarantine table again.
 
-Three commits ensure that no failure between them loses a record or loads one twice:
+A replay makes three commits, so that a failure neither loses a record nor loads one twice:
 
-1. The quarantine's records get the run's id in ``replay`` (claimed). 2. The rows are committed to
-the table with the run's id in the commit metadata; rows that still do not match are quarantined
-again before that. 3. The claimed records are removed from the quarantine.
+1. It writes the run's id to the column ``replay`` of the quarantined records.
+2. It commits the rows to the table, with the run's id in the commit metadata. Records that still do
+not match the schema are quarantined again before this commit.
+3. It removes the records with the run's id from the quarantine.
 
-The next replay finishes an interrupted one: claimed records are removed if the table's commit
-metadata names their run; otherwise they are claimed again, and records that their run quarantined
-again are removed. A record whose key exists in the table is kept unless the user allows
-overwriting, because the existing row may be newer.
+The next replay completes an interrupted one. If the table's commit metadata contains the id of the
+interrupted run, its records are removed from the quarantine. Otherwise they are loaded again.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _TIME: Final = "date_format(`extracted_at`, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'\")
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """Result of a replay, which loads the records in a stream's quarantine table again.
+    """Result of loading the records in a stream's quarantine table again.
 
     Attributes:
         stream: The name of the stream.
@@ -79,7 +78,7 @@ class ReplayResult:
     kept: int = 0
 
     def describe(self) -> str:
-        """Return the result as text, with a hint about the records that were not loaded."""
+        """Return the result as a sentence, with a hint for records that were not loaded."""
         if not self.found:
             return f"{self.stream}: the quarantine of table {self.table} is empty."
         parts = [f"{self.stream}: {self.loaded} of {self.found} records are now in {self.table}"]
@@ -94,13 +93,13 @@ class ReplayResult:
 
 
 def replay(config: Mapping[str, Any], described: SchemaEvent, *, overwrite: bool) -> ReplayResult:
-    """Load the records in a stream's quarantine table again.
+    """Start Spark, and load the records in a stream's quarantine table again.
 
-    Records that are not loaded stay in the quarantine.
+    Records that are not loaded stay in the quarantine table.
 
     Args:
-        config: The validated settings.
-        described: The schema of the stream.
+        config: The validated settings of the target.
+        described: The schema of the stream, with which the records are converted.
         overwrite: True to replace rows of the table that have the same key as a record. False to
             leave these rows unchanged, and to keep the records in the quarantine.
 
@@ -119,7 +118,7 @@ def replay(config: Mapping[str, Any], described: SchemaEvent, *, overwrite: bool
     run = RunInfo(job, uuid.uuid4().hex, started, replays=True, former=former)
     with ExitStack() as stack:
         folder = stack.enter_context(
-            closing(open_spool_folder(config.get("staging"), "rows that wait"))
+            closing(open_spool_folder(config.get("staging"), "uncommitted rows"))
         )
         spark_settings = settings.spark_settings(config, str(folder.path.absolute()))
         engine = SparkProvider(spark_settings, location, run)
@@ -137,14 +136,14 @@ def reload_records(
     *,
     overwrite: bool = False,
 ) -> ReplayResult:
-    """Load the records in a stream's quarantine table again, with a Spark that is already running.
+    """Load the records in a stream's quarantine table again, with a running Spark.
 
     Args:
-        engine: The Spark of the run.
+        engine: The Spark process of the run.
         options: The options of the load.
         run: The identity of the run.
         folder: The local folder for uncommitted rows.
-        described: The schema of the stream.
+        described: The schema of the stream, with which the records are converted.
         overwrite: True to replace rows of the table that have the same key as a record. False to
             leave these rows unchanged, and to keep the records in the quarantine.
 
@@ -196,9 +195,9 @@ def _as_one_batch(options: LoadOptions) -> LoadOptions:
 class ReplayWriter(BatchWriter):
     """Batch writer of a replay, which loads quarantined records again in a single batch.
 
-    It marks the quarantined records with the run's id, commits their rows, and then removes the
-    records from the quarantine. If a replay is interrupted, the marks let the next replay complete
-    it.
+    It first writes the run's id to the quarantined records, then commits their rows, and finally
+    removes the records from the quarantine. If this is interrupted, the ids let the next replay
+    complete it.
     """
 
     def __init__(
@@ -225,9 +224,9 @@ class ReplayWriter(BatchWriter):
 
     @contextmanager
     def opened(self, table: Table) -> Iterator[int]:
-        """Context manager: copy the quarantined records of a table to temporary storage.
+        """Context manager: copy the quarantined records of a table to temporary files.
 
-        Yield the number of these records.
+        Yield the number of records that no earlier replay has loaded.
         """
         spark, self._quarantine_table = self._engine.spark(), get_quarantine_table(table)
         if self._writer.get_column_types(spark, self._quarantine_table) is None:
@@ -244,7 +243,7 @@ class ReplayWriter(BatchWriter):
             yield count
 
     def records(self, described: SchemaEvent) -> Iterator[Rows]:
-        """Yield the quarantined records as events, in the order in which they were quarantined."""
+        """Yield the quarantined records as record events, in the order of their quarantine."""
         positioned = self._source.selectExpr(
             f"`{_PLACE}` AS place", "raw", f"{_TIME} AS extracted", "version"
         )
@@ -259,13 +258,11 @@ class ReplayWriter(BatchWriter):
     def write(self, request: CommitRequest) -> CommitResult:
         """Commit the rows of the quarantined records, and remove the records from the quarantine.
 
-        The records are first marked with this run's id, so that an interrupted replay can be
-        completed.
-
-        The method can be called only once, because a replay has only one batch.
+        This run's id is first written to the records, so that an interrupted replay can be
+        completed. Records whose key exists in the table stay, unless overwriting is allowed.
 
         Raises:
-            RuntimeError: The method is called a second time.
+            RuntimeError: The method was called before. A replay has only one batch.
         """
         if self._written:
             raise RuntimeError("a replay has only one batch, so that it is loaded atomically")
@@ -290,7 +287,7 @@ class ReplayWriter(BatchWriter):
         return self._staged
 
     def _get_unloaded_records(self, spark: SparkSession, table: Table) -> DataFrame:
-        """Return the quarantined records that no replay has loaded, each with its position."""
+        """Return the quarantined records that no earlier replay has loaded, numbered in order."""
         quarantined = self._writer.rows(spark, self._quarantine_table)
         missing = {
             name: F.lit(None).cast(ddl)
@@ -309,10 +306,9 @@ class ReplayWriter(BatchWriter):
         )
 
     def _find_existing_keys(self, spark: SparkSession, request: CommitRequest) -> frozenset[int]:
-        """Return the positions of the rows whose key is already in the table.
+        """Return the ordinals (positions in the input) of rows whose key exists in the table.
 
-        The position is the row's number in the input of the replay. If rows are appended without
-        regard to keys, the result is empty.
+        The result is empty in append mode, which ignores keys, or if there is no table.
         """
         if (
             request.mode is WriteMode.APPEND
@@ -333,11 +329,11 @@ class ReplayWriter(BatchWriter):
         return frozenset(row[0] for row in matching.select(quote(ordinal)).toLocalIterator())
 
     def _claim_records(self, spark: SparkSession, stay: Collection[int]) -> DataFrame:
-        """Return all quarantined records, with this run's id as a mark on the records to replay.
+        """Return all quarantined records, with this run's id in the column ``replay``.
 
         Args:
             spark: The session.
-            stay: The positions of records that are not marked, because they stay in the quarantine.
+            stay: The numbers of records that get no id, because they stay in the quarantine.
         """
         path = self._folder.new_path("stay")
         path.write_text("".join(f'{{"{_PLACE}":{place}}}\n' for place in stay), "ascii")
@@ -350,15 +346,15 @@ class ReplayWriter(BatchWriter):
         return joined.select(*SCHEMA.types)
 
     def _remove(self, spark: SparkSession) -> None:
-        """Remove the records that this run marked from the quarantine table.
+        """Remove the records with this run's id in the column ``replay`` from the quarantine table.
 
-        They have been loaded, or they have been quarantined again as new records.
+        Their rows have been loaded, or have been quarantined again as new records.
         """
         quarantined = self._writer.rows(spark, self._quarantine_table)
         self._rewrite(spark, quarantined.where(f"`replay` IS NULL OR `replay` <> '{self._run.id}'"))
 
     def _rewrite(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Replace all records in the quarantine table by ``rows``, in one commit."""
+        """Replace all records in the quarantine table by the records ``rows``, in one commit."""
         table = self._quarantine_table
         with stage_frame(spark, self._staging_area, rows) as staged:
             marker = self._marker(table, None)
@@ -369,17 +365,21 @@ class ReplayWriter(BatchWriter):
 
 
 def _decode_record(
-    described: SchemaEvent, raw: str, at: str | None, version: int | None
+    described: SchemaEvent, raw: str, extracted_at: str | None, version: int | None
 ) -> Rows | None:
-    """Convert a quarantined record to an event. Return None if it is not a valid record.
+    """Convert a quarantined record to a record event. Return None if it is not a JSON object.
 
     Args:
         described: The schema of the stream.
-        raw: The record as JSON.
-        at: The extraction time of the record; None if unknown.
+        raw: The text of the record, which may be invalid JSON.
+        extracted_at: The extraction time of the record; None if unknown.
         version: The table version of the record; None if unknown.
     """
-    head: dict[str, Any] = {"type": "RECORD", "stream": described.stream.name, "time_extracted": at}
+    head: dict[str, Any] = {
+        "type": "RECORD",
+        "stream": described.stream.name,
+        "time_extracted": extracted_at,
+    }
     if version is not None:
         head["version"] = version
     line = json.dumps(head)[:-1] + ', "record": ' + raw + "}\n"
@@ -390,23 +390,24 @@ def _decode_record(
     return replace(rows, stream=described.stream) if isinstance(rows, Rows) else None
 
 
-def _remove_rows(batch: Batch, left: Collection[int], folder: SpoolFolder) -> Batch:
-    """Return a copy of a batch without certain rows. The remaining rows are in a new file.
+def _remove_rows(batch: Batch, excluded: Collection[int], folder: SpoolFolder) -> Batch:
+    """Return a copy of a batch without certain rows. Its rows are written to a new file.
 
     Args:
-        batch: The batch.
-        left: The positions in the input of the rows to leave out. If it is empty, the batch is
-            returned unchanged.
+        batch: The batch, whose rows are in files as lines of JSON.
+        excluded: The ordinals (positions in the input) of the rows to leave out. If there are none,
+        the
+            batch is returned unchanged.
         folder: The local folder for uncommitted rows.
     """
-    if not left:
+    if not excluded:
         return batch
     path, count = folder.new_path("rows"), 0
     with path.open("wb") as out:
         for source in batch.paths:
             with Path(source).open("rb") as lines:
                 for line in lines:
-                    if int(line[len(b'{"n":') : line.index(b",")]) not in left:
+                    if int(line[len(b'{"n":') : line.index(b",")]) not in excluded:
                         out.write(line)
                         count += 1
     return replace(batch, paths=(str(path),), count=count)

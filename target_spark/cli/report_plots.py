@@ -1,7 +1,7 @@
-"""Plots of the HTML report as SVG elements, which need no script and no file beside them.
+"""Bar charts of the HTML report as inline SVG elements, drawn with pygal.
 
-pygal draws them. Its scripts, comments and styles are removed: the page has the styles, so that the
-plots follow its light or dark scheme. Each value is the tooltip of its bar.
+The scripts, comments and styles that pygal adds are removed, so that the page's style sheet with
+its light and dark scheme applies to the charts. Each bar has its value as a tooltip.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _FONT_SIZES: Final = Style(label_font_size=13, major_label_font_size=13, legend_
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot of the report.
+    """A bar chart of the HTML report.
 
     Attributes:
-        title: The heading of the plot.
-        summary: The sentence for readers who do not see the plot.
-        svg: The SVG element.
-        table: The id of the table with the same values.
+        title: The heading of the chart.
+        summary: A text description of the chart for screen readers.
+        svg: The text of the SVG element.
+        table: The HTML id of the table with the same values.
     """
 
     title: str
@@ -59,16 +59,16 @@ def plot_per_run(
     values: Mapping[str, Sequence[float]],
     format_value: Callable[[float], str],
 ) -> Plot:
-    """Return bars per run, oldest first, stacked by stream.
+    """Return a chart with one bar per run, which is stacked by stream.
 
-    The last streams share one color if there are more streams than colors.
+    If there are more streams than `COLORS`, the last streams are joined as "other streams".
 
     Args:
-        title: The heading of the plot.
-        table: The id of the table with the same values.
-        runs: The label of each run.
-        values: The value of each run, by stream.
-        format_value: Function that formats a value with its unit.
+        title: The heading of the chart.
+        table: The HTML id of the table with the same values.
+        runs: The label of each run, oldest run first.
+        values: For each stream, its value in each run.
+        format_value: A function that formats a value with its unit.
     """
     series = _join_last(values)
     totals = [sum(each) for each in zip(*values.values(), strict=True)]
@@ -96,13 +96,13 @@ def plot_by_stream(
     values: Mapping[str, float],
     format_value: Callable[[float], str],
 ) -> Plot:
-    """Return a horizontal bar for each of the 20 streams with the greatest values, greatest first.
+    """Return a chart with a horizontal bar for each of the 20 streams with the greatest values.
 
     Args:
-        title: The heading of the plot.
-        table: The id of the table with the same values.
-        values: The value of each stream. At least one.
-        format_value: Function that formats a value with its unit.
+        title: The heading of the chart.
+        table: The HTML id of the table with the same values.
+        values: The value of each stream, with at least one stream.
+        format_value: A function that formats a value with its unit.
     """
     shown = sorted(values, key=lambda name: -values[name])[:_BARS]
     summary = (
@@ -154,7 +154,7 @@ def _render(chart: Any, title: str, summary: str, table: str) -> Plot:
 
 
 def _remove_scripts(root: Any) -> None:
-    """Remove scripts, styles and comments; each value becomes a tooltip instead of their data."""
+    """Remove scripts, styles and comments from an SVG element, and turn values into tooltips."""
     for parent in list(root.iter()):
         for child in list(parent):
             child.attrib.pop("id", None)  # the same in each plot, for the scripts

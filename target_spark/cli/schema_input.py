@@ -1,7 +1,6 @@
-"""Schemas of streams from a user's file: a Singer catalog, or Singer messages.
+"""Schemas of streams from a user's file, which is a Singer catalog or contains Singer messages.
 
-The keys must come with the schema, because they identify rows; a bare JSON Schema has no keys and
-is rejected.
+A file with only a JSON Schema is not supported, because it does not contain the key properties.
 """
 
 from __future__ import annotations
@@ -17,23 +16,25 @@ __all__ = ["parse_schemas", "select_one"]
 
 
 def parse_schemas(text: str) -> list[SchemaEvent]:
-    """Return the stream schemas in the text of a Singer catalog or of Singer messages, in order.
+    """Return the stream schemas in the text of a Singer catalog or of Singer messages.
+
+    The schemas are in the order of the text. The list is empty if the text contains none.
 
     Raises:
-        UnsupportedError: The text is neither a JSON document nor Singer messages.
+        UnsupportedError: A line with a SCHEMA message is not valid JSON.
     """
     schemas: list[SchemaEvent] = []
     for document in _parse_documents(text):
         if isinstance(document, Mapping):
-            schemas += [*_of_message(document), *_of_catalog(document)]
+            schemas += [*_parse_message(document), *_parse_catalog(document)]
     return schemas
 
 
 def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
-    """Return the schema of the stream named ``stream``. If there are several, return the last one.
+    """Return the last schema of the stream named ``stream``.
 
     Raises:
-        UnsupportedError: There is no schema for that stream.
+        UnsupportedError: The events contain no schema of this stream.
     """
     schemas = [
         event for event in events if isinstance(event, SchemaEvent) and str(event.stream) == stream
@@ -53,7 +54,7 @@ def _parse_documents(text: str) -> list[Any]:
     Return a list with the JSON document, or with the SCHEMA messages.
 
     Raises:
-        UnsupportedError: A line with a SCHEMA message is not JSON.
+        UnsupportedError: A line with a SCHEMA message is not valid JSON.
     """
     try:
         return [json.loads(text)]
@@ -71,13 +72,13 @@ def _parse_documents(text: str) -> list[Any]:
     return lines
 
 
-def _of_message(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
+def _parse_message(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
     if document.get("type") == "SCHEMA" and document.get("stream"):
         keys = tuple(document.get("key_properties") or ())
         yield SchemaEvent(StreamId(document["stream"]), document.get("schema") or {}, keys)
 
 
-def _of_catalog(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
+def _parse_catalog(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
     for entry in document.get("streams") or ():
         name = entry.get("stream") or entry.get("tap_stream_id")
         if name and entry.get("schema"):
@@ -85,9 +86,9 @@ def _of_catalog(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
 
 
 def _get_keys(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the key properties of a stream in a Singer catalog.
+    """Return the key properties of a stream from its entry in a Singer catalog.
 
-    They are taken from ``key_properties`` or, if that is missing, from the stream's metadata.
+    Without ``key_properties``, the ``table-key-properties`` in the metadata are returned.
     """
     if entry.get("key_properties") is not None:
         return tuple(entry["key_properties"])

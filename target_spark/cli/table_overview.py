@@ -1,7 +1,7 @@
-"""Overviews for the user: the history of runs, and the state of one stream's table.
+"""The commands `target-spark runs` and `target-spark show`: run history and table overview.
 
-Tables are read as `target_spark.writers.table_reader` reads them, mostly without Spark. Secrets are
-redacted in every text.
+Tables are read with `target_spark.writers.table_reader`, usually without Spark. Secrets are
+redacted in all texts.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _COUNTED: Final = ("written", "inserted", "updated", "deleted", "quarantined")
 def list_runs(
     config: Mapping[str, Any], *, limit: int, stream: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return the rows of the table of runs, newest run first.
+    """Return the rows of the table of runs, newest run first. Each run has one row per stream.
 
     Args:
         config: The settings of the target.
-        limit: The largest number of runs.
+        limit: The maximum number of runs.
         stream: The stream whose rows are returned; None for all streams.
 
     Raises:
@@ -64,6 +64,10 @@ def list_runs(
 
 def show_table(config: Mapping[str, Any], stream: str) -> dict[str, Any]:
     """Return an overview of a stream's table: columns, rows, times, quarantine and last runs.
+
+    Args:
+        config: The settings of the target.
+        stream: The name of the stream.
 
     Raises:
         TargetSparkError: The stream has no table, or the table cannot be read.
@@ -82,9 +86,9 @@ def read_table(
 
     Args:
         reader: The reader of tables.
-        options: The options of the load, which determine the table.
-        stream: The stream of the table.
-        samples: The largest number of quarantined rows to add, newest first, as ``samples``.
+        options: The options of the load, which determine the location of the table.
+        stream: The name of the stream.
+        samples: The maximum number of quarantined rows to include under ``samples``, newest first.
 
     Raises:
         TargetSparkError: The stream has no table, or the table cannot be read.
@@ -107,27 +111,30 @@ def read_table(
     }
 
 
-def to_json(config: Mapping[str, Any], found: Any) -> str:
-    """Return an overview as JSON, with times in ISO 8601 and secrets redacted."""
+def to_json(config: Mapping[str, Any], overview: Any) -> str:
+    """Return rows of runs, or a table overview, as JSON with ISO 8601 times and without secrets."""
     hide = make_redactor(config)
-    document = json.loads(json.dumps(found, default=_format_time))
+    document = json.loads(json.dumps(overview, default=_format_time))
     clean = clean_document(document, lambda text: hide(redact(text)), by_name=False)
     return json.dumps(clean, indent=2, ensure_ascii=False)
 
 
 def describe_runs(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the lines that show rows of the table of runs, with secrets redacted."""
+    """Format rows of the table of runs as lines of text, with secrets redacted."""
     return _clean(config, _format_runs(rows))
 
 
-def describe_table(config: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """Return the lines that show what `show_table` has found, with secrets redacted."""
-    return _clean(config, _format_table(found))
+def describe_table(config: Mapping[str, Any], overview: Mapping[str, Any]) -> str:
+    """Format the result of `show_table` as lines of text, with secrets redacted."""
+    return _clean(config, _format_table(overview))
 
 
 @contextmanager
 def open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[TableReader]:
-    """Context manager: yield a reader of tables. If it starts Spark, Spark ends with the block."""
+    """Context manager: yield a reader of tables, which starts Spark only if necessary.
+
+    Spark is stopped at the end of the block.
+    """
     from target_spark.writers.table_reader import TableReader
 
     with start_spark_on_demand(settings.spark_settings(config)) as get_spark:
@@ -137,12 +144,12 @@ def open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[Tab
 def read_runs(
     reader: TableReader, options: LoadOptions, limit: int, stream: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return the rows of the table of runs, newest run first.
+    """Return the rows of the table of runs, newest run first. Each run has one row per stream.
 
     Args:
         reader: The reader of tables.
-        options: The options of the load, which determine the table.
-        limit: The largest number of runs.
+        options: The options of the load, which determine the location of the table.
+        limit: The maximum number of runs.
         stream: The stream whose rows are returned; None for all streams.
 
     Raises:
@@ -160,7 +167,7 @@ def read_runs(
 def _find_runs(
     reader: TableReader, options: LoadOptions, limit: int, stream: str | None
 ) -> list[dict[str, Any]] | None:
-    """Return the same as `read_runs`, or None if there is no table of runs."""
+    """Return the same rows as `read_runs`, or None if there is no table of runs."""
     table = options.runs_table
     if reader.get_column_types(table) is None:
         return None
@@ -177,12 +184,12 @@ def _get_run(row: Mapping[str, Any]) -> tuple[datetime, str]:
 def _find_table(
     reader: TableReader, options: LoadOptions, stream: str
 ) -> tuple[Table, Mapping[str, str]]:
-    """Return the table of a stream, and its columns.
+    """Return the table of a stream, and the types of its columns by name.
 
-    A name with a dot may be that of a stream in a namespace.
+    The name of the stream may have a namespace, as in ``namespace.name``.
 
     Raises:
-        TableError: There is no table.
+        TableError: The stream has no table.
     """
     namespace, _, name = stream.rpartition(".")
     ids = [StreamId(stream), *([StreamId(name, namespace)] if namespace else [])]
@@ -199,7 +206,10 @@ def _find_table(
 
 
 def _read_quarantine(reader: TableReader, table: Table, samples: int) -> dict[str, Any] | None:
-    """Return number, most frequent reasons and samples of a quarantine; None without a table."""
+    """Return the number, most frequent reasons and samples of quarantined rows.
+
+    Return None if the quarantine table ``table`` does not exist.
+    """
     if reader.get_column_types(table) is None:
         return None
     reasons = reader.count_items(table, "reasons", _REASONS)
@@ -245,23 +255,23 @@ def _format_runs(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"  error: {run['error']}"
 
 
-def _format_table(found: Mapping[str, Any]) -> Iterator[str]:
-    yield f"stream {found['stream']}, {found['format']} table {found['table']}"
-    yield f"rows: {found['rows']:,}"
-    if found["last_commit"] is not None:
-        of_run = f" (job {found['job']}, run {found['run']})" if found["run"] else ""
-        yield f"last commit: {_format_time(found['last_commit'])}{of_run}"
-    if found["newest_row"] is not None:
-        yield f"newest row received: {_format_time(found['newest_row'])}"
-    quarantine = found["quarantine"]
+def _format_table(overview: Mapping[str, Any]) -> Iterator[str]:
+    yield f"stream {overview['stream']}, {overview['format']} table {overview['table']}"
+    yield f"rows: {overview['rows']:,}"
+    if overview["last_commit"] is not None:
+        of_run = f" (job {overview['job']}, run {overview['run']})" if overview["run"] else ""
+        yield f"last commit: {_format_time(overview['last_commit'])}{of_run}"
+    if overview["newest_row"] is not None:
+        yield f"newest row received: {_format_time(overview['newest_row'])}"
+    quarantine = overview["quarantine"]
     if quarantine is not None:
         yield f"quarantine: {_format_rows(quarantine['rows'])} in {quarantine['table']}"
         for each in quarantine["reasons"]:
             yield f"  {_format_rows(each['rows'])}: {each['reason']}"
     yield "columns:"
-    for name, ddl in found["columns"].items():
+    for name, ddl in overview["columns"].items():
         yield f"  {name} {ddl}"
-    if found["runs"]:
+    if overview["runs"]:
         yield f"last runs (table {RUNS}):"
-        for line in _format_runs(found["runs"]):
+        for line in _format_runs(overview["runs"]):
             yield f"  {line}"

@@ -1,1 +1,1 @@
-"""Settings of target-spark, their validation, and the options made from them."""
+"""Settings of target-spark: JSON Schema, validation, and conversion to the options of a load."""

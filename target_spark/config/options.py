@@ -1,7 +1,6 @@
-"""Validated options of a load, and the choice of table and write mode for each stream.
+"""Typed options of a load, and the choice of table and write mode for each stream.
 
-Only this module decides a stream's table and write mode. Settings of a single stream override
-settings for all streams.
+Options of a single stream override options of all streams.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = [
 ]
 
 APPENDING_FORMATS: Final = frozenset({"parquet"})
-"""Formats that cannot replace a written row."""
+"""Table formats that support append and overwrite, but cannot replace single rows."""
 
 
 _SHARE: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?) ?%")
@@ -43,7 +42,11 @@ _ALLOWED_WHEN_JUDGED: Final = 10
 
 
 class WriteMode(Enum):
-    """Effect of the rows of a run on the rows that the table already contains."""
+    """Effect of the loaded rows on the existing rows of a table.
+
+    Append keeps the existing rows, upsert replaces rows with the same key, overwrite replaces all
+    rows, and scd2 keeps every version of a row with its period of validity.
+    """
 
     APPEND = "append"
     UPSERT = "upsert"
@@ -92,17 +95,16 @@ class QuarantineLimit:
 
     @property
     def judged_from(self) -> int:
-        """The number of rows of a stream from which on the fraction is checked during the run.
+        """The minimum number of rows of a stream for a check of ``share`` during the run.
 
-        With fewer rows the fraction is not yet meaningful, so that exceeding it does not end the
-        run early.
+        With fewer rows the fraction of quarantined rows is not yet meaningful.
         """
         return max(_FEWEST_JUDGED, ceil(_ALLOWED_WHEN_JUDGED / (self.share or 1)))
 
     def is_exceeded(self, quarantined: int, rows: int) -> bool:
-        """Return True if a stream has more quarantined rows than the fraction ``share`` allows.
+        """Return True if a stream has more quarantined rows than ``share`` allows.
 
-        The result is False if no fraction is set.
+        Return False if ``share`` is None.
 
         Args:
             quarantined: The number of quarantined rows of the stream.
@@ -111,7 +113,7 @@ class QuarantineLimit:
         return self.share is not None and quarantined > self.share * rows
 
     def __str__(self) -> str:
-        """Return the limit in the form of the setting, such as ``100`` or ``0.5%``."""
+        """Return the limit as a value of the setting ``max_quarantined``: ``100`` or ``0.5%``."""
         return str(self.rows) if self.share is None else f"{float(self.share * 100):g}%"
 
 
@@ -124,8 +126,8 @@ class RunInfo:
         id: A unique id of the run.
         started: The start of the run, in milliseconds since 1970.
         replays: True if the run loads quarantined rows again.
-        former: Names that earlier releases gave the job. Tables and locks with these names also
-            belong to the job.
+        former: Default names of the job in earlier releases. Tables and locks with these names
+            also belong to the job.
     """
 
     job: str
@@ -136,30 +138,29 @@ class RunInfo:
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """The name of the job, followed by its former names."""
+        """The name of the job, followed by its default names in earlier releases."""
         return (self.job, *self.former)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Options of one stream or of all streams. None or an empty value means that it is not set.
+    """Options of one stream or of all streams. An option that is None or empty is not set.
 
     Attributes:
-        write_mode: Append, upsert, overwrite or scd2.
+        write_mode: The effect on existing rows: append, upsert, overwrite or scd2.
         table: The name of the table.
         catalog: The catalog of the table.
         database: The database of the table.
         partition_by: The partition fields.
-        cluster_by: The properties to cluster by.
-        sort_by: The properties to sort the rows of each file by.
+        cluster_by: The properties by which the table is clustered.
+        sort_by: The properties by which the rows of each file are sorted.
         file_bytes: The target size of files in bytes.
-        hard_delete: True to delete rows; False to mark them as deleted.
-        by_cursor: The rule for several rows with the same key. True to keep the row with the
-            greatest cursor; if several rows have this cursor, the last of them is kept. False to
-            keep the last row in the input.
+        hard_delete: True to delete rows that the source deleted; False to mark them as deleted.
+        by_cursor: If several rows have the same key: True to keep the row with the greatest cursor
+            value (the last one if equal), False to keep the last row in the input.
         least_version: A table version. Rows with a lower version are treated as older than all
-            others.
-        sync_id: Airbyte's id of the sync, for the metadata of rows.
+            other rows.
+        sync_id: Airbyte's id of the sync, which is stored in the metadata column of rows.
         on_schema_change: The policy for a schema that does not fit the stream's existing table.
     """
 
@@ -178,7 +179,7 @@ class StreamOptions:
     on_schema_change: OnSchemaChange | None = None
 
     def with_defaults(self, general: StreamOptions) -> StreamOptions:
-        """Return a copy of these options in which missing values are filled in from ``general``."""
+        """Return a copy of these options, with options that are not set taken from ``general``."""
         chosen: dict[str, Any] = {}
         for option in fields(self):
             own = getattr(self, option.name)
@@ -192,14 +193,14 @@ _FILE_LIMITS: Final = FileLimits.from_config({LINE_SETTING: 4 << 20})
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """The settings of one load.
+    """The typed settings of one load.
 
     Rows are committed in batches. A batch is closed when it reaches ``flush_rows``, ``flush_bytes``
     or ``flush_seconds``.
 
     Attributes:
-        path: The root location of the tables.
-        format: The table format.
+        path: The path or URL below which tables are stored.
+        format: The table format: "delta", "iceberg" or "parquet".
         every: Options of all streams.
         streams: Options of single streams, by name; they override ``every``.
         full_refresh: Names of streams whose tables are overwritten in this run.
@@ -212,9 +213,9 @@ class LoadOptions:
         max_quarantined: The limit on quarantined rows.
         always_overwrite: True to complete an overwrite when the input ends. False to complete it
             only if the input confirms that it has all rows.
-        columns: Options for columns.
-        writers: The number of parallel commits.
-        dry_run: True to write nothing.
+        columns: Options for the conversion of JSON Schema types to column types.
+        writers: The maximum number of parallel commits.
+        dry_run: True to read the input without writing to tables.
         maintenance: The maintenance of tables after the last commit.
         delete_files: True to delete the files of BATCH messages after their rows are committed.
         batch_limits: Limits on the files of BATCH messages.
@@ -223,10 +224,11 @@ class LoadOptions:
             Airbyte. False if a stream needs no such message.
         namespaces_as_databases: True to use a stream's namespace as its database, if a catalog but
             no database is set.
-        staging: The folder or URL for uncommitted rows; None for the system's temporary folder.
+        staging: The folder or URL for files with uncommitted rows; None for the system's
+            temporary folder.
         strict: True to validate each record against its schema before it is loaded.
-        small_batches_without_spark: True to commit small batches by the library deltalake where
-            tables allow it, and to start Spark only when it is needed.
+        small_batches_without_spark: True to commit small batches with the library deltalake if
+            possible, and to start Spark only when it is needed.
         run_history: True to append each run to the table of runs.
     """
 
@@ -262,31 +264,31 @@ class LoadOptions:
         return self.format not in APPENDING_FORMATS
 
     def of(self, stream: StreamId) -> StreamOptions:
-        """Return the options of a stream. Options that it does not set are those of all streams."""
+        """Return the options of a stream. Options that are not set are those of all streams."""
         return self._get_stream_options(stream).with_defaults(self.every)
 
     def _get_stream_options(self, stream: StreamId) -> StreamOptions:
-        """Return only the options that are set for this stream itself.
+        """Return the options that are set for this single stream, without those of all streams.
 
-        Options that are set for all streams are not included.
+        Options from an Airbyte catalog override those of the settings.
         """
         own = self.streams.get(str(stream), StreamOptions())
         return self.configured[stream].with_defaults(own) if stream in self.configured else own
 
     def unknown(self, streams: Iterable[str]) -> list[str]:
-        """Return the stream names in the settings that do not exist, sorted.
+        """Return the sorted stream names in the settings that are not in ``streams``.
 
         Args:
-            streams: The names of the streams that exist.
+            streams: The names of the streams in the input.
         """
         return sorted({*self.streams, *self.full_refresh} - set(streams))
 
     def table(self, stream: StreamId) -> Table:
         """Return the table of a stream, which is a folder below ``path`` or a name in a catalog.
 
-        If ``path`` is set, the files of a table in a catalog are below ``path``. Otherwise the
-        catalog chooses their location. An Iceberg table without a catalog is always a folder. If a
-        database is set, it is then the parent folder.
+        Files of a table in a catalog are stored below ``path``, or where the catalog chooses if
+        ``path`` is not set. An Iceberg table without a catalog is always a folder, whose parent
+        folder is the database if one is set.
         """
         options = self.of(stream)
         if self.namespaces_as_databases and options.catalog and not options.database:
@@ -299,11 +301,14 @@ class LoadOptions:
 
     @property
     def runs_table(self) -> Table:
-        """The table of runs, beside the tables of streams that have no location of their own."""
+        """The table of runs, which has one row per run and stream.
+
+        It is in the location that the settings for all streams define.
+        """
         return self._locate(self.every, RUNS)
 
     def _locate(self, options: StreamOptions, name: str) -> Table:
-        """Return the table ``name`` in the folder, or the catalog and database, of ``options``."""
+        """Return a reference to the table ``name`` in the location that ``options`` define."""
         levels = split_identifier(options.catalog, options.database)
         if uses_paths(self.format, options.catalog):
             return Table("/".join((self.path.rstrip("/"), *levels, name)), name)
@@ -319,9 +324,8 @@ class LoadOptions:
     def mode(self, stream: StreamId, *, keyed: bool) -> WriteMode:
         """Return the write mode of a stream.
 
-        If none is set, it is upsert if the stream has keys and the format can replace rows, else
-        append. A stream without keys is appended if upsert or scd2 is set only for all streams, not
-        for the stream itself.
+        The default is upsert if the stream has keys and the format can replace rows, else append.
+        If upsert or scd2 is set for all streams, streams without keys are appended.
 
         Args:
             stream: The stream.
@@ -345,18 +349,18 @@ class LoadOptions:
 
 
 def uses_paths(table_format: str, catalog: str | None) -> bool:
-    """Return True if the tables of a format are always folders below the path.
+    """Return True if tables are addressed by their path, even if a database is set.
 
-    That is the case for Iceberg if no catalog is set, even if a database is set.
+    That is the case for Iceberg without a catalog.
     """
     return table_format == "iceberg" and not catalog
 
 
 def split_identifier(catalog: str | None, database: str | None) -> tuple[str, ...]:
-    """Return the parts of a table's SQL name before the table: catalog and database.
+    """Return the catalog and the namespaces that precede the table name in SQL, as a tuple.
 
-    A dot in the database separates nested namespaces. If only the catalog is set, the database is
-    ``default``. If neither is set, the result is empty.
+    A dot in the database separates nested namespaces: "main", "a.b" -> ``("main", "a", "b")``. If
+    only the catalog is set, the database is ``default``. If neither is set, return ``()``.
     """
     if not catalog and not database:
         return ()

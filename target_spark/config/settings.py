@@ -1,7 +1,6 @@
-"""The settings of target-spark: their JSON Schema, their checks and their conversion.
+"""The settings of target-spark: JSON Schema, validation, and conversion to options.
 
-Each setting is described once, in `SCHEMA`; `find_faults` reports all faults that a JSON Schema
-cannot express, at once.
+`SCHEMA` describes each setting. `find_faults` returns all errors that a JSON Schema cannot detect.
 """
 
 from __future__ import annotations
@@ -421,11 +420,11 @@ SCHEMA: Final[JsonSchema] = {
 
 
 def _require_text(name: str, **more: Any) -> JsonSchema:
-    """Return a JSON Schema that requires the setting ``name`` to be a non-empty string.
+    """Return a JSON Schema of an object in which the setting ``name`` is a non-empty string.
 
     Args:
         name: The name of the setting.
-        **more: Other JSON Schema keywords that the value must match.
+        **more: Further JSON Schema keywords for the value, such as ``pattern``.
     """
     return {
         "required": [name],
@@ -475,18 +474,18 @@ Spark's settings.
 
 
 def get_path(config: Mapping[str, Any]) -> str:
-    """Return the root location of the tables: the setting ``path`` or its other name ``warehouse``.
+    """Return the path or URL below which tables are stored, from the setting ``path``.
 
-    The result is "" if neither is set.
+    ``warehouse`` is another name of this setting. Return "" if neither is set.
     """
     return str(config.get("path") or config.get("warehouse") or "")
 
 
 def find_faults(config: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each error in the settings that the JSON Schema cannot detect.
+    """Return an error text for each error in the settings that the JSON Schema cannot detect.
 
-    Settings that the JSON Schema rejects are not checked again, because they are reported
-    elsewhere.
+    An example is two settings that exclude each other. Settings that the JSON Schema rejects are
+    skipped.
     """
     refused = frozenset(name for name, value in config.items() if not _fits(name, value))
     return list(_faults({k: v for k, v in config.items() if k not in refused}, refused))
@@ -527,9 +526,9 @@ def _faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]
 
 
 def _check_quarantine_limit(setting: Any) -> Iterator[str]:
-    """Yield an error message if the setting ``max_quarantined`` is an invalid text.
+    """Yield an error text if the setting ``max_quarantined`` is an invalid string, such as "1 row".
 
-    Values of other types are not checked here, because the JSON Schema checks them.
+    Values of other types are checked by the JSON Schema.
     """
     try:
         QuarantineLimit.parse(setting if isinstance(setting, str) else None)
@@ -538,7 +537,7 @@ def _check_quarantine_limit(setting: Any) -> Iterator[str]:
 
 
 def _check_actions(actions: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield an error message for each faulty action of the setting ``after_load``."""
+    """Yield an error text for each invalid action in the setting ``after_load``."""
     for number, action in enumerate(actions):
         if ("sql" in action) == ("command" in action):
             yield f"after_load.{number}: set either sql or command"
@@ -547,28 +546,27 @@ def _check_actions(actions: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def get_location(config: Mapping[str, Any]) -> str:
-    """Return the common location of all tables: a folder, a URL, or ``catalog:`` and a name.
+    """Return the location of all tables: a path, a URL, or a name such as "catalog:main.sales".
 
-    The result is "" if the settings contain no location.
+    Return "" if the settings contain no location.
     """
     levels = split_identifier(config.get("catalog"), config.get("database"))
     return get_path(config) or (f"catalog:{'.'.join(levels)}" if levels else "")
 
 
 def get_job_name(config: Mapping[str, Any]) -> str:
-    """Return the job name, which is the setting ``job``.
+    """Return the name of the job from the setting ``job``.
 
-    If it is not set, the job name is a hash of the table format and the location of the tables.
+    If it is not set, return a hash of the table format and the location of the tables.
     """
     return str(config.get("job") or _default_job(config, resolve_address(get_location(config))))
 
 
 def former_jobs(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the default job names that earlier releases used for this configuration.
+    """Return the default job names that earlier releases derived from these settings.
 
     Up to version 0.1 the default name was a hash of the path as written in the settings. Now it is
-    a hash of the resolved path. The result is empty if the two names are equal, or if the setting
-    ``job`` is used.
+    a hash of the resolved path. Return an empty tuple if both are equal, or if ``job`` is set.
     """
     former = _default_job(config, to_spark_uri(get_location(config)).rstrip("/"))
     return () if config.get("job") or former == get_job_name(config) else (former,)
@@ -582,7 +580,7 @@ def _default_job(config: Mapping[str, Any], location: str) -> str:
 
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings completed with default values. Settings that are null are left out.
+    """Return the settings completed with default values, and without settings that are null.
 
     If ``strict`` is set, the settings that it implies are included.
     """
@@ -596,7 +594,7 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_options(config: Mapping[str, Any]) -> LoadOptions:
-    """Convert validated settings to the loader's options."""
+    """Convert the settings, which must be valid, to the typed options of a load."""
     complete = with_defaults(config)
     return LoadOptions(
         path=get_path(complete),
@@ -658,19 +656,20 @@ def _column_options(config: Mapping[str, Any]) -> ColumnOptions:
 
 
 def _is_distributed(config: Mapping[str, Any]) -> bool:
-    """Return True if the settings let Spark run on other machines: a cluster or a server."""
+    """Return True if Spark runs on other machines: a cluster or a Spark Connect server."""
     master = str(config.get("master") or "local")
     return bool(config.get("remote")) or not master.startswith("local")
 
 
 def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, str]:
-    """Return the folders that the executors of a cluster must be able to access.
+    """Return the local folders that the executors of a cluster must share with this machine.
 
-    The result maps the name of the setting to the folder. It is empty for a local Spark.
+    The folders are by name of their setting, ``staging`` or ``path``. The result is empty if Spark
+    runs on this machine.
 
     Args:
         config: The settings of the target.
-        scratch: A folder inside ``staging``, returned instead of ``staging``; "" for none.
+        scratch: A folder inside ``staging`` to return instead of ``staging``, or "".
     """
     if not _is_distributed(config):
         return {}
@@ -682,12 +681,12 @@ def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, st
 
 
 def spark_settings(config: Mapping[str, Any], scratch: str = "") -> SparkSettings:
-    """Convert the target's settings to Spark settings.
+    """Convert the target's settings to the settings with which Spark is started.
 
     Args:
         config: The settings of the target.
-        scratch: A private folder for temporary files. If it is set, the executors of a cluster also
-            check at the start of Spark that they can access the shared folders. "" for no folder.
+        scratch: A private folder for temporary files. If it is set, the start of Spark includes a
+            test that executors can access the shared folders. "" for no folder.
     """
     return SparkSettings(
         master=config.get("master") or "local[*]",
@@ -705,9 +704,9 @@ def spark_settings(config: Mapping[str, Any], scratch: str = "") -> SparkSetting
 
 
 def _uses_session_catalog(config: Mapping[str, Any]) -> bool:
-    """Return True if a table has a name in Spark's own catalog.
+    """Return True if tables are registered in Spark's own catalog, ``spark_catalog``.
 
-    All sessions of one Spark share this catalog, so tables of two runs could have the same name.
+    All sessions of a Spark process share this catalog, so two runs could register the same name.
     """
     all_settings = (config, *({**config, **own} for own in (config.get("streams") or {}).values()))
     return any(

@@ -1,7 +1,6 @@
-"""Checks of settings that conflict with each other or with the table format.
+"""Validation of settings that conflict with each other or with the table format.
 
-Each text begins with the faulty setting and ends with the remedy. Settings of one stream are
-checked together with the settings for all streams.
+Each error text begins with the name of the invalid setting and ends with the remedy.
 """
 
 from __future__ import annotations
@@ -43,17 +42,20 @@ _Settings = Mapping[str, Any]
 
 
 def validate_combinations(config: _Settings) -> Iterator[str]:
-    """Yield a sentence for each invalid combination of settings."""
+    """Yield an error text for each invalid combination of settings.
+
+    An example is ``write_mode: upsert`` with Parquet tables. The text also contains the remedy.
+    """
     table_format = config.get("format") or "delta"
     for prefix, own in _iterate_settings(config):
-        yield from _of_format(table_format, prefix, own)
-        yield from _of_place(config, prefix, own)
+        yield from _check_format(table_format, prefix, own)
+        yield from _check_location(config, prefix, own)
     for prefix, merged in _effective_settings(config):
-        yield from _of_layout(table_format, prefix, merged)
+        yield from _check_layout(table_format, prefix, merged)
     yield from _check_addresses(table_format, config)
-    yield from _of_prefix(config)
+    yield from _check_table_prefix(config)
     yield from _check_shared_tables(config)
-    yield from _lost_history(config)
+    yield from _check_full_refresh(config)
     yield from _check_remote(config)
     yield from _check_exact_values(config)
     yield from _check_small_batches(table_format, config)
@@ -68,10 +70,10 @@ def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
 
 
 def _iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
-    """Yield the settings of all streams, and then the settings that each stream itself sets.
+    """Yield the settings for all streams, and then those in ``streams`` for each single stream.
 
-    Each item is a pair. Its first part is the prefix of setting names in messages, such as
-    "streams.users.". Its second part has the settings.
+    Each item is a tuple of the prefix of setting names in messages, such as "streams.users.", and
+    the settings.
     """
     yield "", config
     for name, own in _streams(config):
@@ -79,11 +81,10 @@ def _iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
 
 
 def _effective_settings(config: _Settings) -> Iterator[tuple[str, _Settings]]:
-    """Yield the settings of all streams, and then the effective settings of each configured stream.
+    """Yield the settings for all streams, and then the effective settings of each single stream.
 
-    The effective settings of a stream include the settings of all streams that it does not
-    override. Each item is a pair. Its first part is the prefix of setting names in messages, such
-    as "streams.users.". Its second part has the settings.
+    Effective settings are those for all streams, overridden by those in ``streams``. Each item is a
+    tuple of the prefix of setting names in messages, such as "streams.users.", and the settings.
     """
     yield "", config
     for name, own in _streams(config):
@@ -97,7 +98,7 @@ def _over(own: _Settings, general: _Settings) -> _Settings:
 # Limits of the formats
 
 
-def _of_format(table_format: str, prefix: str, own: _Settings) -> Iterator[str]:
+def _check_format(table_format: str, prefix: str, own: _Settings) -> Iterator[str]:
     mode = own.get("write_mode")
     if table_format not in APPENDING_FORMATS:
         return
@@ -111,7 +112,7 @@ def _of_format(table_format: str, prefix: str, own: _Settings) -> Iterator[str]:
             yield f"{prefix}{setting}: {why}"
 
 
-def _of_layout(table_format: str, prefix: str, merged: _Settings) -> Iterator[str]:
+def _check_layout(table_format: str, prefix: str, merged: _Settings) -> Iterator[str]:
     clustered, partitioned = merged.get("cluster_by") or [], merged.get("partition_by")
     if table_format == "iceberg" and clustered:
         yield (
@@ -138,9 +139,9 @@ def _check_report(config: _Settings) -> Iterator[str]:
 
 
 def _check_small_batches(table_format: str, config: _Settings) -> Iterator[str]:
-    """Yield an error message for each setting that delta-rs, the writer of small batches, ignores.
+    """Yield an error text for each setting that conflicts with ``small_batches: delta-rs``.
 
-    Nothing is yielded if Spark writes small batches.
+    delta-rs, the library that then writes small batches, ignores such settings.
     """
     if config.get("small_batches") != "delta-rs":
         return
@@ -158,7 +159,7 @@ def _check_small_batches(table_format: str, config: _Settings) -> Iterator[str]:
 
 
 def _check_remote(config: _Settings) -> Iterator[str]:
-    """Yield an error message for each setting that must not be used with a Spark Connect server."""
+    """Yield an error text for each setting that conflicts with ``remote`` (Spark Connect)."""
     if not config.get("remote"):
         return
     if not str(config["remote"]).startswith("sc://"):
@@ -184,7 +185,7 @@ def _check_remote(config: _Settings) -> Iterator[str]:
 
 
 def _check_exact_values(config: _Settings) -> Iterator[str]:
-    """Yield a sentence for each Spark setting that would change stored values."""
+    """Yield an error text for each Spark setting that would change stored values."""
     spark = config.get("spark")
     given = spark if isinstance(spark, Mapping) else {}
     conf = {key: str(value) for key, value in given.items()}
@@ -196,13 +197,13 @@ def _check_exact_values(config: _Settings) -> Iterator[str]:
 
 
 def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:
-    """Yield a sentence for each URL that Spark or the table format does not support."""
+    """Yield an error text for each URL in the settings that Spark or the format cannot use."""
     addresses = {name: config.get(name) for name in ("path", "warehouse", "staging")}
     for setting, address in addresses.items():
         scheme = get_scheme(address) if isinstance(address, str) else ""
         if scheme in _MEANT and f"spark.hadoop.fs.{scheme}.impl" not in (config.get("spark") or {}):
             yield f"{setting}: Spark's scheme for it is {_MEANT[scheme]}://..., not {scheme}://"
-        elif setting != "staging" and table_format in APPENDING_FORMATS and _is_away(address):
+        elif setting != "staging" and table_format in APPENDING_FORMATS and _is_remote(address):
             yield (
                 f"{setting}: {table_format} tables must be in local or mounted folders, because"
                 f" a commit renames a file. Set format to delta or iceberg,"
@@ -210,26 +211,26 @@ def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:
             )
 
 
-def _is_away(address: Any) -> bool:
+def _is_remote(address: Any) -> bool:
     return isinstance(address, str) and bool(address) and to_local_folder(address) is None
 
 
-def _of_place(config: _Settings, prefix: str, own: _Settings) -> Iterator[str]:
+def _check_location(config: _Settings, prefix: str, own: _Settings) -> Iterator[str]:
     merged = _over(own, config)
     levels = split_identifier(merged.get("catalog"), merged.get("database"))
     table = own.get("table")
     if not levels or uses_paths(config.get("format") or "delta", merged.get("catalog")):
-        yield from _of_folders(prefix, own)
+        yield from _check_folder_names(prefix, own)
         return
     if config.get("format") in APPENDING_FORMATS:
         return
     if own.get("catalog") or own.get("database"):
-        yield from _of_catalog(config, prefix, merged)
+        yield from _check_catalog(config, prefix, merged)
     if table and uses_spark_catalog(merged) and not _NAME_IN_SPARKS_CATALOG.fullmatch(table):
         yield f"{prefix}table: {table!r} is not a valid name; use letters, digits and '_' only"
 
 
-def _of_folders(prefix: str, own: _Settings) -> Iterator[str]:
+def _check_folder_names(prefix: str, own: _Settings) -> Iterator[str]:
     named = {"table": own.get("table"), "database": own.get("database")}
     for setting, name in named.items():
         parts = name.split(".") if name and setting == "database" else [name]
@@ -240,7 +241,7 @@ def _of_folders(prefix: str, own: _Settings) -> Iterator[str]:
             )
 
 
-def _of_catalog(config: _Settings, prefix: str, merged: _Settings) -> Iterator[str]:
+def _check_catalog(config: _Settings, prefix: str, merged: _Settings) -> Iterator[str]:
     catalog, database = merged.get("catalog"), merged.get("database")
     if uses_spark_catalog(merged):
         yield from _check_spark_catalog_location(prefix, merged)
@@ -259,9 +260,10 @@ def _of_catalog(config: _Settings, prefix: str, merged: _Settings) -> Iterator[s
 
 
 def _check_spark_catalog_location(prefix: str, merged: _Settings) -> Iterator[str]:
-    """Yield an error message if tables in Spark's own catalog would have no permanent location.
+    """Yield an error text if tables in Spark's own catalog would have no permanent location.
 
-    This catalog is in memory or in Hive's metastore.
+    An in-memory catalog needs the setting ``path``. Hive's metastore needs ``path`` or
+    ``spark.sql.warehouse.dir``.
     """
     spark = merged.get("spark") or {}
     if merged.get("path") or merged.get("warehouse") or f"{_CATALOGS}{_SPARKS_CATALOG}" in spark:
@@ -280,15 +282,15 @@ def _check_spark_catalog_location(prefix: str, merged: _Settings) -> Iterator[st
 
 
 def uses_spark_catalog(merged: _Settings) -> bool:
-    """Return True if the tables are registered in Spark's own catalog.
+    """Return True if tables are registered in Spark's own catalog, ``spark_catalog``.
 
-    This catalog is in memory or in Hive's metastore.
+    This catalog is in memory or in Hive's metastore. ``merged`` has the effective settings.
     """
     default = (merged.get("spark") or {}).get("spark.sql.defaultCatalog")
     return (merged.get("catalog") or default or _SPARKS_CATALOG) == _SPARKS_CATALOG
 
 
-def _of_prefix(config: _Settings) -> Iterator[str]:
+def _check_table_prefix(config: _Settings) -> Iterator[str]:
     prefix = config.get("table_prefix")
     if not prefix:
         return
@@ -303,7 +305,7 @@ def _of_prefix(config: _Settings) -> Iterator[str]:
 
 
 def _check_shared_tables(config: _Settings) -> Iterator[str]:
-    """Yield an error message for each stream that is configured to use another stream's table."""
+    """Yield an error text for each stream that is configured to use another stream's table."""
     owners: dict[str, str] = {}
     for name, own in _streams(config):
         if not own.get("table"):
@@ -319,7 +321,7 @@ def _check_shared_tables(config: _Settings) -> Iterator[str]:
             )
 
 
-def _lost_history(config: _Settings) -> Iterator[str]:
+def _check_full_refresh(config: _Settings) -> Iterator[str]:
     modes = {name: _over(own, config).get("write_mode") for name, own in _streams(config)}
     for name in _texts(config.get("full_refresh")):
         if modes.get(name, config.get("write_mode")) == WriteMode.SCD2.value:

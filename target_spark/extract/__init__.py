@@ -1,1 +1,1 @@
-"""Reading a tap's streams on Spark: `target-spark run` and `spark.read.format("tap")`."""
+"""Reading of a tap's streams with Spark: `target-spark run` and `spark.read.format("tap")`."""

@@ -1,9 +1,7 @@
-"""Open connections of a server whose clients prove that they know a key.
+"""Limits for the open connections of a server whose clients authenticate with a secret key.
 
-Invariant: at most ``most`` connections are open, and at most ``most_unproven`` of them without a
-proof. If there are too many, the oldest connection without a proof is closed first. A proven
-connection is closed only if all are proven: the one that has been idle longest, because a client
-whose connection is closed connects again.
+If there are too many connections, the oldest one that is not authenticated is closed. If all are
+authenticated, the one that has been idle longest is closed, and its client connects again.
 """
 
 from __future__ import annotations
@@ -30,15 +28,14 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT"
 
 
 class AuthenticatedConnections:
-    """The open connections of a server whose clients must prove that they know a secret key.
+    """The open connections of a server whose clients authenticate with a secret key.
 
-    If a new connection exceeds a limit, an old connection is closed. It is the oldest connection
-    that has not proven the key. If all have proven it, it is the connection that has been idle
-    longest.
+    If there are too many, the oldest connection that is not authenticated is closed. If all are
+    authenticated, the one that has been idle longest is closed.
 
     Args:
         most: The maximum number of connections.
-        most_unproven: The maximum number of connections that have not yet proven the key.
+        most_unproven: The maximum number of connections that are not yet authenticated.
     """
 
     def __init__(self, most: int, most_unproven: int = _MOST_UNPROVEN) -> None:
@@ -48,9 +45,9 @@ class AuthenticatedConnections:
         self._proven: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
 
     def add(self, connection: asyncio.StreamWriter) -> None:
-        """Add a new connection, which has not yet proven that it knows the key.
+        """Add a new connection, which is not yet authenticated.
 
-        If a limit is exceeded, an old connection is closed.
+        If there are too many connections, an old connection is closed.
         """
         if len(self._unproven) >= self._most_unproven:
             self._close_first(self._unproven)
@@ -59,7 +56,7 @@ class AuthenticatedConnections:
         self._unproven[connection] = None
 
     def prove(self, connection: asyncio.StreamWriter) -> None:
-        """Record that the client of a connection has proven that it knows the key.
+        """Mark a connection as authenticated.
 
         Raises:
             ConnectionAbortedError: The connection has been closed because there were too many.
@@ -70,7 +67,7 @@ class AuthenticatedConnections:
         self._proven[connection] = None
 
     def touch(self, connection: asyncio.StreamWriter) -> None:
-        """Record that a proven connection was just used, so that it is not closed as idle.
+        """Record that an authenticated connection was just used, so that it is not closed as idle.
 
         Raises:
             ConnectionAbortedError: The connection has been closed because there were too many.
@@ -80,7 +77,7 @@ class AuthenticatedConnections:
         self._proven.move_to_end(connection)
 
     def discard(self, connection: asyncio.StreamWriter) -> None:
-        """Close a connection immediately, and remove it from the open connections."""
+        """Abort a connection, and remove it from the open connections."""
         self._unproven.pop(connection, None)
         self._proven.pop(connection, None)
         connection.transport.abort()
@@ -95,9 +92,9 @@ class AuthenticatedConnections:
 
 
 def get_max_connections() -> int:
-    """Return the maximum number of connections that the server may have open.
+    """Return the maximum number of open connections: half of the process's limit of open files.
 
-    It is half of the number of files that the process may open, but at least 1 and at most 4096.
+    The result is at least 1 and at most 4096.
     """
     try:
         import resource
@@ -108,11 +105,9 @@ def get_max_connections() -> int:
 
 
 async def serve_connections(listener: socket.socket) -> AsyncIterator[socket.socket]:
-    """Accept connections on a listening socket and yield each of them.
+    """Accept connections on a listening socket, and yield the socket of each connection.
 
-    After each connection, other tasks of the event loop run. If the process has no free file
-    descriptors, a warning is logged once, and the server retries every second. Until then new
-    connections wait in the operating system's queue.
+    If the process has no free file descriptors, log a warning once, and retry every second.
     """
     loop = asyncio.get_running_loop()
     has_warned = False
@@ -135,7 +130,7 @@ async def serve_connections(listener: socket.socket) -> AsyncIterator[socket.soc
         connection.settimeout(0)
         _keep_alive(connection)
         yield connection
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # let other tasks run
 
 
 def _keep_alive(connection: socket.socket) -> None:

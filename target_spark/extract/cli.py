@@ -1,9 +1,8 @@
-"""`target-spark run`: read a tap and load its rows in one Spark application.
+"""The command `target-spark run`, which runs a tap and loads its records in one Spark application.
 
-The target class is passed in and never imported. The tap runs in this process with its own engine,
-and distributes the partitions of its streams to Spark workers where it can. Its events go to the
-same loader as the messages of a pipe. A run resumes from the last state in the tables, so the same
-command can be run again after any failure.
+The tap is synced in this process, and Spark workers read the partitions of its streams if possible.
+The records are loaded in the same way as the messages of a pipe. A run continues from the last
+state stored in the tables, so the same command can be repeated after any failure.
 """
 
 from __future__ import annotations
@@ -55,15 +54,16 @@ _BEAT_SECONDS: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RunArguments:
-    """Arguments of `target-spark run`; those that were not passed are empty.
+    """Command line arguments of `target-spark run`. Arguments that were not passed are empty.
 
     Attributes:
-        tap: The tap's class, as in ``tap_x.tap:TapX``.
-        config: The files with the settings, or ``ENV``.
-        tap_config: The files with the tap's settings, or ``ENV``.
-        catalog: The file with the catalog.
-        state: The file with the state to continue from.
-        here: The streams that this process reads itself; ``*`` for all.
+        tap: The tap's class, such as ``tap_x.tap:TapX``.
+        config: Paths of files with the target's settings, or ``ENV`` for environment variables.
+        tap_config: Paths of files with the tap's settings, or ``ENV``. If empty, ``config`` also
+            contains the tap's settings.
+        catalog: The path of the catalog file.
+        state: The path of the state file.
+        here: The streams that this process reads instead of Spark workers; ``*`` for all.
         read_range: The range of a backfill; None to continue from the state.
     """
 
@@ -77,7 +77,10 @@ class RunArguments:
 
 
 def run_tap(plugin: type[CommandTarget], arguments: RunArguments) -> int:
-    """Run a tap and load its records into the target ``plugin``; return the exit code."""
+    """Run a tap and load its records into the target class ``plugin``.
+
+    Return the exit code: 0 on success, 1 after an error, which is printed to standard error.
+    """
     hide: list[Callable[[str], str]] = []
     try:
         return _load_tap(plugin, arguments, hide)
@@ -133,7 +136,7 @@ def _load_tap(
 
 
 class _TapSync:
-    """Callable that runs a tap in this process and passes its records to the loader."""
+    """Callable that syncs a tap in this process and passes its records to the loader."""
 
     def __init__(
         self,
@@ -154,14 +157,15 @@ class _TapSync:
     def __call__(self, opened: LoadSession) -> None:
         """Sync all selected streams of the tap, and pass their records to the loader.
 
-        The sync starts from the state that the user passed, or else from the last state in the
-        target's tables.
+        The sync starts from the state that the user passed, or else from the last state that is
+        stored in the target's tables.
 
         Args:
             opened: The objects of the run, such as Spark and the loader.
 
         Raises:
-            Exception: An error of the tap or the loader.
+            ReadingError: The tap failed.
+            TargetSparkError: The loader failed.
         """
         opened.engine.begin()
         tap, target = self._tap, self._target
@@ -189,9 +193,9 @@ class _TapSync:
             target.call_on_interrupt(None)
 
     def _start_rate_limit_server(self, opened: LoadSession) -> None:
-        """Start the server that counts the HTTP requests of all processes for the rate limits.
+        """Start the server that applies the tap's rate limits to the driver and all Spark workers.
 
-        It is not started with Spark Connect, because executors then cannot reach this process.
+        With Spark Connect it is not started, because the workers cannot reach this process.
         """
         server = RateLimitServer.of(opened.engine.spark())
         if server is not None:
@@ -201,14 +205,14 @@ class _TapSync:
             use_job_rate_limit(self._tap, server.address)
 
     def _redact_error(self, error: Exception) -> ReadingError:
-        """Convert an error of the tap to a `ReadingError` without secrets of the settings."""
+        """Log an error of the tap, and return a `ReadingError` with its text, without secrets."""
         hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
         level = logging.DEBUG if is_known_error(error) else logging.ERROR
         self._tap.logger.log(level, "The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
     def _choose_state(self, opened: LoadSession) -> dict[str, Any]:
-        """Return the state from which the sync starts; {} to read everything."""
+        """Return the Singer state from which the sync starts; {} for a full sync."""
         if self._state is not None:
             return dict(self._state)
         found = self._find_last_state(opened)
@@ -222,9 +226,9 @@ class _TapSync:
         return state
 
     def _find_last_state(self, opened: LoadSession) -> bytes | None:
-        """Return the last state that is stored in the target's tables, as JSON; None without one.
+        """Return the last state that is stored in the target's tables, as JSON, or None.
 
-        A warning is logged if there are rows after it.
+        A warning is logged if rows were committed after this state.
         """
         from target_spark.cli.last_state import (
             UNCOVERED_ROWS,
@@ -242,9 +246,9 @@ class _TapSync:
         return marker.state.encode()
 
     def _make_distributor(self, opened: LoadSession) -> SparkDistributor | None:
-        """Return the object that distributes the partitions of streams to Spark's workers.
+        """Return the object that lets Spark workers read the partitions of the tap's streams.
 
-        Return None if this process must read all partitions; the reason is logged.
+        Return None, and log the reason, if this process must read all partitions.
         """
         from target_spark.extract.spark_distributor import SparkDistributor
         from target_spark.storage.staging_upload import StagingArea
@@ -273,9 +277,9 @@ class _TapSync:
 
 
 class _LoaderOutput:
-    """Output of a tap that passes its events to the loader.
+    """Output of a tap, which passes schemas, records and states to the loader as events.
 
-    It also polls the loader regularly, so that the loader emits states and closes old batches.
+    The loader is also polled regularly, so that it emits states and commits batches in time.
     """
 
     def __init__(
@@ -291,7 +295,7 @@ class _LoaderOutput:
         self._lock = threading.RLock()
 
     def emit(self, event: Event) -> None:
-        """Apply stream maps to an event and pass the resulting events to the loader."""
+        """Apply stream maps to an event, such as a record batch, and pass it to the loader."""
         with self._lock:
             for each in self._mapped([event]):
                 self._loader.process_event(each)
@@ -299,7 +303,7 @@ class _LoaderOutput:
 
     @contextmanager
     def polling(self) -> Iterator[None]:
-        """Context manager: poll the loader twice a second, even while the tap emits nothing."""
+        """Context manager: poll the loader twice a second from a thread while the block runs."""
         ended = threading.Event()
         thread = threading.Thread(
             target=self._run_heartbeat, args=(ended,), name="beat", daemon=True
@@ -318,10 +322,10 @@ class _LoaderOutput:
 
 
 def _refuse_overwrites(tap: Tap, options: LoadOptions) -> None:
-    """Raise an error if a backfill would replace a table.
+    """Check that a backfill replaces no table by the rows of its range.
 
     Raises:
-        UnsupportedError: A selected stream is written by overwrite.
+        UnsupportedError: The write mode of a selected stream is overwrite.
     """
     for stream in tap.streams.values():
         if stream.selected:
@@ -343,8 +347,10 @@ def _split_settings(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the settings in one file into the target's settings and the tap's settings.
 
+    Return a tuple of both. Settings that the tap does not declare belong to the target.
+
     Raises:
-        ConfigurationError: A setting in the file is declared by both the target and the tap.
+        ConfigurationError: The target and the tap both declare a setting in the file.
     """
     tap_names = frozenset(tap_class._full_schema()["properties"])  # noqa: SLF001
     target_names = frozenset(plugin._full_schema()["properties"])  # noqa: SLF001
@@ -359,14 +365,14 @@ def _split_settings(
 
 
 def _read_json_object(path: str, error: type[ConfigurationError]) -> Any:
-    """Return the JSON object in a file. Return None if no path is given.
+    """Return the JSON object in a file, or None if ``path`` is empty.
 
     Args:
         path: The path of the file.
         error: The class of the exception to raise.
 
     Raises:
-        ConfigurationError: The file cannot be read.
+        ConfigurationError: The file cannot be read or does not contain a JSON object.
     """
     if not path:
         return None

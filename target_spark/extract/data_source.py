@@ -1,8 +1,7 @@
-"""Spark's Python data source for the streams of a tap: `spark.read.format("tap")`.
+"""Python data source of Spark for the streams of a tap: `spark.read.format("tap")`.
 
-Spark creates these objects in separate processes on the driver, and sends them pickled to its
-workers. They delegate to `partition_reader` and `reader_options`. Imports are lazy except
-`pyspark`: Spark imports this module whenever any Python data source is used.
+Imports other than `pyspark` are lazy, because Spark imports this module whenever any Python data
+source is used.
 
 Source: Spark's guide "Python Data Source API".
 """
@@ -34,9 +33,9 @@ _NO_STREAMING = (
 
 
 class TapDataSource(DataSource):
-    """Spark data source that reads one stream of a tap as a DataFrame.
+    """Spark data source that reads one stream of a Singer tap as a DataFrame.
 
-    `target_spark.extract.reader_options.OPTIONS` lists the options.
+    The options are listed in `target_spark.extract.reader_options.OPTIONS`.
     """
 
     settings: ClassVar[Mapping[str, Any] | None] = None
@@ -47,22 +46,22 @@ class TapDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the format name of the data source, for `spark.read.format`."""
+        """Return "tap", the name of the data source for `spark.read.format`."""
         return "tap"
 
     def schema(self) -> StructType:
-        """Return the Spark schema of the stream: the columns that its table would have.
+        """Return the Spark schema of the stream, derived from its JSON Schema in the tap.
 
         Raises:
-            UnsupportedError: An option is invalid.
+            UnsupportedError: An option is unknown, missing or invalid.
         """
         return _build_struct(self._request())
 
     def reader(self, schema: StructType) -> TapReader:
-        """Return a reader of the stream.
+        """Return the reader of the stream, which Spark uses for batch queries.
 
         Raises:
-            UnsupportedError: ``schema`` differs from the schema of the stream.
+            UnsupportedError: The user has specified a schema that differs from that of the stream.
         """
         request = self._request()
         if schema != _build_struct(request):
@@ -73,7 +72,7 @@ class TapDataSource(DataSource):
         return TapReader(request)
 
     def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802  Spark's
-        """Raise an error, since streaming reads are not supported.
+        """Raise an error, because Spark Structured Streaming is not supported.
 
         Raises:
             UnsupportedError: Always.
@@ -81,7 +80,7 @@ class TapDataSource(DataSource):
         raise UnsupportedError(_NO_STREAMING)
 
     def _request(self) -> ReadOptions:
-        """The parsed options. They are parsed once, and pickled together with this object."""
+        """Return the parsed options, which are cached and pickled together with this object."""
         options: ReadOptions | None = self.__dict__.get("_parsed")
         if options is None:
             from target_spark.extract.reader_options import parse_options
@@ -91,7 +90,7 @@ class TapDataSource(DataSource):
 
 
 class TapReader(DataSourceReader):
-    """Spark reader of a tap's stream. Each DataFrame action reads the stream again."""
+    """Spark reader of a tap's stream. Each action on the DataFrame reads the stream again."""
 
     def __init__(self, request: ReadOptions) -> None:
         self._request = request
@@ -99,15 +98,15 @@ class TapReader(DataSourceReader):
     def partitions(self) -> list[TapPartition]:
         """Return Spark's input partitions, each with one or more contexts of the stream.
 
-        A context is the part of a stream that the tap reads at once, such as one parent record. To
-        find the contexts of a child stream, the records of its parent stream are read.
+        A context identifies a partition of a stream, as in singer_sdk, for example one parent
+        record. To list the contexts of a child stream, all records of its parent stream are read.
         """
         from target_spark.extract.partition_reader import plan_groups
 
         return [TapPartition(group) for group in plan_groups(self._request)]
 
     def read(self, partition: TapPartition) -> Iterator[Any]:  # type: ignore[override]
-        """Read one partition in a Spark worker, and yield its rows as record batches."""
+        """Read one partition in a Spark worker, and yield its records as Arrow record batches."""
         from target_spark.extract.partition_reader import read_batches
         from target_spark.spark.arrow_workers import reuse_worker
 
@@ -116,9 +115,9 @@ class TapReader(DataSourceReader):
 
 @dataclass
 class TapPartition(InputPartition):
-    """Spark input partition: a group of contexts that one Spark task reads.
+    """Spark input partition: a group of contexts of a stream, which one Spark task reads.
 
-    A context is the part of a stream that the tap reads at once, such as one parent record.
+    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
     """
 
     group: PartitionGroup
@@ -130,9 +129,9 @@ def register_source(
     """Return a data source class for a tap, to pass to ``spark.dataSource.register``.
 
     Args:
-        name: The format name of the data source, for `spark.read.format`.
-        settings: The settings of the tap. They may contain secrets, because Spark does not show
-            them in plans or logs.
+        name: The name of the data source for `spark.read.format`.
+        settings: The settings of the tap. They may contain secrets, because Spark shows only
+            options in its plans and logs.
         **preset: Default values of the data source's options.
     """
 

@@ -1,7 +1,7 @@
-"""Execution of work in a forked child process, so that a crash is an ordinary error.
+"""Execution of a function in a forked child process, so that a crash becomes an exception.
 
-A process that dies loses all its other work too. After such a death, the work is repeated in a
-forked child, which inherits everything from its parent and is killed when the parent dies.
+It is used to repeat a Spark task whose worker process has crashed. The child process is killed if
+its parent dies.
 """
 
 from __future__ import annotations
@@ -26,18 +26,16 @@ _PARENT_DEATH: Final = 1
 
 
 class ProcessDiedError(SingerSDKError):
-    """Raised if a forked child process ended without returning a result."""
+    """Raised if a forked child process crashed or exited before it returned a result."""
 
 
 def run_in_fork(work: Callable[[], _T]) -> _T:
-    """Call a function in a forked child process and return its result.
-
-    The result or the error is pickled to pass it to this process.
+    """Call a function in a forked child process and return its result, which must be picklable.
 
     Raises:
         ProcessDiedError: The child was killed or exited before it sent a result.
-        BaseException: The error that ``work`` raised. If it cannot be pickled, it is replaced by a
-            RuntimeError with the same text.
+        BaseException: The exception that ``work`` raised. An exception that cannot be pickled is
+            replaced by a RuntimeError with its class name and text.
     """
     with tempfile.TemporaryFile() as output:
         pid = os.fork()
@@ -58,9 +56,9 @@ def run_in_fork(work: Callable[[], _T]) -> _T:
 
 
 def _run_child(work: Callable[[], object], output: BinaryIO) -> None:
-    """Call ``work`` in the child process, write its pickled result or error, and exit.
+    """Call ``work`` in the child process, write its pickled result or exception, and exit.
 
-    The process exits immediately, without the cleanup that Python does at a normal exit.
+    The process exits with `os._exit`, without Python's cleanup handlers.
     """
     code = 1
     try:
@@ -86,9 +84,9 @@ def _answer(work: Callable[[], object]) -> bytes:
 
 
 def _describe_exit_code(code: int) -> str:
-    """Return the exit code of a process as text.
+    """Return a text for the exit code of a process, such as "exit code 1" or "SIGSEGV".
 
-    A negative exit code means that a signal killed the process. The text is then the signal's name.
+    A negative exit code means that a signal killed the process.
     """
     if code > 0:
         return f"exit code {code}"

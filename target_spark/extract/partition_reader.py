@@ -1,10 +1,9 @@
-"""Division of a stream into Spark partitions, and conversion of a partition to record batches.
+"""Division of a tap's stream into Spark partitions, and conversion of its records to Arrow.
 
-This module does not import pyspark. The contexts of a stream are found on the driver with the tap's
-sync engine, which hands the contexts over instead of reading them; the parents' records that it
-reads are dropped. A worker reads a context completely into an unnamed temporary file before it
-yields a row, so that it can retry without duplicates. Error messages name the context and contain
-no secrets of the settings.
+The driver lists the contexts of the stream, as in singer_sdk: one for each partition or parent
+record. For a child stream, it reads the parent records for this purpose. A worker writes all
+records of a context to a temporary file before it yields them, so that a retry yields no
+duplicates. Error messages name the context and contain no secrets of the settings.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ _ALL_AT_ONCE: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class PartitionGroup:
-    """A group of contexts that one Spark partition reads one after the other.
+    """A group of contexts of a stream, which one Spark task reads one after the other.
 
-    A context is the part of a stream that the tap reads at once, such as one parent record.
+    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
 
     Attributes:
         number: The index of the group, from 0.
         of: The number of groups of the stream.
-        parts: The contexts. None in place of a context means the whole stream.
+        parts: The contexts. The only item is None if the stream must be read as a whole.
     """
 
     number: int
@@ -68,8 +67,8 @@ class PartitionGroup:
 def plan_groups(request: ReadOptions) -> list[PartitionGroup]:
     """Divide the contexts of a stream into at most ``request.partitions`` groups.
 
-    A context is the part of a stream that the tap reads at once, such as one parent record. If
-    ``request.partitions`` is None, each context is a separate group.
+    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
+    If ``request.partitions`` is None, each context is a separate group.
 
     Raises:
         FrameError: The tap cannot list the contexts.
@@ -100,10 +99,10 @@ def _collected(request: ReadOptions) -> list[WorkUnit | None]:
 
 
 class _ContextCollector:
-    """Collects the contexts of a stream, without reading their records.
+    """Tap output that collects the contexts of a stream, without reading its records.
 
-    A context is the part of a stream that the tap reads at once, such as one parent record. The
-    object is passed to the tap as its output and as the distributor of its contexts to workers.
+    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
+    The object is also the distributor to which the tap passes the contexts instead of reading them.
     """
 
     most = _ALL_AT_ONCE
@@ -118,7 +117,7 @@ class _ContextCollector:
         return self
 
     def emit(self, event: Event) -> None:
-        """Ignore an event, because only the contexts of the stream are needed."""
+        """Ignore an event, such as a record of a parent stream."""
 
     def refuses(self, _stream: Any) -> str | None:
         return None
@@ -128,10 +127,9 @@ class _ContextCollector:
         return WorkResults((), [WorkResult(part.number) for part in parts])
 
     def read_here(self, _context: Any) -> tuple[()]:
-        """Return no records, and note that the tap would read this stream as a whole.
+        """Replace `get_records` of the stream: return no records and set `is_read_here`.
 
-        This method replaces `get_records` of the stream. The tap calls it only if it does not pass
-        the contexts of the stream to the distributor.
+        The tap calls it only if the stream cannot be divided into contexts for workers.
         """
         self.is_read_here = True
         return ()
@@ -141,16 +139,16 @@ class _ContextCollector:
 
 
 def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.RecordBatch]:
-    """Read the contexts of a group, and yield their rows as Arrow record batches.
+    """Read the contexts of a group, and yield their records as Arrow record batches.
 
-    A context is the part of a stream that the tap reads at once, such as one parent record.
+    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
 
     Args:
-        request: The options of the reader.
+        request: The options of the DataFrame reader.
         group: The contexts to read.
 
     Raises:
-        FrameError: A context failed in every attempt, or a value cannot be converted to its
+        FrameError: All attempts to read a context failed, or a value cannot be converted to its
             column's type.
     """
     converter = ArrowConverter(request.table_schema, nulls=request.nulls)
@@ -167,13 +165,15 @@ def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.Rec
 def _read_context(
     request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _RecordBatchOutput
 ) -> bool:
-    """Read one context, with retries, and write its rows to ``sink``. Return True if it has rows.
+    """Read one context of a stream with retries. Return True if it has records.
+
+    A context is, for example, one parent record.
 
     Args:
-        request: The options of the reader.
+        request: The options of the DataFrame reader.
         group: The group of the context.
         part: The context; None for the whole stream.
-        sink: The output for the rows.
+        sink: The output to which the records are written.
 
     Raises:
         FrameError: All attempts failed.
@@ -226,10 +226,7 @@ def _describe_part(request: ReadOptions, part: WorkUnit | None) -> str:
 
 
 class _RecordBatchOutput:
-    """Output for the rows of one context, which writes them to a file as Arrow record batches.
-
-    A context is the part of a stream that the tap reads at once, such as one parent record.
-    """
+    """Tap output that writes the records of one stream to a file as Arrow record batches."""
 
     encode = staticmethod(encode_body)
 
@@ -240,7 +237,7 @@ class _RecordBatchOutput:
         self.begin()
 
     def begin(self) -> None:
-        """Discard the rows of an earlier attempt, and start with an empty file."""
+        """Discard the records of an earlier attempt, and start with an empty file."""
         self._file.seek(0)
         self._file.truncate()
         self._writer: Any = None
@@ -273,7 +270,7 @@ class _RecordBatchOutput:
         self._bodies, self._waiting = [], 0
 
     def end(self) -> bool:
-        """Write the end of the file. Return True if the file has rows."""
+        """Complete the Arrow stream in the file. Return True if it has records, else False."""
         if self._writer is None:
             return False
         self._writer.close()

@@ -1,9 +1,8 @@
-"""Rate limits shared by all processes of a Spark job.
+"""Rate limits for the HTTP requests of all processes of a Spark job together.
 
-The driver counts the requests; executors ask it for a slot. The server never blocks: it responds at
-once with the time to wait. It serves only clients that know the run's key, and messages contain
-only numbers and names of limits, never Python objects. If workers cannot reach the driver, each
-gets a static share instead: every n-th time slot.
+A server on the driver counts the requests. Before a request, a worker asks the server for the time
+to wait. Clients must know the secret key of the run, and messages are JSON, never pickled objects.
+If workers cannot reach the driver, each worker may use a fixed fraction of the rate limit instead.
 """
 
 from __future__ import annotations
@@ -63,26 +62,26 @@ _T = TypeVar("_T")
 
 
 def use_job_rate_limit(tap: object, permits: RateLimitAddress | StaticShare | None) -> None:
-    """Let a tap count its HTTP requests together with all other processes of its Spark job.
+    """Apply a tap's rate limits to all processes of its Spark job together.
 
     Args:
-        tap: The tap.
-        permits: The address of the job's rate limit server, or the fixed part of the rate limits
-            that this worker may use. None to let the tap count only its own requests.
+        tap: The tap, whose HTTP requests are limited.
+        permits: The address of the job's rate limit server, or the fixed fraction of the rate
+            limits that this worker may use. None to apply the limits to this process only.
     """
     if permits is not None:
         use_shared_counters(tap, permits.counters())
 
 
 class _RateLimitMessage(msgspec.Struct, frozen=True, array_like=True):
-    """A message to the rate limit server, which counts the HTTP requests of a Spark job.
+    """Message from a worker to the server that counts the HTTP requests of a Spark job.
 
-    The message either reserves requests, or reports the number of requests that the API still
-    allows.
+    The message either reserves requests, or reports the number of remaining requests that an API
+    returned.
 
     Attributes:
-        name: The name of the limit.
-        terms: The rates of the limit.
+        name: The name of the rate limit.
+        terms: The allowed rates, such as 10 requests per second.
         weight: The number of requests to reserve; 0 in a report.
         left: The number of remaining requests that the API reported; None if unknown.
         seconds: The seconds until the API resets the limit; None if unknown.
@@ -102,12 +101,12 @@ _decode_reservation: Final = msgspec.json.Decoder(Reservation).decode
 
 # ------------------------------------------------------------------------------ the driver
 class RateLimitServer:
-    """Server on the driver that counts the HTTP requests of all processes of a Spark job.
+    """Server on the driver that applies the rate limits of an API to all processes of a Spark job.
 
-    It is a context manager. The requests are counted to keep the rate limits of an API.
+    The server counts the HTTP requests. It can be used as a context manager.
 
     Args:
-        host: The name under which executors reach the driver (``spark.driver.host``).
+        host: The host name with which executors connect to the driver (``spark.driver.host``).
         bind: The address to listen on (``spark.driver.bindAddress``); None for ``host``.
         port: The port to listen on; 0 for any free port.
     """
@@ -130,7 +129,7 @@ class RateLimitServer:
         self.close()
 
     def open(self) -> None:
-        """Start the server in a thread. Return as soon as it accepts connections.
+        """Start the server in a background thread. Return when it accepts connections.
 
         Raises:
             RateLimitServerError: The server cannot listen on the address.
@@ -146,17 +145,16 @@ class RateLimitServer:
             ) from self._failure
 
     def close(self) -> None:
-        """Stop the server and close its connections."""
+        """Stop the server, close its connections, and wait until its thread has ended."""
         self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 
     @classmethod
     def of(cls, spark: SparkSession) -> RateLimitServer | None:
-        """Return a server for the executors of a Spark session. It is not yet started.
+        """Create a server for the executors of a Spark session, without starting it.
 
-        It listens on the driver's address, on the port in the setting ``spark.tap.permits.port`` or
-        else on any free port. With Spark Connect the result is None, because the driver is on
-        another machine, and executors cannot reach this process.
+        The port is that of the Spark setting ``spark.tap.permits.port``, or any free port if it is
+        not set. Return None with Spark Connect, because executors cannot connect to this process.
 
         Raises:
             RateLimitServerError: The port is invalid.
@@ -174,7 +172,7 @@ class RateLimitServer:
 
     @property
     def address(self) -> RateLimitAddress:
-        """Host, port and secret key of the server, which the workers need to connect to it."""
+        """The host, port and secret key with which workers connect to this server."""
         return RateLimitAddress(self._host, self._port, self._key)
 
     def _run(self) -> None:
@@ -187,7 +185,7 @@ class RateLimitServer:
             self._ready.set()
 
     async def _listen(self) -> None:
-        """Accept connections until the server is closed, and serve each in a separate task."""
+        """Accept connections until `close` is called, and serve each in a separate asyncio task."""
         with _bind_socket(self._bind, self._port) as listener:
             self._port = listener.getsockname()[1]
             accepting = asyncio.ensure_future(self._accept(listener))
@@ -209,7 +207,7 @@ class RateLimitServer:
             task.add_done_callback(partial(_close, accepted))
 
     async def _serve(self, accepted: socket.socket, connections: AuthenticatedConnections) -> None:
-        """Authenticate one client and respond to its messages until it disconnects."""
+        """Authenticate a client, and respond to its messages until it disconnects."""
         reader, writer = await asyncio.open_connection(sock=accepted)
         connections.add(writer)
         try:
@@ -242,11 +240,8 @@ class RateLimitServer:
 
 
 def _close(accepted: socket.socket, task: asyncio.Task[None]) -> None:
-    """Close the socket of a connection after its task has ended.
-
-    The task itself cannot close the socket if it is cancelled before its start.
-    """
-    accepted.close()
+    """Close the socket ``accepted`` of a connection after its asyncio task has ended."""
+    accepted.close()  # a task that was cancelled before its start could not close it
     if not task.cancelled():
         task.exception()  # retrieved, so that asyncio does not log it
 
@@ -274,7 +269,7 @@ def _proof(key: bytes, challenge: bytes) -> bytes:
 
 
 def _without_infinity(terms: RateLimits) -> RateLimits:
-    """Return rate limits in a form that JSON can represent: -1 means unlimited requests."""
+    """Return rate limits with infinity replaced by -1, because JSON cannot represent infinity."""
     rates = tuple((-1.0 if math.isinf(most) else most, each) for most, each in terms.rates)
     return RateLimits(terms.kind, rates)
 
@@ -287,23 +282,20 @@ def _whole(terms: RateLimits) -> RateLimits:
 # ----------------------------------------------------------------------------- the workers
 @dataclass(frozen=True, slots=True)
 class RateLimitAddress:
-    """Host, port and secret key of the server that counts the HTTP requests of a Spark job.
-
-    The driver sends this object to the workers.
-    """
+    """Host, port and secret key of a `RateLimitServer`, which the driver sends to the workers."""
 
     host: str
     port: int
     key: bytes = field(repr=False)
 
     def counters(self) -> RateCounterStore:
-        """Return the client of the rate limit server. All callers in a process share one client."""
+        """Return the client of the rate limit server, which all callers in a process share."""
         with _clients_lock:
             return _clients.setdefault((self, os.getpid()), _Client(self))
 
 
 class _Client:
-    """Client of the rate limit server. It has one connection, and sends one message at a time."""
+    """Thread-safe client of a `RateLimitServer`, with one connection per process."""
 
     is_shared = True
 
@@ -313,11 +305,11 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve HTTP requests. The result has the time to wait before they may be sent.
+        """Reserve HTTP requests. The result has the seconds to wait before they may be sent.
 
         Args:
-            name: The name of the limit.
-            terms: The rates of the limit.
+            name: The name of the rate limit.
+            terms: The allowed rates, such as 10 requests per second.
             weight: The number of requests to reserve.
 
         Raises:
@@ -328,11 +320,11 @@ class _Client:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Tell the server the number of requests that the API still allows.
+        """Report to the server the number of remaining requests that an API returned.
 
         Args:
-            name: The name of the limit.
-            terms: The rates of the limit.
+            name: The name of the rate limit.
+            terms: The allowed rates, such as 10 requests per second.
             left: The number of remaining requests; None if unknown.
             seconds: The seconds until the API resets the limit; None if unknown.
 
@@ -409,11 +401,10 @@ def _call_with_retries(call: Callable[[], _T], reason: Callable[[Exception], Exc
 # -------------------------------------------------------------------- without the driver
 @dataclass(frozen=True, slots=True)
 class StaticShare:
-    """Fixed part of a rate limit, for a worker that cannot reach a rate limit server.
+    """Fixed fraction of a rate limit, for a worker that cannot connect to a rate limit server.
 
-    Time is divided into slots, one for each request that the limit allows. The slots are assigned
-    to ``of`` workers in turn, and this worker has the index ``number``. So all workers together
-    keep the limit, but a worker that runs alone is slower than necessary.
+    Time is divided into slots in which the rate limit allows one request. The slots are assigned in
+    turn to ``of`` workers, of which this worker has the index ``number``.
     """
 
     number: int
@@ -425,9 +416,9 @@ class StaticShare:
 
 
 class _SlotCounter:
-    """Request counter that allows requests only in the time slots that a `StaticShare` assigns.
+    """Request counter that allows requests only in the time slots of a `StaticShare`.
 
-    A time slot is the period in which the rate limit allows one request.
+    A time slot is a period in which the rate limit allows one request.
     """
 
     is_shared = True
@@ -438,7 +429,7 @@ class _SlotCounter:
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve one time slot for each of ``weight`` requests.
+        """Reserve one time slot of this worker for each of ``weight`` requests.
 
         The result has the seconds to wait until the last of these slots.
         """
@@ -454,11 +445,11 @@ class _SlotCounter:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """If the API allows no more requests, reserve nothing until it resets its limit.
+        """If ``left`` is 0, reserve no time slot before the API resets its limit.
 
         Args:
-            name: The name of the limit.
-            terms: The rates of the limit.
+            name: The name of the rate limit.
+            terms: The allowed rates, such as 10 requests per second.
             left: The number of remaining requests that the API reported. Only 0 has an effect.
             seconds: The seconds until the reset; None for the longest period of the rates.
         """

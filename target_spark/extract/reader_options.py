@@ -1,8 +1,8 @@
-"""Options of `spark.read.format("tap")`, parsed on the driver.
+"""Parsing of the options of `spark.read.format("tap")` on the driver.
 
-Options are texts that Spark shows in its plans, its UI and its event log, so they must not contain
-secrets. Settings come from files, from the environment, or from a registered class, and are pickled
-in the objects that Spark sends to its workers. The columns are those that a table would get.
+Spark shows options in its plans, its UI and its event log, so they must not contain secrets.
+Settings come from files, from environment variables, or from a registered data source class, and
+are pickled in the objects that Spark sends to its workers.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ _DIGITS: Final = re.compile(r"([1-9]\d?),(\d\d?)")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReadOptions:
-    """Parsed options for reading one stream of a tap.
+    """Parsed options of a DataFrame reader for one stream of a tap.
 
-    A context is the part of a stream that the tap reads at once, such as one parent record.
+    A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
 
     Attributes:
-        source: The tap.
+        source: The class, settings and catalog of the tap.
         stream: The name of the stream in the tap.
         name: The name of the stream after the tap's stream maps, which may rename it.
-        table_schema: The table schema of the stream.
-        state: The state to continue from.
+        table_schema: The columns of the DataFrame.
+        state: The Singer state to continue from.
         nulls: True to replace a value that cannot be converted to its column's type by null; False
             to raise an error.
         tries: The number of attempts to read a context.
@@ -79,11 +79,11 @@ class ReadOptions:
     partitions: int | None = None
 
     def tap(self) -> Tap:
-        """Create the tap, load the state into it, and select only this stream."""
+        """Create the tap with its state, and select only the stream to read."""
         return single_stream(self.source.new(self.state), self.stream)
 
     def describe_error(self, error: BaseException) -> str:
-        """Return the class and text of an error, with secrets of the tap's settings removed."""
+        """Return the class name and text of an error, without secrets of the tap's settings."""
         return _describe_error(self.source, error)
 
 
@@ -95,19 +95,21 @@ def single_stream(tap: Tap, stream: str) -> Tap:
     return tap
 
 
-def parse_options(given: Mapping[str, str], config: Mapping[str, Any] | None = None) -> ReadOptions:
+def parse_options(
+    raw_options: Mapping[str, str], config: Mapping[str, Any] | None = None
+) -> ReadOptions:
     """Parse the options of a DataFrame reader, and get the stream's schema from the tap.
 
     Args:
-        given: The options of the DataFrame reader.
-        config: The settings of a registered data source class; None if no settings are given.
+        raw_options: The options of the DataFrame reader, by name (see `OPTIONS`).
+        config: The tap's settings that were registered with the data source class, or None.
 
     Raises:
         UnsupportedError: An option is unknown, missing or invalid.
         ConfigurationError: The tap, its settings, its catalog or its state cannot be used.
         FrameError: The tap cannot list its streams.
     """
-    options = _parse_options(given)
+    options = _parse_options(raw_options)
     tap, stream = _needed(options, "tap"), _needed(options, "stream")
     source = TapSpec(
         id=uuid.uuid4().hex,
@@ -151,12 +153,12 @@ def _describe_error(source: TapSpec, error: BaseException) -> str:
 
 
 def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
-    """Find an output stream by name. Return its schema, and the name of the stream in the tap.
+    """Find the schema of a stream by its name after stream maps, which may rename it.
 
-    The two names may differ, because stream maps can rename or duplicate a stream of the tap.
+    Return a tuple of the schema and the name of the stream in the tap.
 
     Raises:
-        UnsupportedError: The tap has no output stream with this name.
+        UnsupportedError: The tap has no stream with this name.
     """
     streams = source.new().streams
     names: list[str] = []
@@ -191,16 +193,13 @@ def _column_options(options: Mapping[str, str]) -> ColumnOptions:
 def _merge_settings(
     option: str | None, class_settings: Mapping[str, Any] | None, tap: str
 ) -> dict[str, Any]:
-    """Combine the settings of a data source class with the settings in the option ``config``.
-
-    The option overrides the settings of the class.
+    """Return the settings of the data source class, overridden by those of the option ``config``.
 
     Args:
-        option: The option's value, which is a JSON object or the paths of settings files; None if
-            the option is not set.
-        class_settings: The settings of a registered data source class; None if no settings are
-            given.
-        tap: The name of the tap's class.
+        option: The value of the option: a JSON object, or the paths of settings files separated by
+            commas. None if the option is not set.
+        class_settings: The settings that were registered with the data source class, or None.
+        tap: The name of the tap's class, such as ``tap_x.tap:TapX``.
     """
     if option is None:
         return dict(class_settings or {})
@@ -216,11 +215,11 @@ def _merge_settings(
 
 
 def _parse_inline_settings(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse settings given as a JSON text in the option ``config``.
+    """Parse the value of the option ``config`` if it is a JSON object with settings.
 
     Raises:
-        UnsupportedError: The text is not valid JSON, or contains a secret. Secrets are not allowed
-            in the option, because Spark would show them.
+        UnsupportedError: The text is not valid JSON, or contains a secret. Secrets are not allowed,
+            because Spark shows options in its UI and its event log.
     """
     try:
         parsed = parse_json(text.encode())
@@ -238,7 +237,7 @@ def _parse_inline_settings(text: str, schema: Mapping[str, Any]) -> dict[str, An
 
 
 def _iterate_strings(value: Any) -> Iterator[str]:
-    """Yield every string in a JSON document, at any depth."""
+    """Yield every string value in a parsed JSON document, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -248,14 +247,14 @@ def _iterate_strings(value: Any) -> Iterator[str]:
 
 
 def _read_document(
-    given: str | None, read: Callable[[str, str], dict[str, Any]], option: str
+    value: str | None, read: Callable[[str, str], dict[str, Any]], option: str
 ) -> dict[str, Any] | None:
-    """Return the JSON object in an option, or in the file whose path is the option's value.
+    """Return the JSON object that an option contains, or the JSON object in the file that it names.
 
     Return None if the option is not set.
 
     Args:
-        given: The option's value; None if the option is not set.
+        value: The value of the option: a JSON object, or the path of a file.
         read: A function that parses a JSON text. Its second argument is the name of the option or
             file for error messages.
         option: The name of the option.
@@ -263,24 +262,24 @@ def _read_document(
     Raises:
         UnsupportedError: The file cannot be read.
     """
-    if given is None:
+    if value is None:
         return None
-    if given.lstrip().startswith("{"):
-        return read(given, f"the option {option}")
+    if value.lstrip().startswith("{"):
+        return read(value, f"the option {option}")
     try:
-        return read(read_at_most(Path(given), STATE_BYTES).decode("utf-8-sig"), given)
+        return read(read_at_most(Path(value), STATE_BYTES).decode("utf-8-sig"), value)
     except (OSError, InputTooLargeError) as error:
         why = getattr(error, "strerror", None) or error
         raise UnsupportedError(
-            f"The option {option} names {given}, which cannot be read: {why}."
+            f"The option {option} names {value}, which cannot be read: {why}."
         ) from None
 
 
 # --------------------------------------------------------------------------------- options
 
 
-def _parse_options(given: Mapping[str, str]) -> dict[str, str]:
-    options = {name.lower(): text for name, text in given.items()}
+def _parse_options(raw_options: Mapping[str, str]) -> dict[str, str]:
+    options = {name.lower(): text for name, text in raw_options.items()}
     for name in options:
         if name not in OPTIONS:
             raise UnsupportedError(

@@ -1,7 +1,6 @@
-"""Retries of a unit of work, with a final error as text.
+"""Retries of a function that reads a partition of a tap, with exponential backoff.
 
-Errors that every attempt would repeat are not retried. Messages contain no secrets: the caller
-passes the function that describes an error.
+Errors that would recur in every attempt, such as an invalid configuration, are not retried.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ _FINAL: Final = (ConfigurationError, InvalidStreamSortException)
 
 
 class RetriesExhaustedError(Exception):
-    """Raised if all attempts failed, or if an error cannot be retried.
+    """Raised if all attempts failed, or after an error that is not retried.
 
-    The message describes the last error.
+    The message is the text of the last error without secrets.
     """
 
 
@@ -41,15 +40,17 @@ def with_retries(
 ) -> _T:
     """Call a function until it succeeds, at most ``tries`` times, and return its result.
 
+    The pause before a retry is 1 second, and doubles with each further retry.
+
     Args:
         step: The function to call.
         tries: The maximum number of attempts, at least 1.
-        where: A description of the work, for the log.
+        where: A description of the operation, with which log messages begin.
         describe: A function that returns the text of an error, without secrets.
         final: Exceptions that are not retried, in addition to configuration errors.
 
     Raises:
-        RetriesExhaustedError: The last attempt failed, or an error cannot be retried. The original
+        RetriesExhaustedError: The last attempt failed, or an error is not retried. The original
             exception is not chained, because its text may contain secrets.
     """
     pause = _PAUSE

@@ -1,11 +1,9 @@
-"""Distribution of a tap's partitions to Spark workers, on the driver.
+"""Syncing of a tap's partitions by Spark workers, controlled by the driver.
 
-Partitions that are synced together are one Spark job, whose results are written to one folder with
-Spark's commit protocol: output of lost workers is ignored, and retried tasks count once. If the
-workers can write to the driver's folder, they write their rows directly, and only files that
-results name become visible to readers; otherwise the rows are sent with the results. Nothing goes
-to the loader before the job has succeeded. The job runs in a thread, so that a signal can cancel
-it.
+One Spark job syncs a batch of partitions. If the driver and the workers share a folder, the workers
+write their rows to it, and the driver makes the files of successful tasks visible. Otherwise Spark
+writes the rows together with the results. Rows of lost or repeated tasks are never loaded twice,
+because the driver passes rows to the loader only after the job has succeeded.
 """
 
 from __future__ import annotations
@@ -66,20 +64,19 @@ _ORDINAL: Final = r"CAST(regexp_extract(value, '^\\{\"n\":([0-9]+)', 1) AS BIGIN
 
 
 class SparkDistributor:
-    """Syncs partitions of a tap's streams on Spark's workers, in one Spark job at a time.
+    """Distributor that lets Spark workers sync the partitions of a tap's streams.
 
-    A partition is a part of a stream that can be read independently, such as the rows of one parent
-    record. An ordinal is the position of a row in the input.
+    A partition is a section of a stream that can be read independently, such as the child records
+    of one parent record. An ordinal is the position of a row in the input.
 
     Args:
         source: The tap with its settings and catalog.
         streams: The streams of the tap by name.
-        engine: The Spark of the run.
+        engine: The Spark process of the run.
         staging_area: Temporary storage that the workers can read and write.
         reserve: A function that reserves ordinals for a number of rows, and returns the first
             ordinal.
-        here: Names of streams that the driver must read because the user has configured it; ``*``
-            for all.
+        here: The names in the option ``--here``: streams that the driver must read; ``*`` for all.
         width: The maximum number of partitions read at once; None for no limit.
     """
 
@@ -108,21 +105,27 @@ class SparkDistributor:
         self._addresses: list[str] = []
 
     def refuses(self, stream: SyncStream) -> str | None:
-        """Return the reason why the driver must read a stream; None if workers can read it."""
+        """Return the reason why the driver must read a stream; None if workers can read it.
+
+        The reason is a phrase for the log, such as "--here selects it".
+        """
         if self._here & {"*", stream.name}:
             return "--here selects it"
         return None
 
     def sync(self, parts: Sequence[WorkUnit], *, in_order: bool) -> WorkResults:
-        """Sync partitions in one Spark job. Return after their rows have been written to files.
+        """Sync partitions in one Spark job, and wait until it has ended.
 
         Args:
             parts: The partitions.
             in_order: True to discard all rows of partitions after the first failed one. False to
                 keep the rows of every partition that succeeded.
 
+        Returns:
+            The events that load the rows, and the result of each partition.
+
         Raises:
-            PartitionsFailedError: The Spark job failed, and none of its rows are loaded.
+            PartitionsFailedError: The Spark job failed, and no rows are loaded.
         """
         started = time.monotonic()
         described = self._get_output_schemas(parts)
@@ -154,13 +157,11 @@ class SparkDistributor:
         )
 
     def _reserve_ordinals(self, results: Iterable[PartResult], first: int) -> dict[int, int]:
-        """Reserve ordinals for the rows of all partitions.
-
-        An ordinal is the position of a row in the input.
+        """Reserve ordinals (positions in the input) for the rows of all partitions.
 
         Args:
             results: The results of the partitions, with their row counts.
-            first: The number that the job's first partition has among all partitions of the run.
+            first: The number of the job's first partition among all partitions of the run.
 
         Returns:
             The first ordinal of each partition, by the partition's number in the run.
@@ -174,7 +175,7 @@ class SparkDistributor:
         return starts
 
     def close(self) -> None:
-        """Delete the files of all Spark jobs that still exist. Errors are ignored."""
+        """Delete the temporary files of all Spark jobs of this object. Errors are ignored."""
         if not self._addresses or self._engine.failure is not None:
             return
         with contextlib.suppress(Exception):  # a later run removes the files
@@ -183,9 +184,9 @@ class SparkDistributor:
                 self._staging_area.delete(spark, address)
 
     def _get_output_schemas(self, parts: Sequence[WorkUnit]) -> dict[str, SchemaEvent]:
-        """Return the schemas of all streams to which the partitions may write rows.
+        """Return the schemas of all streams to which partitions may write rows, by stream name.
 
-        These are the streams of the partitions and their selected child streams, after stream maps.
+        These are the streams of the partitions and their selected descendants, after stream maps.
         """
         family: dict[str, SyncStream] = {}
         for name in dict.fromkeys(part.stream for part in parts):
@@ -201,7 +202,7 @@ class SparkDistributor:
         return schemas
 
     def _get_table_versions(self, parts: Sequence[WorkUnit]) -> dict[str, int]:
-        """Return the table versions of the output streams, by stream name.
+        """Return the Singer table versions of the output streams, by stream name.
 
         Streams without a table version are left out.
         """
@@ -209,12 +210,11 @@ class SparkDistributor:
         return {out: by_stream[name] for out, name in self._origins.items() if name in by_stream}
 
     def _run_with_retries(self, step: Callable[[SparkSession, str], _T]) -> tuple[_T, str]:
-        """Call a function with a new URL to write rows to, and retry it after transient errors.
-
-        Each attempt gets a different URL.
+        """Call a function that writes rows to a temporary URL, and retry it after transient errors.
 
         Args:
-            step: The function. It gets a Spark session and the URL.
+            step: The function. Its arguments are a Spark session and a URL, which is a different
+                one for each attempt.
 
         Returns:
             The result of the function, and the URL of the successful attempt.
@@ -237,7 +237,7 @@ class SparkDistributor:
 
         try:
             return retry_transient(
-                once, "Rows on their way from Spark's workers", before_again
+                once, "Partitions read by Spark's workers", before_again
             ), address
         except TargetSparkError:
             raise
@@ -265,7 +265,7 @@ class SparkDistributor:
 
 
 def _list_files(results: Sequence[PartResult], streams: Iterable[str]) -> set[tuple[int, str]]:
-    """Return the stream number and the name of each file that Spark tasks wrote.
+    """Return the stream number and name of each file with rows that successful Spark tasks wrote.
 
     The number of a stream is its index in ``streams``.
     """
@@ -274,17 +274,18 @@ def _list_files(results: Sequence[PartResult], streams: Iterable[str]) -> set[tu
 
 
 def _write_blocks(blocks: DataFrame, address: str) -> None:
-    """Write rows to text files, with one folder per stream.
+    """Write rows to text files, with one subfolder per stream, such as ``stream=0``.
 
     Args:
-        blocks: The stream number and the rows of each block, as lines of JSON.
+        blocks: A DataFrame with the columns ``stream`` (a number) and ``value`` (rows as lines of
+            JSON).
         address: The URL of the folder to write to.
     """
     blocks.write.partitionBy("stream").option("maxRecordsPerFile", 0).text(address)
 
 
 def _copy_rows_below(spark: SparkSession, address: str, destination: str, ordinal: int) -> None:
-    """Copy the rows whose position is below ``ordinal`` from one URL to another.
+    """Copy the rows whose ordinal is lower than ``ordinal`` from one URL to another.
 
     After a failed partition, this leaves out the rows of all later partitions.
     """
@@ -300,14 +301,14 @@ def _build_events(
     versions: Mapping[str, int],
     starts: Mapping[int, int],
 ) -> Iterator[Event]:
-    """Yield the schemas that workers changed, and then the rows of each stream, as events.
+    """Yield the events for the loader: changed schemas first, and then the rows of each stream.
 
     Args:
-        results: The results of the partitions.
-        described: The schemas of the output streams.
-        address: The URL of the rows.
+        results: The results of the partitions, with schemas that differ from ``described``.
+        described: The schemas of the output streams, by stream name.
+        address: The URL of the folder with the rows.
         versions: The table version of each output stream that has one.
-        starts: The first ordinal (position in the input) of each partition.
+        starts: The first ordinal (position in the input) of each partition, by partition number.
     """
     rows: Counter[str] = Counter()
     nbytes: Counter[str] = Counter()
@@ -331,7 +332,7 @@ def _build_events(
 
 
 def _parse_schema_event(document: Mapping[str, Any]) -> SchemaEvent:
-    """Return a schema event from the JSON object that a worker sent."""
+    """Return the schema event that a worker encoded as a JSON object."""
     nested = {name: tuple(path) for name, path in document["nested"].items()}
     named = {
         "stream": StreamId(**document["stream"]),
@@ -344,28 +345,29 @@ def _parse_schema_event(document: Mapping[str, Any]) -> SchemaEvent:
 def _explain_failure(error: Exception) -> str:
     """Return the reason why a Spark job failed, in one line.
 
-    If a Python module is missing in the workers, only this is reported.
+    If a worker could not import a Python module, the reason is only the name of this module.
     """
     lacking = re.search(r"ModuleNotFoundError: [^\n]*", str(error))
     return f"{lacking[0]}, in Spark's workers" if lacking else first_error_line(error)
 
 
 def _count_task_slots(spark: SparkSession) -> int:
-    """Return the number of tasks that Spark can currently run at once."""
+    """Return the number of tasks that Spark can run at the same time, at least 1."""
     return spark.range(_MANY).selectExpr("spark_partition_id() AS slot").distinct().count() or 1
 
 
 def _run_cancellable(engine: SparkProvider, step: Callable[[SparkSession], _T]) -> _T:
-    """Call a function in a separate thread and wait for its result.
+    """Call a function in a separate thread, wait for its result and return it.
 
-    If the calling thread is interrupted, the Spark jobs of the function are cancelled.
+    If an exception such as KeyboardInterrupt is raised in the calling thread, cancel the Spark jobs
+    of the function.
 
     Args:
-        engine: The Spark of the run.
-        step: The function. It gets a Spark session.
+        engine: The Spark process of the run.
+        step: The function, whose argument is a Spark session.
 
     Raises:
-        BaseException: The error that the function raised.
+        BaseException: The exception that the function raised.
     """
     results: list[_T] = []
     errors: list[BaseException] = []

@@ -1,10 +1,9 @@
-"""Output files of one Spark task, one per stream, with the spool lines of its partitions.
+"""Output files of a Spark task that reads partitions of a tap: one file per stream.
 
-This runs in a worker. If the worker can write to the driver's folder, the files are there under
-hidden names that Spark's readers ignore, and `publish_files` renames those of tasks that succeeded:
-a lost or duplicate task only leaves a file that no reader uses. Otherwise the lines are in unnamed
-temporary files and are sent as blocks of whole lines. Lines of a partition can be discarded until
-they are kept.
+Rows are written as JSON lines. If the worker and the driver share a folder, the files are in this
+folder with hidden names, which Spark ignores. After the job, `publish_files` renames the files of
+successful tasks, so files of lost or duplicate tasks stay hidden. Otherwise the rows are written to
+temporary files of the worker, and sent to the driver in blocks of lines.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ larger than half of a heap region, which has 1 MiB in a small heap."""
 class WriteFailedError(BaseException):
     """Raised if rows cannot be written to disk.
 
-    It is a BaseException, so that no handler mistakes it for an error of the tap.
+    It is a BaseException, so that the retries of a failed tap do not catch it.
     """
 
 
 class SpoolOutput:
-    """The files to which one Spark task writes rows, as lines of JSON. Each stream has one file.
+    """The files to which one Spark task writes rows as lines of JSON, one file per stream.
 
     After a failed attempt to read a partition, `drop` discards its lines. After a successful
-    attempt, `keep` marks them as complete. All methods that write raise `WriteFailedError` on
-    failure.
+    attempt, `keep` marks its lines as complete. All methods raise `WriteFailedError` if the disk
+    cannot be written.
 
     Args:
-        folder: A folder of the driver to write to. None to write temporary files, whose lines are
-            then sent to the driver.
+        folder: A folder that the driver can read. None to write temporary files, whose lines
+            `take_blocks` returns.
 
     Attributes:
         name: The name of the task's file in the folder of each stream.
@@ -53,12 +52,12 @@ class SpoolOutput:
         self._kept: dict[int, int] = {}
 
     def write(self, stream: int, lines: bytes) -> None:
-        """Append lines to the file of a stream, given by its number."""
+        """Append lines of JSON to the file of the stream with the number ``stream``."""
         with _writing():
             self._open_file(stream).write(lines)
 
     def drop(self) -> None:
-        """Discard the lines written since the last call of `keep`."""
+        """Discard the lines written since the last call of `keep`, in all files."""
         with _writing():
             for stream, file in self._files.items():
                 file.seek(self._kept.get(stream, 0))
@@ -82,16 +81,16 @@ class SpoolOutput:
         self.flush()
 
     def flush(self) -> None:
-        """Write all buffered lines to the operating system."""
+        """Flush the write buffers of all files to the operating system, without fsync."""
         with _writing():
             for file in self._files.values():
                 file.flush()
 
     def take_blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the complete lines in blocks, each with its stream number. Then discard all lines.
+        """Yield stream number and bytes of each block of lines, then discard all lines.
 
-        If the files are in a folder of the driver, nothing is yielded, because the driver reads the
-        files.
+        A block ends with a complete line. If the files are in a folder of the driver, yield
+        nothing, because the driver reads the files.
         """
         if self._folder is not None:
             return
@@ -103,7 +102,7 @@ class SpoolOutput:
         self.drop()
 
     def close(self) -> None:
-        """Close all files."""
+        """Close the files of all streams. Temporary files are deleted."""
         with _writing():
             for file in self._files.values():
                 file.close()
@@ -124,10 +123,10 @@ class SpoolOutput:
 
 
 def publish_files(folder: str, files: Iterable[tuple[int, str]]) -> None:
-    """Rename the files of tasks so that Spark's readers no longer ignore them.
+    """Rename the hidden files of successful tasks, so that Spark's readers no longer ignore them.
 
     Args:
-        folder: The folder of the files.
+        folder: The folder that was passed to `SpoolOutput`.
         files: The stream number and the name of each file.
     """
     for stream, name in files:

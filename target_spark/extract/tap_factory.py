@@ -1,8 +1,8 @@
-"""Creation of a tap on the driver and in each Spark worker.
+"""Creation of a tap on the driver and in Spark workers.
 
-A tap is described by its class name, settings and catalog, which can be pickled; the tap itself,
-with its sessions and locks, is never sent. A worker creates it once and keeps it for later
-partitions. Settings may hold secrets, so `repr` of a description shows none.
+The driver sends the class name, settings and catalog of a tap to the workers, because a tap with
+its HTTP sessions and locks cannot be pickled. A worker process creates the tap once and caches it
+for later partitions.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ __all__ = ["TapSpec", "drop_cached_tap", "get_redactor", "get_tap", "import_tap_
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TapSpec:
-    """Description of a tap, from which workers create the tap. It can be pickled.
+    """Class name, settings and catalog of a tap, from which a Spark worker creates the tap.
+
+    The object can be pickled. `repr` does not show the settings, as they may contain secrets.
 
     Attributes:
         id: A unique id of the run, so that a worker's cached tap is not used in another run.
         tap: The name of the tap's class, such as ``tap_x.tap:TapX``, or the path of a manifest.
         config: The settings.
         catalog: The catalog; None to use the catalog that the tap discovers.
-        permits: The address of the job's rate limit server, or a fixed part of the rate limits.
-            None to let each process count only its own requests.
+        permits: The address of the job's rate limit server, or the fixed fraction of the rate
+            limits that a worker may use. None to apply the limits to each process separately.
         read_range: The range of a backfill; None to continue from the state.
     """
 
@@ -50,10 +52,10 @@ class TapSpec:
     read_range: ReadRange | None = None
 
     def new(self, state: Mapping[str, Any] | None = None) -> Tap:
-        """Create the tap.
+        """Create the tap, and apply the job's rate limits and the range of a backfill.
 
         Args:
-            state: The state to load into the tap; None to load no state.
+            state: The Singer state to load into the tap; None for a full sync.
 
         Raises:
             ConfigurationError: The tap's class cannot be imported.
@@ -71,12 +73,13 @@ class TapSpec:
 
 
 def import_tap_class(name: str) -> type[Tap]:
-    """Import a tap's class by its name, such as ``tap_x.tap:TapX``, or the path of its manifest.
+    """Import and return a tap's class. Taps that import singer_sdk are supported too.
 
-    Taps that import singer_sdk work unchanged.
+    Args:
+        name: The name of the class, such as ``tap_x.tap:TapX``, or the path of a YAML manifest.
 
     Raises:
-        ConfigurationError: The class cannot be imported, or it is not a tap.
+        ConfigurationError: The class cannot be imported, or is not a tap.
     """
     from tap_core.tap_base import Tap
 
@@ -109,7 +112,7 @@ def _get_cached_tap(key: _CacheKey) -> Tap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CacheKey:
-    """Key of a tap in the cache. Two keys are equal if their taps belong to the same run."""
+    """Cache key of a tap. Two keys are equal if their `TapSpec` objects have the same id."""
 
     source: TapSpec
 
@@ -121,12 +124,12 @@ class _CacheKey:
 
 
 def get_tap(source: TapSpec) -> Tap:
-    """Return the tap for a description. It is created once per process and then cached."""
+    """Return the tap that ``source`` describes. It is created at the first call and then cached."""
     return _get_cached_tap(_CacheKey(source))
 
 
 def get_redactor(source: TapSpec) -> Callable[[str], str]:
-    """Return a function that removes the secrets in a tap's settings from a text."""
+    """Return a function that replaces the secrets of a tap's settings in a text."""
     try:
         schema = import_tap_class(source.tap)._full_schema()  # noqa: SLF001
     except ConfigurationError:  # without a schema, names alone identify secrets
@@ -135,8 +138,8 @@ def get_redactor(source: TapSpec) -> Callable[[str], str]:
 
 
 def drop_cached_tap() -> None:
-    """Remove the tap from the cache, so that a new tap is created for the next partition.
+    """Remove the tap from the cache of this process, so that `get_tap` creates a new tap.
 
-    It is called after an error, because the tap may then be in an undefined state.
+    This is necessary after an error, because the tap may be in an undefined state.
     """
     _get_cached_tap.cache_clear()

@@ -1,8 +1,8 @@
-"""The Spark task that syncs partitions of a tap in a worker, and writes spool lines.
+"""The function that a Spark task runs to sync partitions of a tap in a worker.
 
-A partition is read completely before any of its rows count, so that it can be retried, and a
-partition that fails finally adds no rows. Error messages contain no secrets of the settings.
-`target_spark.extract.spool_output` stores the lines.
+A partition that fails is retried, and its rows are discarded before each attempt. Rows are written
+as JSON lines by `target_spark.extract.spool_output`. Error messages contain no secrets of the
+settings.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 __all__ = ["RESULT_STREAM", "PartResult", "SparkTask", "sync_part"]
 
 RESULT_STREAM: Final = -1
-"""Number that marks results, in the place of a stream number."""
+"""Stream number that marks the results of partitions, which belong to no stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """Result of reading one partition, sent from the worker to the driver as JSON.
+    """Result of syncing one partition, which a worker sends to the driver as JSON.
 
     Attributes:
         result: The row counts and bookmarks, or the error.
         file: The name of the file that the task wrote in the folder of each stream.
         nbytes: The size of the rows in bytes, by stream.
         deletes: The streams that may have delete records.
-        described: The schemas that the tap emitted in the worker, if they differ from those that it
-            emitted in the driver.
+        described: The schemas that the tap emitted in the worker, if they differ from the schemas
+            known to the driver.
     """
 
     result: WorkResult
@@ -56,28 +56,26 @@ class PartResult:
     described: Sequence[Mapping[str, Any]]
 
     def to_json(self) -> bytes:
-        """Return the result as one line of JSON, without a newline."""
+        """Return this result as one line of JSON without a newline, for `read`."""
         return json.dumps(asdict(self), separators=(",", ":"), default=str).encode()
 
     @classmethod
     def read(cls, line: str) -> PartResult:
-        """Parse the JSON that `to_json` returned."""
+        """Return the result that `to_json` encoded as the JSON text ``line``."""
         document = json.loads(line)
         return cls(**{**document, "result": WorkResult(**document["result"])})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SparkTask:
-    """Function that Spark calls in a worker to read partitions of a tap.
-
-    Its input is record batches with the indexes of partitions in ``parts``.
+    """Callable that Spark runs in a worker (with ``mapInArrow``) to sync partitions of a tap.
 
     Attributes:
-        source: The tap.
+        source: The class, settings and catalog of the tap.
         parts: The partitions of the Spark job.
-        streams: The output streams with their schemas; the number of a stream is its index here.
-        first: The number that the job's first partition has among all partitions of the run.
-        folder: A folder of the driver to write rows to; None to send the rows with the results.
+        streams: The schemas of the output streams by name. The number of a stream is its index.
+        first: The number of the job's first partition among all partitions of the run.
+        folder: A shared folder to write rows to; None to return the rows as record batches.
         tries: The number of attempts to read a partition.
     """
 
@@ -89,11 +87,14 @@ class SparkTask:
     tries: int = 3
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Read the partitions with the given indexes, and yield record batches for the driver.
+        """Sync the partitions whose indexes are in the input, and yield their rows and results.
 
-        Each record batch has a stream number and bytes. A partition's rows come first, unless they
-        are written to a folder. The partition's result follows, with `RESULT_STREAM` as the stream
-        number.
+        Each output batch has one row with a stream number and bytes. For each partition, its rows
+        as JSON lines come first, unless they are written to a folder. Its result follows, with
+        `RESULT_STREAM` as stream number.
+
+        Args:
+            batches: Arrow record batches whose first column has indexes of ``parts``.
         """
         with closing(SpoolOutput(self.folder)) as lines:
             for batch in batches:
@@ -104,7 +105,10 @@ class SparkTask:
                     yield _build_record_batch(RESULT_STREAM, result.to_json() + b"\n")
 
     def _read_partition(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
-        """Read a partition with retries. The rows of failed attempts are discarded."""
+        """Sync a partition with retries, and return its result or its last error.
+
+        The rows of failed attempts are discarded.
+        """
 
         def describe(error: BaseException) -> str:
             return get_redactor(self.source)(f"{type(error).__name__}: {error}")
@@ -133,13 +137,10 @@ class SparkTask:
     def _sync_possibly_forked(
         self, part: WorkUnit, sink: _PartitionOutput, lines: SpoolOutput
     ) -> Mapping[str, Any]:
-        """Sync a partition in this process, or in a child process if Spark has repeated this task.
+        """Sync a partition and return its bookmarks.
 
-        Spark may have repeated the task because the tap crashed the process. In a child process
-        such a crash is only an error.
-
-        Returns:
-            The partition's bookmarks.
+        If Spark has repeated this task, use a child process, because the tap may have crashed the
+        worker process before. A crash of the child process is an ordinary error.
         """
         if not _is_task_retry():
             return sync_part(self.source, part, sink)
@@ -157,7 +158,7 @@ class SparkTask:
 
 
 def _is_task_retry() -> bool:
-    """Return True if Spark has repeated this task, for example because its process died."""
+    """Return True if Spark repeats this task after a failure, such as a crash of its process."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -165,10 +166,9 @@ def _is_task_retry() -> bool:
 
 
 def sync_part(source: TapSpec, part: WorkUnit, writer: ProtocolWriter) -> Mapping[str, Any]:
-    """Sync a partition in this process, write its rows to ``writer``, and return its bookmarks.
+    """Sync a partition in this process, and pass its rows to ``writer``.
 
-    The bookmarks are by stream, as under ``bookmarks`` in a Singer state. If the tap fails, it is
-    not used again: it may still hold rows that would be counted for the next partition.
+    Return the bookmarks by stream, as in the object ``bookmarks`` of a Singer state.
     """
     tap = get_tap(source)
     forwarder = tap.protocol_writer
@@ -180,12 +180,12 @@ def sync_part(source: TapSpec, part: WorkUnit, writer: ProtocolWriter) -> Mappin
         return tap.sync_part(part)
     except BaseException:
         forwarder.listener = None
-        drop_cached_tap()
+        drop_cached_tap()  # its buffers may contain rows of this partition
         raise
 
 
 class _EventForwarder:
-    """Output of a worker's tap that forwards each event to the output of the current partition."""
+    """Output of a tap in a worker, which passes events to the output of the current partition."""
 
     def __init__(self) -> None:
         self.encode: Callable[[Any], bytes] = encode_body
@@ -200,7 +200,7 @@ _STATISTICS: Final = ("counts", "nbytes", "deletes", "described")
 
 
 class _PartitionOutput:
-    """Output of one partition, which writes rows to files as lines of JSON and counts them."""
+    """Output of a tap for one partition, which writes rows as JSON lines and counts them."""
 
     encode = staticmethod(encode_body)
 
@@ -232,22 +232,22 @@ class _PartitionOutput:
         self.counts[name] += len(rows.rows)
 
     def statistics(self) -> dict[str, Any]:
-        """Return the row counts and schemas collected so far, by attribute name."""
+        """Return the counts, sizes and schemas of the rows written so far, by attribute name."""
         return {name: getattr(self, name) for name in _STATISTICS}
 
     def restore_statistics(self, statistics: Mapping[str, Any]) -> None:
-        """Take over the row counts and schemas that a child process collected.
+        """Set the row counts, sizes and schemas to those that a child process has collected.
 
-        The child process has written its rows to the same files.
+        ``statistics`` is the result of the method `statistics` in the child process.
         """
         for name, value in statistics.items():
             setattr(self, name, value)
 
 
 def _build_record_batch(stream: int, lines: bytes) -> Any:
-    """Return a record batch with one row: a stream number and lines of text.
+    """Return an Arrow record batch with one row: a stream number and lines of JSON as binary.
 
-    The newline after the last line is removed.
+    The newline at the end of ``lines`` is removed.
     """
     import pyarrow as pa
 

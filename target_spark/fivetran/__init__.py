@@ -1,1 +1,1 @@
-"""target-spark as a Fivetran destination: a gRPC server that writes Fivetran's batches."""
+"""Fivetran destination: a gRPC server that writes Fivetran's batches to tables with Spark."""

@@ -1,10 +1,10 @@
-"""Settings and Spark keys, with their values, that the configuration of a call may set.
+"""Allowlist of the settings and Spark properties that a gRPC call of Fivetran may set.
 
-Everything else is refused, because any client that reaches the port chooses the configuration: no
-allowed setting starts a program, loads a class or jar of the client's choice, listens on a port,
-names a local file other than the tables' folder, or sends the operator's credentials elsewhere.
-Settings that the operator makes by environment variables are not checked. Source: the configuration
-pages of Spark 4.1, Hadoop 3.4 (S3A, ABFS), Delta Lake 4 and Iceberg 1.12.
+Other settings are rejected, because any client that reaches the port can send a configuration. An
+allowed setting cannot start a program, load a class or jar of the client's choice, listen on a
+port, access local files outside the tables' folder, or send the operator's credentials elsewhere.
+Settings from the operator's environment variables are not checked. Source: the configuration pages
+of Spark 4.1, Hadoop 3.4 (S3A, ABFS), Delta Lake 4 and Iceberg 1.12.
 """
 
 from __future__ import annotations
@@ -190,28 +190,27 @@ def _rule(key: str) -> re.Pattern[str] | None:
 
 
 def is_allowed_spark_key(key: str) -> bool:
-    """Return True if a gRPC call may set a Spark setting.
+    """Return True if a gRPC call may set a Spark property such as ``spark.executor.memory``.
 
-    For some settings only certain values are allowed; this function does not check the value.
+    The value is not checked here, although each property allows only certain values.
     """
     return _rule(key) is not None
 
 
 def _find_stream_settings(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of settings of single streams that are also settings of all streams."""
+    """Yield the name of each setting of a single stream (in ``streams``), except ``table``."""
     streams = config.get("streams")
-    for own in streams.values() if isinstance(streams, Mapping) else ():
-        if isinstance(own, Mapping):
-            yield from (name for name in own if name != "table")
+    for settings in streams.values() if isinstance(streams, Mapping) else ():
+        if isinstance(settings, Mapping):
+            yield from (name for name in settings if name != "table")
 
 
 @dataclass(frozen=True, slots=True)
 class CallRules:
-    """Rules for the settings that a gRPC call may set. The operator of the server chooses them.
+    """Rules for the settings of a gRPC call, which the operator of the server can extend.
 
     Attributes:
-        allowance: Names of settings that calls may set, in addition to the settings that are
-            allowed by default.
+        allowance: Names of settings that calls may set in addition to the default ones.
         roots: Folders and URLs below which tables may be stored; empty to allow any location.
         folders: Folders from which batch files may be read; empty to allow any folder.
         roots_variable: The environment variable that sets ``roots``, for messages.
@@ -226,10 +225,10 @@ class CallRules:
 
     @classmethod
     def of(cls, plugin: str, environment: Mapping[str, str]) -> CallRules:
-        """Return the rules that the operator has set in environment variables of the server.
+        """Read the rules from environment variables, such as ``TARGET_SPARK_ALLOW_PATHS``.
 
         Args:
-            plugin: The name of the program. The names of the variables begin with it.
+            plugin: The name of the program, from which the variables' prefix is derived.
             environment: The environment variables.
         """
         roots, folders = (
@@ -260,7 +259,7 @@ class CallRules:
 
         Raises:
             ConfigurationError: A setting or its value is not allowed. The message names all such
-                settings, without their values, and explains to the operator the way to allow them.
+                settings, without their values, and the variable that would allow them.
         """
         spark = config.get(_SPARK)
         keys: Mapping[str, Any] = spark if isinstance(spark, Mapping) else {}
@@ -276,9 +275,9 @@ class CallRules:
             raise ConfigurationError("; ".join(faults))
 
     def check_file(self, path: str) -> str:
-        """Check that a batch file may be read, and return its path with symbolic links resolved.
+        """Check that a batch file is in an allowed folder; return its path without symbolic links.
 
-        If all folders are allowed, the path is returned unchanged.
+        If the operator has not restricted the folders, return the path unchanged.
 
         Raises:
             BatchFileLoadError: The file is not in a folder that the operator allows.
@@ -296,9 +295,9 @@ class CallRules:
     def _find_disallowed_values(
         self, config: Mapping[str, Any], keys: Mapping[str, Any]
     ) -> Iterator[str]:
-        """Yield a message for each setting with a value that a call may not set.
+        """Yield a message for each setting or Spark property whose value a call may not use.
 
-        The Spark settings of the call are included.
+        ``config`` are the settings of the call, ``keys`` its Spark properties.
         """
         for key, value in keys.items():
             rule = _rule(key)
@@ -322,9 +321,9 @@ class CallRules:
         yield from self._find_untyped_catalogs(keys)
 
     def _find_untyped_catalogs(self, keys: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a message for each Iceberg catalog that is configured without a type.
+        """Yield a message for each Iceberg catalog in Spark properties that has no type.
 
-        For such a catalog Spark would use Hive, which is not allowed.
+        Without a type, Iceberg would use a Hive catalog, which calls may not use.
         """
         for key, value in keys.items():
             is_catalog = re.fullmatch(_CATALOG, key) and "iceberg" in str(value).lower()
@@ -353,7 +352,7 @@ class CallRules:
 
 
 def _iterate_strings(value: Any) -> Iterator[str]:
-    """Yield all strings in a JSON value, at any depth. The keys of objects are included."""
+    """Yield all strings in a JSON value at any depth, including the keys of objects."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -370,10 +369,9 @@ def _is_odd(text: str) -> bool:
 
 
 def _is_below(address: str, root: str) -> bool:
-    """Return True if a path or URL is equal to ``root`` or is inside it.
+    """Return True if a path or URL is equal to ``root`` or below it.
 
-    A path that contains ``..`` is never inside, because Python and Hadoop may resolve it
-    differently.
+    A path that contains ``..`` is rejected, because Python and Hadoop may resolve it differently.
     """
     if ".." in unquote(address).replace("\\", "/").split("/"):
         return False

@@ -1,8 +1,7 @@
-"""Changes that an AlterTable request makes to a table.
+"""Planning of the changes to a table that an AlterTable request requires.
 
-Pure functions. Columns match by Fivetran's names and keep their names in the table. A column that
-is not requested is kept, and is no longer a key; it is dropped only if Fivetran sets
-``drop_columns``.
+Existing and requested columns are matched by their Fivetran names. A column that is missing in the
+request becomes a non-key column, or is dropped if Fivetran sets ``drop_columns``.
 
 Source: Fivetran's Partner SDK development guide, "AlterTable"; destination_sdk.proto.
 """
@@ -23,7 +22,7 @@ __all__ = ["AlterPlan", "plan_changes"]
 
 @dataclass(frozen=True, slots=True)
 class AlterPlan:
-    """The changes to a table that an AlterTable request requires.
+    """Changes to a table that an AlterTable request requires.
 
     Attributes:
         now: The table's columns before the change.
@@ -47,28 +46,22 @@ class AlterPlan:
 
     @property
     def changes_columns(self) -> bool:
-        """True if columns are added, removed or get another type in the table.
-
-        False if only the Fivetran metadata of the table changes.
-        """
+        """True if the plan adds, drops or retypes columns; False if only metadata change."""
         return bool(self.added or self.widened or self.converted or self.dropped)
 
     @property
     def unproven_keys(self) -> tuple[DestinationColumn, ...]:
-        """The key columns to check for duplicates and nulls.
+        """Key columns that must be checked for duplicates and nulls.
 
-        They are all key columns if the key or the values of a key column change. Otherwise the
-        result is empty, because no check is needed.
+        These are all key columns if the key changes or values of a key column are converted.
+        Otherwise the result is empty, because no check is needed.
         """
         keys, before = _keys(self.after), {column.column for column in _keys(self.now)}
         same = {column.column for column in keys} == before
         return () if same and not set(keys) & set(self.converted) else keys
 
     def describe(self) -> list[str]:
-        """Return a sentence for each planned change, for the log.
-
-        The list is empty if nothing changes.
-        """
+        """Return a log message for each change, such as ``column a is new, INT``."""
         return list(self._sentences())
 
     def _sentences(self) -> Iterator[str]:
@@ -98,17 +91,17 @@ def plan_changes(
     drops: bool,
     reserved: Collection[str] = (),
 ) -> AlterPlan:
-    """Return the changes that are necessary to give a table the requested columns.
+    """Compare a table's columns with the requested columns; return the necessary changes.
 
     Args:
         now: The table's current columns.
         types: The DDL type of each of the table's columns, by name.
         requested_schema: The requested columns.
         table_format: The format of the table.
-        widens: A function that gets an old and a new DDL type. It returns True if the format can
+        widens: Function that takes an old and a new DDL type and returns True if the format can
             change the type without rewriting values.
-        drops: True to drop columns that are not requested. False to keep them as non-key columns.
-        reserved: Names that new columns must not have.
+        drops: True to drop columns that are not requested, False to keep them as non-key columns.
+        reserved: Column names that new columns must not have in the table.
     """
     requested, current = requested_schema.by_name, now.by_name
     kept = [
@@ -138,26 +131,23 @@ def plan_changes(
 
 
 def _apply_request(
-    old: DestinationColumn, requested_schema: DestinationColumn | None
+    old: DestinationColumn, requested: DestinationColumn | None
 ) -> DestinationColumn:
-    """Return a column of the table after the request.
+    """Return an existing column as it is after the request.
 
     A DECIMAL that is requested without precision and scale keeps its current precision and scale.
 
     Args:
         old: The column before the request.
-        requested_schema: The requested column. None if the column is not requested: it is then
-            kept, but is no longer a key.
+        requested: The requested column; if None, the result is ``old`` as a non-key column.
     """
-    if requested_schema is None:
+    if requested is None:
         return replace(old, is_key=False)
-    is_open = (
-        requested_schema.type is old.type is DataType.DECIMAL and requested_schema.decimal is None
-    )
+    is_open = requested.type is old.type is DataType.DECIMAL and requested.decimal is None
     return replace(
-        requested_schema,
+        requested,
         column=old.column,
-        decimal=old.decimal if is_open else requested_schema.decimal,
+        decimal=old.decimal if is_open else requested.decimal,
     )
 
 

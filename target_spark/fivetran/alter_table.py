@@ -1,9 +1,11 @@
-"""Execution of AlterTable, without loss of values.
+"""Execution of AlterTable requests, without loss of values.
 
-The values are checked before anything changes. First the table's metadata are written (see
-`target_spark.fivetran.table_metadata`), then its columns change: in place if the format can, else
-by rewriting all rows in one commit, so that readers see either the old or the new table. Rows that
-another writer commits meanwhile are a conflict, or are rewritten too. Every step can be repeated.
+1. All values are checked; nothing changes if a value does not fit its new type.
+2. The new Fivetran metadata are written to the table properties.
+3. The columns change: in place if the table format supports it, or else by rewriting all rows in
+   one commit. Rows that another writer commits meanwhile are a conflict, or are rewritten too.
+
+Fivetran may repeat a request after a failure at any step.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _NTZ = "timestamp_ntz"
 _MISFIT: Final = "target-spark: a value does not fit the new type"
 """Error of a rewrite for a value that was written after the values were checked."""
 
-_MADE_BY = "delta.generationExpression"
+_GENERATION_EXPRESSION = "delta.generationExpression"
 """Key of a generated column's expression in the column's metadata (Delta protocol)."""
 
 
@@ -49,12 +51,10 @@ def apply_plan(
     existing: ExistingTable,
     plan: AlterPlan,
 ) -> None:
-    """Make the changes of an `AlterPlan` to a table.
-
-    If an error is raised, nothing has been changed.
+    """Apply the changes of an `AlterPlan` to a table.
 
     Args:
-        spark: The session of the calling thread.
+        spark: The Spark session of the calling thread.
         options: The options of the load.
         stream: The stream of the table.
         existing: The table before the change.
@@ -62,8 +62,9 @@ def apply_plan(
 
     Raises:
         TableError: A value would be lost, or the new key would not be unique or would contain
-            nulls.
-        UnsupportedError: The change is not possible with the table's partitioning.
+            nulls. The table is unchanged.
+        UnsupportedError: The table's partitioning does not allow the change. The table is
+            unchanged.
     """
     is_rewritten = _is_rewritten(plan, options.format)
     old = (
@@ -96,10 +97,9 @@ def apply_plan(
 
 
 def _is_rewritten(plan: AlterPlan, table_format: str) -> bool:
-    """Return True if the changes require that all rows of the table are rewritten.
+    """Return True if the changes require a rewrite of all rows.
 
-    This is the case if values of a column must be converted. In a Delta table it is also the case
-    if a column is dropped.
+    That is so if a column's values must be converted, or if a Delta table drops a column.
     """
     return bool(plan.converted or (plan.dropped and table_format == "delta"))
 
@@ -151,9 +151,9 @@ def _check_keys(changed: DataFrame, stream: StreamId, plan: AlterPlan) -> None:
 def _columns(
     rows: DataFrame, existing: ExistingTable, plan: AlterPlan, table_format: str
 ) -> Iterator[str]:
-    """Yield the SQL expression of each column of the changed table.
+    """Yield the SELECT expression of each column of the changed table.
 
-    Columns that do not come from Fivetran are included.
+    It includes columns that Fivetran does not know, such as partition columns.
     """
     dropped = {column.column for column in plan.dropped}
     ddl = {column.column: to_ddl(column, table_format) for column in plan.after.columns}
@@ -177,10 +177,9 @@ def _columns(
 def _build_properties(
     existing: ExistingTable, plan: AlterPlan, table_format: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the names and values of the table properties to set before the columns change.
+    """Yield name and value of each table property to set before the columns change.
 
-    They contain the Fivetran metadata. For a Delta table they also enable the table features that
-    the changes need.
+    The properties store the Fivetran metadata and enable the Delta features that the changes need.
     """
     schemas = (plan.after, plan.now) if plan.changes_columns else (plan.after,)
     yield TABLE_PROPERTY, dump_metadata(*schemas)
@@ -208,10 +207,11 @@ def _add_generated_columns(
     plan: AlterPlan,
     parts: Sequence[PartitionSpec],
 ) -> DataFrame:
-    """Return the rows with the generated partition columns of a Delta table computed again.
+    """Add the generation expressions of generated columns to a Delta table's changed rows.
 
     Raises:
-        UnsupportedError: The expression of a generated column is not known.
+        UnsupportedError: The setting ``partition_by`` does not define a generated column of the
+            table.
     """
     made_by = {part.name: part.made_by for part in parts if part.made_by is not None}
     table_columns = {*existing.types, *(column.column for column in plan.added)}
@@ -226,7 +226,7 @@ def _add_generated_columns(
         )
     return changed.select(
         *(
-            F.col(quote(name)).alias(name, metadata={_MADE_BY: made_by[name]})
+            F.col(quote(name)).alias(name, metadata={_GENERATION_EXPRESSION: made_by[name]})
             if name in made_by
             else F.col(quote(name))
             for name in changed.columns
@@ -237,8 +237,8 @@ def _add_generated_columns(
 def _rewrite_delta(spark: SparkSession, existing: ExistingTable, changed: DataFrame) -> None:
     """Replace all rows of a Delta table by ``changed``, in one commit.
 
-    The rows are read in Delta's transaction, so rows that other writers add at the same time are
-    not lost. The partitioning is kept. The rewrite removes clustering, so clustering is set again.
+    Delta reads the rows in the same transaction, so rows that other writers add meanwhile are not
+    lost. Partitioning is kept. Clustering, which the overwrite removes, is set again.
 
     Raises:
         ConflictError: Another writer has added values that the new types cannot hold.

@@ -1,9 +1,9 @@
-"""Batch files as a DataFrame, read by Spark's workers.
+"""DataFrame of the rows in Fivetran's batch files, which Spark's workers read.
 
-Each file is one partition and is read by each action, so it must exist until the last action on the
-DataFrame has ended. A file that cannot be read fails the action, and `find_file_error` finds the
-reason in Spark's error. Errors of a worker never contain text of the file. The keys are in the data
-that Spark sends to workers, and in no plan, log or error.
+Each file is one partition. Every Spark action reads the files again, so they must exist until the
+last action has ended. If a file cannot be read, the action fails, and `find_file_error` extracts
+the reason. Errors never contain text of a file. The AES keys of the files are sent to workers, but
+are not part of a query plan, log or error.
 
 Source: Fivetran's Partner SDK development guide, "Security".
 """
@@ -39,7 +39,7 @@ _MARKED_MESSAGE: Final = re.compile(re.escape(_MARK) + r'("(?:[^"\\]|\\.)*")')
 def validate_files(
     files: Sequence[RequestFile], params: FileParams, fivetran_schema: FivetranSchema
 ) -> None:
-    """Open each batch file and check its header, before a Spark job starts.
+    """Open each batch file and check its header, to fail before a Spark job starts.
 
     Raises:
         BatchFileLoadError: A file is missing, cannot be decrypted, or has an invalid header.
@@ -57,10 +57,12 @@ def read_files(
 ) -> DataFrame:
     """Return the rows of batch files as a DataFrame with one partition per file.
 
-    Besides the columns of the table, the DataFrame has two columns. `OP` is the kind of the file,
-    as a number. `ORDINAL` is a unique number that increases from row to row and from file to file.
-    If there are update files, there is also a boolean column for each non-key column. It is true if
-    the row does not change the column's value in the table; see `unmodified_flag`.
+    In addition to the table's columns, the DataFrame has these columns:
+
+    - `OP`: the number of the `FileKind` of the row's file.
+    - `ORDINAL`: a unique number that increases from row to row and from file to file.
+    - If there are update files, a boolean column for each non-key column, named by
+      `unmodified_flag`. It is true if the row does not change the column's value in the table.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -71,17 +73,14 @@ def read_files(
 
 
 def find_file_error(error: BaseException) -> BatchFileLoadError | None:
-    """Return the error of a batch file that caused a failed Spark action.
+    """Return the batch file error that made a Spark action fail with ``error``.
 
     Return None if the action failed for another reason.
-
-    Args:
-        error: The error of the Spark action.
     """
-    for each in iterate_causes(error):
-        if isinstance(each, BatchFileLoadError):
-            return each
-        if (match := _MARKED_MESSAGE.search(str(each))) is not None:
+    for cause in iterate_causes(error):
+        if isinstance(cause, BatchFileLoadError):
+            return cause
+        if (match := _MARKED_MESSAGE.search(str(cause))) is not None:
             return BatchFileLoadError(json.loads(match[1]))
     return None
 
@@ -96,12 +95,12 @@ class _WorkerError(Exception):
 def _read_rows(
     reader: RowReader, files: Sequence[RequestFile], batches: Iterator[Any]
 ) -> Iterator[Any]:
-    """Yield the rows of batch files as record batches. This function runs in Spark's workers.
+    """Yield the rows of batch files as Arrow record batches, in a Spark worker.
 
     Args:
         reader: The reader of the files.
-        files: All files of the batch.
-        batches: Record batches with the indexes of the files to read.
+        files: All files of the request.
+        batches: Record batches whose only column has the indexes of the files to read.
     """
     for batch in batches:
         for number in batch.column(0).to_pylist():
@@ -109,14 +108,11 @@ def _read_rows(
 
 
 def _iterate_rows_safely(file: RequestFile, rows: Iterator[Any]) -> Iterator[Any]:
-    """Yield the rows of a file, and raise each error as a `_WorkerError`.
-
-    Its message contains no content of the file.
-    """
+    """Yield the rows of a file; raise errors as `_WorkerError`, without content of the file."""
     try:
         yield from rows
     except BatchFileLoadError as error:
         raise _WorkerError(error) from None
     except Exception as error:  # noqa: BLE001  (its text may be that of a row)
-        words = f"cannot be read: {type(error).__name__}. This is a bug of the destination"
-        raise _WorkerError(file_error(file, words)) from None
+        reason = f"cannot be read: {type(error).__name__}. This is a bug of the destination"
+        raise _WorkerError(file_error(file, reason)) from None

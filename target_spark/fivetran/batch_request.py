@@ -1,7 +1,4 @@
-"""A WriteBatch or WriteHistoryBatch request as checked values.
-
-Pure data. The `repr` of a file does not contain its key.
-"""
+"""Data classes for the batch files of a WriteBatch or WriteHistoryBatch request."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ __all__ = ["BatchRequest", "FileKind", "FileParams", "RequestFile"]
 
 
 class FileKind(IntEnum):
-    """Kind of a batch file, which determines the effect of its rows on the table.
+    """Kind of a batch file, which determines how its rows change the table.
 
-    Within a batch, files of a kind with a lower number are applied first.
+    Files are applied in the order of these numbers.
     """
 
     EARLIEST_START = 0
@@ -27,9 +24,10 @@ class FileKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestFile:
-    """A batch file of a request, with its path and kind.
+    """Batch file of a request, with its path and kind.
 
-    ``key`` is the AES key to decrypt the file with; None if the file is not encrypted.
+    ``key`` is the AES key that decrypts the file, or None if the file is not encrypted. It is not
+    part of the `repr`.
     """
 
     path: str
@@ -39,13 +37,13 @@ class RequestFile:
 
 @dataclass(frozen=True, slots=True)
 class FileParams:
-    """The format of the batch files in a request.
+    """Format of the batch files in a request.
 
     Attributes:
         compression: The compression of the files.
         encryption: The encryption of the files.
         null: The cell text that means NULL.
-        unmodified: The cell text that means that the row keeps its value in the table.
+        unmodified: The cell text that means that the table's current value is kept.
     """
 
     compression: Compression = Compression.OFF
@@ -56,14 +54,14 @@ class FileParams:
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """The files of a WriteBatch or WriteHistoryBatch request and their format.
+    """Batch files of a WriteBatch or WriteHistoryBatch request, with their format.
 
-    The files are in the order in which they are applied.
+    ``files`` are in the order in which they are applied to the table.
     """
 
     files: tuple[RequestFile, ...]
     params: FileParams
 
     def of(self, *kinds: FileKind) -> tuple[RequestFile, ...]:
-        """Return the files of the request that have one of the given kinds."""
+        """Return the files whose kind is one of ``kinds``."""
         return tuple(file for file in self.files if file.kind in kinds)

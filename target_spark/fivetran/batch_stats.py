@@ -1,9 +1,9 @@
-"""Row counts of batch files, and detection of repeated keys.
+"""Row counts of batch files, and detection of repeated primary keys, without Spark.
 
-Without Spark. Fivetran sends each key once per batch, and merging rows with unique keys is much
-faster than deduplicating all rows; so only the keys are read first. If uniqueness is unknown, or
-cannot be checked in little memory, keys count as repeated. Conversion errors are left to the later
-reading of the rows. Source: Fivetran's Partner SDK development guide, "WriteBatchRequest".
+Fivetran sends each key once per batch, and merging unique keys is much faster than deduplicating
+all rows. Therefore the keys are read and compared first. If this needs too much memory or cannot be
+exact, keys count as repeated. Conversion errors are reported later, when the rows are read.
+Source: Fivetran's Partner SDK development guide, "WriteBatchRequest".
 """
 
 from __future__ import annotations
@@ -30,20 +30,19 @@ from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 __all__ = ["BatchStats", "count_rows"]
 
 _MOST: Final = 64 << 20
-"""Maximum bytes of keys that are compared."""
+"""Maximum bytes of keys that are kept in memory for comparison."""
 
 _INEXACT: Final = (DataType.FLOAT, DataType.DOUBLE)
-"""Types for which Spark and Arrow differ about equal values."""
+"""Types whose values Spark and Arrow do not compare alike."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchStats:
-    """Row counts of a batch, and the result of the search for keys that occur several times.
+    """Row counts of a batch, and a flag for repeated primary keys.
 
     Attributes:
         rows: The number of rows by kind of file. Kinds without rows are left out.
-        repeats: True if a key may occur more than once. False if all keys that were compared are
-            unique.
+        repeats: False if all compared keys are unique; True if a key may occur more than once.
     """
 
     rows: Mapping[FileKind, int]
@@ -51,12 +50,12 @@ class BatchStats:
 
     @property
     def total(self) -> int:
-        """The number of rows in all files."""
+        """Number of rows in all files."""
         return sum(self.rows.values())
 
     @property
     def kinds(self) -> frozenset[FileKind]:
-        """The kinds of files that have rows."""
+        """Kinds of the files that have at least one row."""
         return frozenset(self.rows)
 
 
@@ -66,14 +65,13 @@ def count_rows(
     fivetran_schema: FivetranSchema,
     compared: Collection[FileKind] = frozenset(FileKind),
 ) -> BatchStats:
-    """Count the rows of batch files, and search for keys that occur several times.
+    """Count the rows of batch files, and check that primary keys are unique.
 
     Args:
         files: The files.
         params: The format of the files.
         fivetran_schema: The columns of the table.
-        compared: The kinds of files in which to search for repeated keys. Rows of other kinds are
-            only counted.
+        compared: The kinds of files whose keys are compared. Rows of other kinds are only counted.
 
     Raises:
         BatchFileLoadError: A file cannot be parsed.
@@ -92,15 +90,14 @@ def count_rows(
                 rows[file.kind] += len(cells[0])
                 if key_columns:
                     keys.add(cells)
-        repeats = keys.repeat()
+        repeats = keys.may_repeat()
     return BatchStats({kind: count for kind, count in rows.items() if count}, repeats)
 
 
 class _KeyCollector:
-    """Collects the keys of rows to find keys that occur several times.
+    """Collector of primary keys that detects repeated keys, in at most 64 MiB of memory.
 
-    It uses at most 64 MiB of memory. If the keys need more memory, or cannot be compared exactly,
-    it assumes that a key occurs several times.
+    If the keys need more memory or cannot be compared exactly, they count as repeated.
     """
 
     def __init__(self, fivetran_schema: FivetranSchema) -> None:
@@ -111,15 +108,11 @@ class _KeyCollector:
         self._is_unsure = any(column.type in _INEXACT for column in self._columns)
 
     def add(self, cells: Sequence[Any]) -> None:
-        """Add the keys of a block of rows.
-
-        Args:
-            cells: One array of texts per key column.
-        """
+        """Add the keys of a block of rows; ``cells`` has one array of texts per key column."""
         if self._is_unsure:
             return
         try:
-            values = [convert_column(*each) for each in zip(self._columns, cells, strict=True)]
+            values = [convert_column(*pair) for pair in zip(self._columns, cells, strict=True)]
         except CellConversionError:
             values = []
         self._bytes += sum(array.nbytes for array in values)
@@ -129,8 +122,8 @@ class _KeyCollector:
         else:
             self._batches.append(pa.record_batch(values, names=self._names))
 
-    def repeat(self) -> bool:
-        """Return True if a key may have been added several times; False if all keys are unique."""
+    def may_repeat(self) -> bool:
+        """Return False if all added keys are unique; True if a key may be repeated."""
         if self._is_unsure or not self._batches:
             return self._is_unsure
         keys = pa.Table.from_batches(self._batches)
@@ -144,9 +137,9 @@ def _read_cells(
     fivetran_schema: FivetranSchema,
     columns: Sequence[DestinationColumn],
 ) -> Iterator[list[Any]]:
-    """Yield the cell texts of the given columns of a batch file, block by block.
+    """Yield the unconverted cells of some columns of a batch file, block by block.
 
-    Each block is a list with one text array per column.
+    Each block is a list with one Arrow array of texts per column.
     """
     blocks = read_blocks(file, params)
     try:

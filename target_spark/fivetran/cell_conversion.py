@@ -1,9 +1,8 @@
-"""Exact conversion of cells from text to values, by column.
+"""Exact conversion of the text cells of batch files to Arrow arrays, column by column.
 
-Pure functions. A column is converted as a whole; if the fast conversion fails, a slow one with the
-same rules follows. A text that is not a value of its type, or that the type cannot hold, is an
-error and never another value; only digits after microseconds are dropped, since Spark has no
-smaller unit. An error names the cell, never its content.
+A text that is not a valid value of its column's type is an error; it is never rounded or replaced.
+The only exceptions are digits after microseconds, which are dropped because Spark has no smaller
+unit, and Fivetran's spelling of the largest FLOAT. An error never contains the text of a cell.
 
 Source: Fivetran's Partner SDK development guide, "Examples of data types".
 """
@@ -26,16 +25,16 @@ __all__ = ["CellConversionError", "arrow_type", "convert_column", "find_first_fa
 
 
 class CellConversionError(Exception):
-    """Raised if a cell of a batch file does not contain a value of its column's type.
+    """Raised if the text of a cell is not a valid value of its column's type.
 
     Attributes:
-        row: The index of the row in the array that was converted, from 0.
-        words: The reason as a phrase that follows the name of the cell, such as "is not base64".
+        row: Index of the cell in the array of texts, from 0.
+        reason: The reason as the end of a sentence, such as "is not base64".
     """
 
-    def __init__(self, row: int, words: str) -> None:
-        super().__init__(words)
-        self.row, self.words = row, words
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(reason)
+        self.row, self.reason = row, reason
 
 
 _INSTANT: Final = pa.timestamp("us", "UTC")
@@ -57,7 +56,7 @@ _TYPES: Final[Mapping[DataType, Any]] = {
 def arrow_type(column: DestinationColumn) -> Any:
     """Return the Arrow type for the values of a column.
 
-    Values of the types NAIVE_TIME, XML and JSON are strings.
+    For STRING, NAIVE_TIME, XML and JSON this is ``pa.string()``.
     """
     if column.type is DataType.DECIMAL:
         return pa.decimal128(*column.digits)
@@ -65,10 +64,10 @@ def arrow_type(column: DestinationColumn) -> Any:
 
 
 def convert_column(column: DestinationColumn, texts: Any) -> Any:
-    """Convert an array of texts to an array of the column's type. Nulls stay null.
+    """Convert an Arrow array of texts to an array of the column's type. Nulls stay null.
 
     Raises:
-        CellConversionError: A text is not a value of the type.
+        CellConversionError: A text is not a valid value of the type.
     """
     convert = _CONVERSIONS.get(column.type)
     if convert is None:
@@ -80,18 +79,18 @@ def convert_column(column: DestinationColumn, texts: Any) -> Any:
     raise CellConversionError(row, _WORDS.get(column.type, _of_decimal(column)))
 
 
-def find_first_failure(values: Any, use: Callable[[Any], Any]) -> int:
-    """Return the index of the first value in an array that makes a function fail.
+def find_first_failure(values: Any, function: Callable[[Any], Any]) -> int:
+    """Return the index of the first array value for which a function fails, by binary search.
 
     Args:
-        values: The array. The function must fail for the whole array.
-        use: The function, which is called with slices of the array. It fails by raising ValueError.
+        values: An Arrow array for which the function fails.
+        function: Function that is called with slices of the array and fails by raising ValueError.
     """
     start, length = 0, len(values)
     while length > 1:
         half = length // 2
         try:
-            use(values.slice(start, half))
+            function(values.slice(start, half))
         except ValueError:
             length = half
         else:
@@ -118,14 +117,14 @@ def _integers(texts: Any, column: DestinationColumn) -> Any:
 
 
 def _some_have(texts: Any, sign: str) -> bool:
-    data = texts.buffers()[2]  # the bytes of all texts, and perhaps of others
+    data = texts.buffers()[2]  # the bytes of all texts; of a slice, also of other texts
     if data is None or sign.encode() not in data.to_pybytes():
         return False
     return bool(pc.any(pc.match_substring(texts, sign)).as_py())
 
 
 def _all_true(conditions: Any) -> bool:
-    """Return True if no boolean of an Arrow array is false. Nulls are ignored."""
+    """Return True if all booleans of an Arrow array are true; nulls are ignored."""
     return pc.all(conditions).as_py() is not False
 
 
@@ -136,7 +135,7 @@ _MOST: Final = 38
 """Maximum digits of an Arrow decimal."""
 
 _LARGEST_FLOAT: Final = 3.4028234663852886e38
-_LARGEST_FLOAT_TOLD: Final = 3.4028237e38
+_LARGEST_WRITTEN_FLOAT: Final = 3.4028237e38
 """The largest FLOAT as Fivetran's guide spells it, rounded up."""
 
 
@@ -148,10 +147,10 @@ def _decimals(texts: Any, column: DestinationColumn) -> Any:
 
 
 def _are_exact_in_arrow(texts: Any, precision: int, scale: int) -> bool:
-    """Return True if it is safe to parse these texts with Arrow's decimal parser.
+    """Return True if Arrow's decimal parser is exact for an array of texts.
 
-    The parser may return a wrong number, without an error, for a text that has an exponent, too
-    many digits, or more digits before the decimal point than the column allows.
+    The parser may return a wrong number, without an error, for a text that has an exponent, more
+    than 38 digits, or more digits before the decimal point than ``precision - scale``.
     """
     if _some_have(texts, "e") or _some_have(texts, "E"):
         return False
@@ -196,20 +195,20 @@ def _floats(texts: Any, column: DestinationColumn) -> Any:
 
 
 def _replace_infinite_floats(texts: Any, values: Any, overflown: Any) -> Any:
-    """Replace numbers that became infinite when they were parsed by the largest FLOAT.
+    """Replace infinite values by the largest FLOAT where the text was a rounded largest FLOAT.
 
-    Fivetran rounds the largest FLOAT up when it writes it. The parsed value is then infinite.
+    Fivetran writes the largest FLOAT rounded up, as 3.4028237e38, which Arrow parses as infinity.
 
     Args:
         texts: The texts of the numbers.
         values: The parsed numbers.
-        overflown: True for each number that became infinite.
+        overflown: Array that is true for each finite text that was parsed as infinity.
 
     Raises:
-        ValueError: A number is larger than the largest FLOAT as Fivetran writes it.
+        ValueError: A number is larger than 3.4028237e38, or the values are not FLOAT.
     """
     size = pc.abs(texts.filter(overflown).cast(pa.float64()))
-    if values.type != pa.float32() or not _all_true(pc.less_equal(size, _LARGEST_FLOAT_TOLD)):
+    if values.type != pa.float32() or not _all_true(pc.less_equal(size, _LARGEST_WRITTEN_FLOAT)):
         raise ValueError
     largest = pc.multiply(pc.sign(values), pa.scalar(_LARGEST_FLOAT, pa.float32()))
     return pc.if_else(overflown, largest, values)
@@ -245,10 +244,10 @@ def _instants(texts: Any, _column: DestinationColumn) -> Any:
 
 
 def _truncate_to_micros(texts: Any) -> Any:
-    """Remove the digits after the microseconds from date-time texts.
+    """Remove the digits after the microseconds: ``….1234567`` -> ``….123456``.
 
     Raises:
-        ValueError: A text is too long for another reason.
+        ValueError: A text is longer than a date-time even without these digits.
     """
     if (pc.max(pc.binary_length(texts)).as_py() or 0) <= _TO_MICROSECONDS:
         return texts
@@ -259,10 +258,9 @@ def _truncate_to_micros(texts: Any) -> Any:
 
 
 def _slice_bytes(texts: Any, end: int) -> Any:
-    """Return the first ``end`` bytes of each text. A negative ``end`` counts from the text's end.
+    """Return the slice ``[0:end]`` of the bytes of each text in an Arrow array.
 
-    Only ASCII texts are cut correctly. Other texts may be cut inside a character; the later
-    conversion of the result rejects them.
+    A non-ASCII text may be cut inside a character; then its conversion to a date-time fails.
     """
     return pc.binary_slice(texts.cast(pa.binary()), 0, end).cast(pa.string())
 

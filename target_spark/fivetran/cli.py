@@ -1,7 +1,4 @@
-"""``target-spark --port``: server of the Fivetran destination.
-
-The target class is passed in and not imported. One Spark serves all calls and ends with the server.
-"""
+"""Command ``target-spark --port``, which runs the gRPC server of the Fivetran destination."""
 
 from __future__ import annotations
 
@@ -19,7 +16,11 @@ __all__ = ["destination_command"]
 
 
 def destination_command(name: str, plugin: type[CommandTarget]) -> CliCommand:
-    """Return the command that runs a Fivetran destination: a gRPC server that Fivetran calls."""
+    """Return the command that runs a Fivetran destination: a gRPC server that Fivetran calls.
+
+    ``name`` is the name of the program, ``plugin`` the target's class. All calls share one Spark
+    application, which ends with the server.
+    """
 
     def serve_at(address: ListenAddress) -> int:
         from tap_core.protocols.fivetran.grpc_server import serve
@@ -29,7 +30,7 @@ def destination_command(name: str, plugin: type[CommandTarget]) -> CliCommand:
         from target_spark.fivetran.shared_spark import SharedSpark
 
         journal, spark = JsonLogHandler("sdk_destination"), SharedSpark()
-        # Before any call: what a call loads into the environment must not count.
+        # Read before any call, so that variables that a call sets have no effect on the rules.
         rules = CallRules.of(name, os.environ)
         return serve(make_service(plugin, spark, journal, rules), address, journal, spark.close)
 

@@ -1,7 +1,7 @@
-"""The configuration form and the connection tests that Fivetran shows to the user.
+"""Configuration form and connection tests that Fivetran shows to the user.
 
-The form shows the few settings that are needed to find tables; the configuration may have the other
-settings that `allowed_settings` allows, too.
+The form contains only the settings that locate the tables. A configuration may contain further
+settings that `allowed_settings` permits.
 """
 
 from __future__ import annotations
@@ -63,32 +63,32 @@ TESTS: Final[Mapping[str, str]] = {
 }
 """Connection tests by name, with their labels."""
 
-_OURS: Final = {"report": None, "dry_run": None}
+_IGNORED: Final = {"report": None, "dry_run": None}
 """Settings that a server ignores."""
 
 
-def parse_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+def parse_settings(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the configuration of a gRPC call to settings of the target.
 
-    Settings that are only for the command line are left out.
+    The settings ``report`` and ``dry_run`` are set to None, because a server ignores them.
 
     Raises:
-        ConfigurationError: The Spark settings are not a JSON object. The message does not contain
-            their text.
+        ConfigurationError: The setting ``spark`` is a text that is not a JSON object. The message
+            does not contain the text.
     """
-    if isinstance(given.get("spark"), str):
+    if isinstance(configuration.get("spark"), str):
         raise ConfigurationError(
             "spark: this is not a JSON object. Set the Spark settings by name, such as"
             ' {"spark.driver.memory": "2g"}.'
         )
-    return {**given, **_OURS}
+    return {**configuration, **_IGNORED}
 
 
 def check_format(options: LoadOptions) -> None:
-    """Check that the configured table format supports replacing rows by key.
+    """Check that the configured table format supports upserts by key, which Fivetran needs.
 
     Raises:
-        UnsupportedError: The format does not support it.
+        UnsupportedError: The format is neither Delta nor Iceberg.
     """
     if not options.can_upsert:
         raise UnsupportedError(

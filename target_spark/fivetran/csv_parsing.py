@@ -1,10 +1,11 @@
-"""CSV parser for Fivetran's batch files: header, and rows as text columns.
+"""CSV parser for Fivetran's batch files, which returns each column as an Arrow array of texts.
 
-Quotes are doubled, a backslash has no special meaning, and cells may contain line breaks. Only the
-header defines the order of the columns. The NULL text means NULL quoted or not, unless it is empty:
-then an empty cell is NULL, and a quoted empty cell is an empty string. Errors name a row by its
-number (the first after the header is 1) and a column by its name in the table; they contain no
-content of the file, not even names of the header, which would be data in a file without a header.
+Format: Quotes in a cell are doubled, a backslash has no special meaning, and cells may contain line
+breaks. The header defines the order of the columns. A cell with the NULL text is NULL, quoted or
+not. If the NULL text is empty, an empty cell is NULL and a quoted empty cell is an empty string.
+
+Errors name a row by its number (1 is the first after the header) and a column by its name in the
+table. They contain no text of the file, because even its first line may be data.
 
 Source: Fivetran's Partner SDK development guide, "Batch files", and observed files.
 """
@@ -32,14 +33,14 @@ _LISTED: Final = 5
 
 
 class FileFaultError(Exception):
-    """Raised if a batch file is invalid.
+    """Raised if a batch file is invalid, with a reason such as "names a column twice: id".
 
-    The message is a phrase that follows the name of the file, such as "names a column twice".
+    The caller puts the name of the file before the reason.
     """
 
 
 def read_header(block: bytes) -> tuple[list[str], bytes]:
-    """Return the column names in a file's header, and the content of ``block`` after the header.
+    """Parse the header of a batch file; return the column names and the rest of ``block``.
 
     Args:
         block: The start of the file, which must contain the whole header.
@@ -68,7 +69,7 @@ def _end_of_first_row(block: bytes) -> int:
 def match_columns(
     names: Sequence[str], fivetran_schema: FivetranSchema, kind: FileKind
 ) -> tuple[DestinationColumn, ...]:
-    """Return the table column for each column name in a file's header, in the same order.
+    """Return the table column for each name in a file's header, in the order of the header.
 
     Raises:
         FileFaultError: The header contains an unknown name, contains a name twice, or lacks a
@@ -98,10 +99,10 @@ def _list(names: list[str]) -> str:
 
 
 def key_columns(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
-    """Return the columns that identify a row in a file of the given kind.
+    """Return the columns that identify a row in a batch file of a kind.
 
-    In a table in history mode they include the start time of a version. In a delete file they do
-    not, because a deletion concerns the current version.
+    In history mode they include the start time of a version, except in a delete file, because a
+    deletion concerns the current version.
     """
     if kind is FileKind.DELETE:
         return tuple(column for column in fivetran_schema.keys if column.name != START)
@@ -124,7 +125,7 @@ def _needed(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[Destinatio
 def read_columns(
     block: bytes, count: int, null: str, rows_before: int, only: Sequence[int] | None = None
 ) -> list[Any]:
-    """Return the rows of a CSV block as text arrays, one per column.
+    """Parse a CSV block and return one Arrow array of texts per column.
 
     Args:
         block: Complete rows of the file, without the header.
@@ -163,15 +164,15 @@ def _parse_columns(
     null: str,
     handle_uneven_row: Callable[[Any], str],
 ) -> list[Any]:
-    """Return selected columns of a CSV block as Arrow arrays.
+    """Parse a CSV block and return selected columns as Arrow arrays.
 
     Args:
         block: Complete rows of the file, without the header.
         count: The number of columns in the header.
         wanted: The indexes of the columns to return, each with its Arrow type.
         null: The cell text that means NULL.
-        handle_uneven_row: A function called for each row with more or fewer cells than the header.
-            It returns "error" to fail or "skip" to leave out the row.
+        handle_uneven_row: Function that is called for each row with more or fewer cells than the
+            header. It returns "error" to fail or "skip" to skip the row.
     """
     if block.startswith(_MARK):
         block = _MARK + block  # Arrow removes one mark, but this one is in a cell
@@ -196,9 +197,7 @@ def _parse_columns(
 
 
 def _find_first_invalid_utf8(block: bytes, count: int, wanted: Iterable[int], null: str) -> int:
-    """Return the index of the first row that has a cell with invalid UTF-8.
-
-    Only the columns in ``wanted`` are checked.
+    """Return the index of the first row with invalid UTF-8 in one of the ``wanted`` columns.
 
     Raises:
         FileFaultError: A row has more or fewer cells than the header.

@@ -1,8 +1,8 @@
 """Handlers of the gRPC calls that Fivetran makes to a destination.
 
-The form and the capabilities need no Spark. Every call brings settings, which are checked in every
-call. A table is changed by one call at a time; different tables change in parallel. Errors are
-raised, and the server reports them, in a Task if the response type has one.
+Every call sends the configuration, and every call validates it. Only one call at a time changes a
+table; different tables change in parallel. Handlers raise errors, and the server converts them to
+responses, with a Task message if the response type has one.
 
 Source: Fivetran's Partner SDK, ``destination_sdk.proto`` and its development guide.
 """
@@ -48,12 +48,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 def make_service(
     plugin: type[CommandTarget], sparks: SharedSpark, journal: JsonLogHandler, rules: CallRules
 ) -> Service:
-    """Return the gRPC service of a Fivetran destination.
+    """Return the gRPC service of a Fivetran destination, with a handler for each method.
 
     Args:
         plugin: The target's class.
-        sparks: The Spark that all calls share.
-        journal: The log handler of the server. It removes the secrets of calls from log messages.
+        sparks: The Spark application that all calls share.
+        journal: The log handler of the server, which redacts the secrets of calls.
         rules: Rules for the settings that a call may set.
     """
     calls = _Calls(plugin, sparks, journal, rules)
@@ -72,7 +72,7 @@ def make_service(
         "Truncate": Handler(calls.truncate, task(proto_messages.TruncateResponse)),
         "WriteBatch": Handler(calls.write, task(proto_messages.WriteBatchResponse)),
         "WriteHistoryBatch": Handler(calls.write_history, task(proto_messages.WriteBatchResponse)),
-        # Fivetran then uses the calls above instead.
+        # Fivetran then makes the same changes with the methods above.
         "Migrate": Handler(
             lambda _request, _call: proto_messages.MigrateResponse(unsupported=True)
         ),
@@ -86,7 +86,7 @@ def _with_task(kind: Any) -> Callable[[str], Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Handlers of Fivetran's gRPC calls to a destination."""
+    """Handlers of Fivetran's gRPC calls. Each takes a request message and returns a response."""
 
     plugin: type[CommandTarget]
     sparks: SharedSpark
@@ -94,7 +94,7 @@ class _Calls:
     rules: CallRules
 
     def test(self, request: Any, call: RpcCall) -> Any:
-        """Handle Test: run one of the connection tests in the configuration form."""
+        """Handle Test: run the connection test that the request names."""
         call.note(request.name[:NAME_LIMIT])
         if request.name not in TESTS:
             raise UnsupportedError(f"There is no such test; the tests are {', '.join(TESTS)}.")
@@ -105,7 +105,7 @@ class _Calls:
         if request.name == "storage":
             with self.sparks.session(config) as spark:
                 checks = iter(list(storage_checks(_options(config), spark)))
-        failed = [f"{each.name}: {each.text}" for each in checks if each.verdict == "failed"]
+        failed = [f"{check.name}: {check.text}" for check in checks if check.verdict == "failed"]
         if not failed:
             return proto_messages.TestResponse(success=True)
         error = TargetSparkError(". ".join(failed))
@@ -142,7 +142,7 @@ class _Calls:
         return proto_messages.AlterTableResponse(success=True)
 
     def truncate(self, request: Any, call: RpcCall) -> Any:
-        """Handle Truncate: delete the rows synced before a time, or mark them as deleted."""
+        """Handle Truncate: delete rows synced before a timestamp, or mark them as deleted."""
         soft = request.soft.deleted_column if request.HasField("soft") else None
         before = (
             _to_datetime(request.utc_delete_before) if _has(request, "utc_delete_before") else None
@@ -178,7 +178,7 @@ class _Calls:
         return proto_messages.WriteBatchResponse(success=True)
 
     def _iterate_files(self, request: Any, *kinds: FileKind) -> Iterator[RequestFile]:
-        """Yield the files of a request in the order in which they are applied.
+        """Yield the batch files of a request, in the order of ``kinds``.
 
         Raises:
             BatchFileLoadError: A file is not in a folder that the operator allows.
@@ -190,10 +190,9 @@ class _Calls:
     # Steps of every call
 
     def _validate_config(self, request: Any) -> Mapping[str, Any]:
-        """Return the validated settings of a call.
+        """Validate the configuration of a call and return the settings of the target.
 
-        The secrets among them are registered with the log handler first, so that no log message
-        shows them.
+        Its secrets are first registered with the log handler, which redacts them.
 
         Raises:
             ConfigurationError: A setting is invalid, or a call may not set it.
@@ -224,9 +223,9 @@ class _Calls:
     def _lock_table(
         self, request: Any, name: str, call: RpcCall
     ) -> Iterator[tuple[TableService, str]]:
-        """Context manager: hold the lock of a table while a call uses it.
+        """Context manager: lock a table, and yield a `TableService` and the table's name.
 
-        Yield the operations on the destination's tables, and the name of the table.
+        Meanwhile other calls for this table wait.
         """
         stream = _get_stream_id(request.schema_name, name)
         call.note(str(stream))
@@ -252,7 +251,7 @@ def _parse_table_columns(tables: TableService, request: Any) -> FivetranSchema:
 
 
 def _to_proto_table(name: str, fivetran_schema: FivetranSchema) -> Any:
-    """Return a table and its columns as a protobuf message."""
+    """Return Fivetran's protobuf message ``Table`` for a table name and its columns."""
     columns = []
     for column in fivetran_schema.columns:
         message = proto_messages.Column(
@@ -279,10 +278,10 @@ def _has(request: Any, field: str) -> bool:
 
 
 def _to_datetime(stamp: Any) -> datetime:
-    """Return a protobuf timestamp as a datetime in UTC, truncated to microseconds.
+    """Convert a protobuf ``Timestamp`` to a datetime in UTC, truncated to microseconds.
 
     Raises:
-        UnsupportedError: `datetime` cannot represent the time.
+        UnsupportedError: The time is outside the years 1 to 9999.
     """
     try:
         return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
@@ -291,5 +290,5 @@ def _to_datetime(stamp: Any) -> datetime:
 
 
 def _get_stream_id(schema: str, table: str) -> StreamId:
-    """Return the id of the stream ``schema.table``; ``schema`` may be empty."""
+    """Return the stream id of a table in a Fivetran schema; ``schema`` may be empty."""
     return StreamId(table, schema or None)

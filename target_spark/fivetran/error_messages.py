@@ -1,9 +1,8 @@
-"""Error messages of a call, without data of rows, keys or credentials.
+"""Error messages for Fivetran's users, without row values, keys or credentials.
 
-Errors of target-spark are reported completely. Of errors of Spark, a storage or a catalog only the
-kind is reported, never the text, which may contain data of a row; for a missing permission, the
-message names the place if it is known. Source: Fivetran's Partner SDK development guide, "Error
-handling" and "Security".
+Errors of target-spark are reported in full. For errors of Spark, a storage or a catalog, only their
+type is reported, because their text may contain row values. Source: Fivetran's Partner SDK
+development guide, "Error handling" and "Security".
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ _WORDS: Final = {
 
 
 def explain_error(error: BaseException) -> str:
-    """Return the message that Fivetran shows to the user for an error.
+    """Return the message that Fivetran shows to the user for an exception.
 
-    It consists of complete sentences, includes a remedy, and has less than 8 kB.
+    The message states the cause and a remedy, in less than 8 kB.
     """
     refused = find_refusal(error)
     if refused is not None:
@@ -62,10 +61,7 @@ def explain_error(error: BaseException) -> str:
 
 
 def find_refusal(error: BaseException) -> TargetSparkError | None:
-    """Return an error that explains a missing permission, if that is the cause of ``error``.
-
-    Return None if ``error`` has another cause.
-    """
+    """Return an error that explains a missing permission; None if ``error`` has another cause."""
     if not any(map(_is_refusal, iterate_causes(error))):
         return None
     details = f" ({error})" if isinstance(error, TargetSparkError) else ""
@@ -78,7 +74,7 @@ def find_refusal(error: BaseException) -> TargetSparkError | None:
 
 
 def _get_message(error: BaseException) -> str:
-    if any(_NOWHERE.search(str(each)) for each in iterate_causes(error)):
+    if any(_NOWHERE.search(str(cause)) for cause in iterate_causes(error)):
         return (
             "The location of the tables does not exist and cannot be created. Set path to a folder,"
             " or to an address that Spark can write to with the settings in spark."

@@ -1,8 +1,8 @@
-"""Lookup of an existing table: its columns in the format, and their Fivetran types.
+"""Lookup of an existing table: its id, its columns and their Fivetran types.
 
-This module only reads, and starts no Spark job. The table's columns take precedence over its stored
-metadata. All lookups of a table in one call find the same table, and each commit is made in the
-block of `committing`, which checks that it still is that one.
+If the table's columns differ from its stored Fivetran metadata, the columns take precedence. Within
+a call, lookups and commits (`committing`) check the table's id, to detect that the table has been
+dropped or replaced by another table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["ExistingTable", "TableLookup", "committing"]
 
 @dataclass(frozen=True, slots=True)
 class ExistingTable:
-    """A table of a destination as it was when it was looked up.
+    """Table of a destination, as of its lookup.
 
     Attributes:
         table: The location and name of the table.
@@ -50,10 +50,10 @@ class ExistingTable:
     types: Mapping[str, str]
 
     def match_columns(self, requested: FivetranSchema) -> FivetranSchema:
-        """Return the requested columns with their names in this table.
+        """Return the requested columns, each with the name of its column in this table.
 
         Raises:
-            TableError: The table does not have one of the requested columns.
+            TableError: A requested column is not in the table.
         """
         by_name = self.fivetran_schema.by_name
         lacking = [column.name for column in requested.columns if column.name not in by_name]
@@ -62,14 +62,14 @@ class ExistingTable:
                 f"Table {self.table.name} has no column {', '.join(lacking)}. An AlterTable must"
                 " add it before rows with it can be written."
             )
-        columns = (replace(each, column=by_name[each.name].column) for each in requested.columns)
+        columns = (replace(c, column=by_name[c.name].column) for c in requested.columns)
         return FivetranSchema(tuple(columns))
 
 
 class TableLookup:
-    """Looks up one table during a call.
+    """Repeated lookup of one table during a call.
 
-    If the table has been replaced by another one since the first lookup, a later lookup fails.
+    A lookup fails if the table has been replaced by another table since the first lookup.
     """
 
     def __init__(self, spark: SparkSession, options: LoadOptions, stream: StreamId) -> None:
@@ -79,19 +79,18 @@ class TableLookup:
         self._id: str | None = None
 
     def load(self) -> ExistingTable | None:
-        """Return the table with its current columns. Return None if it does not exist.
+        """Return the table with its current columns, or None if it does not exist.
 
         Raises:
-            TableError: The location or the catalog entry contains something else than a table of
-                the format, the stored metadata cannot be read, or the table has been replaced since
-                an earlier lookup.
+            TableError: The location or the catalog entry has no table of the format, the stored
+                metadata cannot be parsed, or the table has been replaced since an earlier lookup.
         """
         spark, table = self._spark, self._table
         self._id = _check_id(spark, table, self._format, self._id)
         types = get_writer(self._format).get_column_types(spark, table)
         if types is None:
             return None
-        if self._id is None:  # the table was registered in the catalog by this look
+        if self._id is None:  # get_column_types has registered the table in the catalog
             self._id = _check_id(spark, table, self._format, None)
         ref = resolve_table(spark, table).ref if self._format == "iceberg" else delta_ref(table)
         rows = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
@@ -127,7 +126,7 @@ def committing(spark: SparkSession, existing: ExistingTable) -> Iterator[None]:
 def _check_id(
     spark: SparkSession, table: Table, table_format: str, known: str | None
 ) -> str | None:
-    """Return the current id of a table. Return None if the table does not exist.
+    """Return the current id of a table, or None if the table does not exist.
 
     Args:
         spark: The session.

@@ -1,9 +1,9 @@
-"""Reader of a batch file: decrypts and decompresses it, and splits it between rows.
+"""Reader of a batch file, which decrypts and decompresses it and splits it into blocks of rows.
 
 The content of a file is never written to disk unencrypted, and only a few blocks of a file are in
-memory. Errors name the file by its last path component, the fault and its likely cause; they
-contain neither content of the file nor its key. Source: Fivetran's Partner SDK development guide,
-"Batch files", "Encryption" and "Security".
+memory. Errors contain the file's name, the fault and its likely cause, but neither content of the
+file nor its key. Source: Fivetran's Partner SDK development guide, "Batch files", "Encryption" and
+"Security".
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OTHER_KEY: Final = "The key belongs to another file, or the file is damaged"
 
 
 def get_reading_lock() -> AbstractContextManager[object]:
-    """Return the lock that lets only one call at a time read batch files in the server process.
+    """Return the lock with which only one call at a time reads batch files in the server process.
 
     The lock limits the use of memory: a decompressor may need 128 MB, and a row several times 64
     MB. Spark's workers are separate processes and do not use the lock.
@@ -50,18 +50,13 @@ def get_reading_lock() -> AbstractContextManager[object]:
     return _READING
 
 
-def file_error(file: RequestFile, words: str) -> BatchFileLoadError:
-    """Return the error to raise for an invalid batch file.
-
-    Args:
-        file: The file.
-        words: The reason as a phrase that follows the file's name.
-    """
-    return BatchFileLoadError(f"The batch file {PurePath(file.path).name} {words}.")
+def file_error(file: RequestFile, reason: str) -> BatchFileLoadError:
+    """Return the error for an invalid batch file: "The batch file <name> <reason>."."""
+    return BatchFileLoadError(f"The batch file {PurePath(file.path).name} {reason}.")
 
 
 def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """Yield the decrypted CSV of a batch file in blocks of complete rows.
+    """Yield the decrypted, decompressed CSV of a batch file in blocks of complete rows.
 
     The first block begins with the header. A block has about ``size`` bytes, or more if a row is
     longer.
@@ -71,25 +66,24 @@ def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) 
     """
     with ExitStack() as stack:
         yield from split_rows(
-            _open_content(file, params, size, stack), lambda words: file_error(file, words)
+            _open_content(file, params, size, stack), lambda reason: file_error(file, reason)
         )
 
 
 def split_rows(
     chunks: Iterable[bytes], faulty: Callable[[str], Exception], longest: int = _LONGEST_ROW
 ) -> Iterator[bytes]:
-    """Divide the content of a CSV file into blocks of complete rows, and yield them.
+    """Divide the content of a CSV file into blocks of complete rows, and yield the blocks.
 
     A line break inside a quoted cell does not end a row.
 
     Args:
-        chunks: The content of the file, in pieces of any size.
-        faulty: A function that converts an error message to the exception to raise.
+        chunks: The content of the file, in chunks of any size.
+        faulty: Function that converts an error message to the exception to raise.
         longest: The maximum number of bytes in a row.
 
     Raises:
-        Exception: The result of ``faulty``, because a quoted cell does not end or a row is too
-            long.
+        Exception: The result of ``faulty``, if a quoted cell is not closed or a row is too long.
     """
     held: list[bytes] = []
     is_open = False
@@ -112,15 +106,15 @@ def split_rows(
 
 
 def _find_last_row_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
-    """Find the end of the last complete row in a part of a CSV file.
+    """Find the end of the last complete row in a chunk of a CSV file.
 
     Args:
-        chunk: The part of the file.
-        is_open: True if the part begins inside a quoted cell.
+        chunk: Consecutive bytes of the file.
+        is_open: True if the chunk begins inside a quoted cell.
 
     Returns:
-        The position after the last complete row, which is 0 if no row ends in the part; and True if
-        the part ends inside a quoted cell.
+        The offset after the last complete row, or 0 if no row ends in the chunk; and True if the
+        chunk ends inside a quoted cell.
     """
     is_open_after = is_inside = is_open ^ bool(chunk.count(_QUOTE) & 1)
     end = len(chunk)
@@ -140,13 +134,13 @@ def _find_last_row_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
 def _open_content(
     file: RequestFile, params: FileParams, size: int, stack: ExitStack
 ) -> Iterator[bytes]:
-    """Return an iterator over the decrypted and decompressed content of a batch file.
+    """Open a batch file and return an iterator over its decrypted and decompressed content.
 
     Args:
         file: The file.
         params: The format of the file.
-        size: The maximum number of bytes that the iterator returns at once.
-        stack: An exit stack that closes the file later.
+        size: The maximum number of bytes per item of the iterator.
+        stack: The exit stack that closes the file.
 
     Raises:
         BatchFileLoadError: The file cannot be opened or is empty, or its key is invalid.
@@ -173,18 +167,18 @@ def _read_chunk(
     try:
         return read(size)
     except OSError as error:
-        words = (
+        reason = (
             _explain_decompression_error(error, params)
             if error.errno is None
             else _explain_read_error(error)
         )
-        raise file_error(file, words) from None
+        raise file_error(file, reason) from None
 
 
 class _Decrypted:
-    """File object that decrypts a batch file while it is read.
+    """Readable file object that decrypts a batch file (AES in CBC mode with PKCS7 padding).
 
-    The encrypted file begins with the initialization vector of the encryption.
+    The encrypted file begins with the initialization vector.
     """
 
     closed = False
@@ -211,7 +205,7 @@ class _Decrypted:
         self._is_done = False
 
     def read(self, size: int) -> bytes:
-        """Return about ``size`` decrypted bytes. Return b"" only at the end of the file."""
+        """Return about ``size`` decrypted bytes, or b"" at the end of the file."""
         whole = max(size // _AES_BLOCK, 1) * _AES_BLOCK
         while encrypted := self._raw.read(whole):
             if plain := self._padding.update(self._cipher.update(encrypted)):
@@ -233,7 +227,7 @@ class _Decrypted:
 
 
 def _explain_read_error(error: OSError) -> str:
-    """Return the reason why a file cannot be read, as a phrase that follows the file's name."""
+    """Return the reason why a file cannot be read, such as "does not exist. …"."""
     if isinstance(error, FileNotFoundError):
         return "does not exist. It must be on this server until the response to the call"
     if isinstance(error, PermissionError):
@@ -242,11 +236,10 @@ def _explain_read_error(error: OSError) -> str:
 
 
 def _explain_decompression_error(error: OSError, params: FileParams) -> str:
-    """Return the reason why a file cannot be decompressed, as a phrase that follows its name.
+    """Return the reason why a file cannot be decompressed, such as "is cut off: …".
 
     Args:
-        error: An error of the decompressor. Unlike errors of the file system, it has no error
-            number.
+        error: The error of the decompressor.
         params: The format of the file.
     """
     name = params.compression.name

@@ -1,9 +1,10 @@
-"""Versions of rows that a WriteHistoryBatch writes, and the table's versions that it ends.
+"""Computation of the changes that a WriteHistoryBatch makes to the versions of rows in a table.
 
-Input and output are DataFrames; the result has at most one change per version
-(`target_spark.writers.history_merge`). A version is identified by its row's keys and its start
-time, which are never null. Versions of a row are ordered by their start time, independently of
-their files. Source: Fivetran's Partner SDK, "How to handle history mode batch files".
+In Fivetran's history mode a table keeps all versions of a row. A version is identified by the row's
+key and its start time, which are never null. Versions of a row are ordered by their start time,
+independently of their files. `target_spark.writers.history_merge` applies the resulting DataFrame,
+which has at most one change per version.
+Source: Fivetran's Partner SDK, "How to handle history mode batch files".
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class VersionedSchema:
     """Columns of a table in Fivetran's history mode, which keeps all versions of a row.
 
     Attributes:
-        fivetran_schema: All columns. The columns that identify a version are marked as keys.
+        fivetran_schema: All columns. Those that identify a version are marked as keys.
         row: The columns that identify a row. Together with ``start`` they identify a version.
         start: The column with the start time of a version.
         end: The column with the end time of a version.
@@ -67,36 +68,36 @@ class VersionedSchema:
 
     @property
     def row_keys(self) -> list[Expression]:
-        """The columns that identify a row, as Spark column expressions."""
+        """Columns that identify a row, as Spark column expressions."""
         return [column_ref(key) for key in self.row]
 
     @property
     def row_names(self) -> list[str]:
-        """The names of the columns that identify a row."""
+        """Names of the columns that identify a row."""
         return [key.column for key in self.row]
 
     @property
     def key_names(self) -> list[str]:
-        """The names of the columns that identify a version: the row's keys and the start time."""
+        """Names of the columns that identify a version: the row's key columns and the start."""
         return [*self.row_names, self.start.column]
 
     @property
     def history(self) -> HistoryMerge:
-        """The object that builds the MERGE statement for changes to the table's versions."""
+        """Builder of the MERGE statement that inserts, ends and removes versions in the table."""
         columns = [column.column for column in self.fivetran_schema.columns]
         ended = {column.column: source_column(column.column) for column in (self.end, self.active)}
         return HistoryMerge(columns, self.key_names, ended)
 
 
 def parse_versioned_schema(fivetran_schema: FivetranSchema, table: str) -> VersionedSchema:
-    """Find the columns that history mode requires, such as the start time, among a table's columns.
+    """Find the columns that history mode requires, such as the start time, in a table's schema.
 
     Args:
         fivetran_schema: The columns of the table.
         table: The name of the table, for messages.
 
     Raises:
-        TableError: A required column is missing or has a wrong type, or the rows have no key.
+        TableError: A required column is missing or has a wrong type, or the table has no key.
     """
     by_name = fivetran_schema.by_name
     for name, types in _NEEDED.items():
@@ -121,15 +122,14 @@ def _no_versions(table: str, why: str) -> TableError:
 
 
 def versions_in_batch(rows: DataFrame) -> DataFrame:
-    """Return the rows of a batch that insert or update versions of a row."""
+    """Return the rows of a batch that insert or update versions, not those that end versions."""
     return rows.where(F.col(OP).isin(int(FileKind.REPLACE), int(FileKind.UPDATE)))
 
 
 def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Complete the versions in a batch with the values that they do not change.
+    """Fill unmodified values in a batch's versions with those of the row's previous version.
 
-    These values are copied from the previous version of the row. An update of a row that has no
-    previous version is left out.
+    An update of a row without a previous version is left out.
 
     Args:
         versions: The versions that the batch inserts or updates.
@@ -158,12 +158,14 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSche
 def _find_base_versions(
     versions: DataFrame, table: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return, for each row in a batch, the version in the table that supplies unmodified values.
+    """Return, for each row in a batch, the table's version that supplies unmodified values.
 
-    If the table has a version with the same start time as the row's first version in the batch, it
-    is that version, because the batch has been written before. Otherwise it is the active version,
-    if the batch does not contain it too. Otherwise it is the last version that starts before the
-    row's first version in the batch.
+    This is the first of these versions that exists:
+
+    1. The version with the start time of the row's first version in the batch. It exists if the
+       batch was written before.
+    2. The active version, unless the batch contains a version with its start time.
+    3. The last version that starts before the row's first version in the batch.
     """
     start = column_ref(schema.start)
     batch_starts = versions.groupBy(*schema.row_keys).agg(
@@ -193,7 +195,7 @@ def _find_base_versions(
 def build_steps(
     rows: DataFrame, versions: DataFrame, table: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the changes that a batch makes to the versions in a table.
+    """Compute the changes that a batch makes to the versions in a table.
 
     Args:
         rows: All rows of the batch.
@@ -213,11 +215,10 @@ def build_steps(
 
 
 def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Return the times at which a batch ends the versions of each row.
+    """Aggregate a batch's earliest-start and delete files to two times per row.
 
-    These are the earliest start time of the row in the batch, and its deletion time. Versions that
-    started at or after the earliest start time must be removed. The active version must be ended
-    just before the earliest start time, or else at the deletion time.
+    Versions of the row in the table that start at or after its earliest start time are removed. The
+    active version ends 1 ms before that time, or if there is none, at the deletion time.
     """
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)
@@ -235,9 +236,9 @@ def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFra
 def _build_write_steps(
     versions: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the changes that insert or update the versions in a batch.
+    """Return the changes that insert or update the versions of a batch.
 
-    If the batch also deletes a row, the active version of the row in the batch is ended.
+    If the batch also deletes a row, the row's active version in the batch ends with the deletion.
     """
     active, end = column_ref(schema.active), column_ref(schema.end)
     is_over = active & F.col(_ENDED).isNotNull()
@@ -255,9 +256,9 @@ def _build_write_steps(
 def _build_end_steps(
     versions: DataFrame, table: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the changes that remove or end versions that are already in the table.
+    """Return the changes that remove or end existing versions in the table.
 
-    Versions that are also in the batch are left out, because the batch writes them.
+    Versions that the batch contains too are left out, because `_build_write_steps` writes them.
     """
     keys = [*schema.row_keys, column_ref(schema.start)]
     is_affected = F.col(_EARLIEST).isNotNull() | F.col(_ENDED).isNotNull()

@@ -1,10 +1,9 @@
-"""Casts, deduplication and MERGE of the rows of batch files.
+"""Cast, deduplication and MERGE of the rows of batch files.
 
-`target_spark.fivetran.batch_frame` makes the DataFrame of rows, with their kind (`OP`), their
-position (`ORDINAL`) and flags of unmodified values. A batch changes a table in one MERGE, so that
-it is applied completely or not at all, and repeating it changes nothing. No value is rounded or
-truncated for a column of another type: nothing is written then. Data that Spark stores on disk
-meanwhile are encrypted by its session.
+The rows are a DataFrame of `target_spark.fivetran.batch_frame`, with the columns `OP`, `ORDINAL`
+and a flag column per non-key column. One MERGE applies a whole batch, so that the batch is applied
+completely or not at all, and repeating it changes nothing. A value that does not fit the type of
+its column fails the batch; it is never rounded or truncated.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ from target_spark.writers.merge_statement import (
 from target_spark.writers.sql import spark_conf
 
 __all__ = [
+    "append_if_empty",
     "append_rows",
     "build_merge",
     "cast_to_table",
     "collapse_by_key",
     "column_ref",
-    "fill",
     "find_cast_failure",
     "merge_rows",
     "persisted",
@@ -59,17 +58,17 @@ _MISFIT_COLUMN: Final = re.compile(re.escape(_MISFIT) + r"(\d+)")
 
 
 def column_ref(column: DestinationColumn) -> Expression:
-    """Return the Spark column expression for a destination column."""
+    """Return the Spark expression that refers to a destination column by its name in the table."""
     return F.col(quote(column.column))
 
 
 def cast_to_table(
     rows: DataFrame, existing: ExistingTable, fivetran_schema: FivetranSchema
 ) -> DataFrame:
-    """Convert the rows of a batch to the column types of a table.
+    """Cast the rows of a batch to the column types of a table.
 
-    If a type cannot hold a value, the Spark action on the result fails. `find_cast_failure` then
-    explains the error.
+    If a value does not fit its column's type, a Spark action on the result fails, and
+    `find_cast_failure` explains the error.
     """
     converted = {}
     for number, column in enumerate(fivetran_schema.columns):
@@ -87,13 +86,13 @@ def cast_to_table(
 def find_cast_failure(
     error: BaseException, name: str, existing: ExistingTable, fivetran_schema: FivetranSchema
 ) -> TableError | None:
-    """Return an error that explains that a column cannot hold a value, if that caused ``error``.
+    """Return an error that names the column whose values `cast_to_table` could not cast.
 
     Return None if ``error`` has another cause.
 
     Args:
         error: The error of a Spark action on the result of `cast_to_table`.
-        name: The name of the table.
+        name: The name of the table, for the message.
         existing: The table.
         fivetran_schema: The columns of the batch.
     """
@@ -112,16 +111,15 @@ def find_cast_failure(
 def collapse_by_key(
     rows: DataFrame, fivetran_schema: FivetranSchema, *, has_flags: bool
 ) -> DataFrame:
-    """Combine the rows of a batch that have the same key into one row with the same effect.
+    """Combine all rows of a batch that have the same key into one row with the same effect.
 
-    Rows are applied in the order of the kinds of their files: replacements, then updates, then
-    deletions.
+    Replacements come before updates, and updates before deletions.
 
     Args:
         rows: The rows of the batch.
         fivetran_schema: The columns of the batch.
         has_flags: True if the rows have boolean columns that mark unmodified values. False if each
-            row has all values, so that the last row of a key replaces the earlier ones.
+            row has all values; then the last row of a key is returned.
     """
     if not has_flags:
         return latest_by_key(
@@ -143,10 +141,10 @@ def collapse_by_key(
 
 
 def _last_set_value(column: DestinationColumn) -> Expression:
-    """Return the last value that the rows with the same key set in a column, as a struct.
+    """Return an aggregate expression: the last value that rows of a key set in a column, as struct.
 
-    If no row sets a value, the result is null. If a row sets the value to null, the result is a
-    struct that contains null.
+    The result is null if all rows leave the value unmodified. It is a struct that contains null if
+    a row sets the value to null.
     """
     is_set = ~F.col(quote(unmodified_flag(column)))
     value = F.struct(column_ref(column).alias("is"))
@@ -159,17 +157,17 @@ def _all_done() -> Expression:
 
 
 def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> None:
-    """Append rows to a table in one commit. Columns that the rows do not have become null."""
+    """Append rows to a table in one commit. Columns that are missing in the rows become null."""
     writer = _add_missing_columns(rows, existing).writeTo(existing.ref)
     with committing(spark, existing):
         (writer.options(**FANOUT_OPTIONS) if existing.format == "iceberg" else writer).append()
 
 
-def fill(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> bool:
-    """Append rows to a table if it is empty. Return True if the rows were appended.
+def append_if_empty(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> bool:
+    """Append rows to a table if it is empty; return True if the rows were appended.
 
-    If another writer adds rows at the same time, a conflict is raised. The caller then tries again
-    and finds a table with rows.
+    If another writer adds rows at the same time, raise a conflict error. The caller then tries
+    again and finds a table that is not empty.
     """
     if existing.format == "iceberg":
         is_empty, empty_at = find_empty_snapshot(spark, existing.table)
@@ -187,7 +185,7 @@ def fill(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> bool:
 
 
 def _add_missing_columns(rows: DataFrame, existing: ExistingTable) -> DataFrame:
-    """Return the rows with all columns of the table. Columns that the rows do not have are null."""
+    """Return the rows with all columns of the table; columns missing in the rows are null."""
     present = set(rows.columns)
     return rows.select(
         *(
@@ -200,14 +198,14 @@ def _add_missing_columns(rows: DataFrame, existing: ExistingTable) -> DataFrame:
 def build_merge(
     target: str, fivetran_schema: FivetranSchema, kinds: Collection[FileKind], *, has_flags: bool
 ) -> Merge:
-    """Return the MERGE statement that applies a batch to a table. The batch has one row per key.
+    """Return the MERGE statement that applies a batch with one row per key to a table.
 
     Args:
         target: The SQL name of the table.
         fivetran_schema: The columns of the batch.
         kinds: The kinds of files in the batch.
-        has_flags: True if the rows have boolean columns that mark values to keep. False if each row
-            has all values.
+        has_flags: True if the rows have boolean columns that mark unmodified values. False if each
+            row has all values.
     """
 
     def put(column: DestinationColumn) -> str:
@@ -235,8 +233,8 @@ def _does(kind: FileKind) -> str:
 def merge_rows(spark: SparkSession, rows: DataFrame, merge: Merge, existing: ExistingTable) -> None:
     """Merge rows, at most one per key, into a table in one commit.
 
-    MERGE reads the rows twice, but they are computed only once. Delta Lake stores them during the
-    merge. For Iceberg they are persisted on disk.
+    MERGE reads its source twice. To compute the rows only once, Delta Lake materializes them; for
+    Iceberg they are persisted on disk.
     """
     if existing.format == "delta":
         with committing(spark, existing), spark_conf(spark, MATERIALIZE_SOURCE_CONF):
@@ -249,7 +247,7 @@ def merge_rows(spark: SparkSession, rows: DataFrame, merge: Merge, existing: Exi
 
 @contextmanager
 def persisted(rows: DataFrame) -> Iterator[DataFrame]:
-    """Context manager: keep the rows of a DataFrame on disk, to compute them only once."""
+    """Context manager: persist a DataFrame on disk during the block, to compute it only once."""
     stored = rows.persist(StorageLevel.DISK_ONLY)
     try:
         yield stored

@@ -1,10 +1,9 @@
-"""Typed rows of a batch file, as Arrow record batches.
+"""Conversion of batch files to Arrow record batches, in Spark's workers.
 
-Pure functions that run in Spark's workers, without Spark. Besides the columns of the table, a row
-has its kind (`OP`), its position among all rows of the call (`ORDINAL`) and, if the call has update
-files, a flag per column that is not a key: true if the row does not change the value, which is then
-null. Source: Fivetran's Partner SDK development guide, "Batch files", and
-``destination_sdk.proto``.
+In addition to the table's columns, a row has the number of its `FileKind` (`OP`) and its position
+among all rows of the call (`ORDINAL`). If the call has update files, a row also has a boolean flag
+per non-key column. The flag is true, and the value null, if the row does not change the value.
+Source: Fivetran's Partner SDK development guide, "Batch files", and ``destination_sdk.proto``.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ OP: Final = "__fivetran_op"
 """Column with the kind of a row, as the number of its `FileKind`."""
 
 ORDINAL: Final = "__fivetran_ordinal"
-"""Column with the position of a row in the call: by file, then by row."""
+"""Column with the position of a row among all files of the call: by file, then by row."""
 
 _ROWS_OF_A_FILE: Final = 40
 """Number of low bits of an ordinal that count the rows of one file."""
@@ -44,12 +43,12 @@ _FIRST_LOOK: Final = 64 << 10
 
 
 def unmodified_flag(column: DestinationColumn) -> str:
-    """Return the name of the boolean column that marks rows that keep a column's old value."""
+    """Return the name of the flag column that is true in rows that keep a column's old value."""
     return f"__fivetran_kept_{column.column}"
 
 
 def check_header(file: RequestFile, params: FileParams, fivetran_schema: FivetranSchema) -> None:
-    """Open a batch file and check its header.
+    """Open a batch file and check that its header matches the table.
 
     Raises:
         BatchFileLoadError: The file is missing, cannot be decrypted, or has an invalid header.
@@ -70,8 +69,8 @@ class RowReader:
     Attributes:
         params: The format of the files.
         fivetran_schema: The columns of the table.
-        has_updates: True if the call has update files, in which a cell can mean that the value is
-            kept. The record batches then have boolean columns that mark these cells.
+        has_updates: True if the call has update files. The record batches then have flag columns
+            that mark unmodified values.
     """
 
     params: FileParams
@@ -80,17 +79,14 @@ class RowReader:
 
     @property
     def schema(self) -> Any:
-        """The Arrow schema of the record batches."""
+        """Arrow schema of the record batches: table columns, flag columns, `OP` and `ORDINAL`."""
         fields = [(column.column, arrow_type(column)) for column in self.fivetran_schema.columns]
         flags = [(unmodified_flag(column), pa.bool_()) for column in self.flagged]
         return pa.schema([*fields, *flags, (OP, pa.int8()), (ORDINAL, pa.int64())])
 
     @property
     def flagged(self) -> tuple[DestinationColumn, ...]:
-        """The columns that have a boolean column to mark unmodified values in the record batches.
-
-        They are the non-key columns. Without update files in the call, there are no such columns.
-        """
+        """Columns that have a flag column: the non-key columns, if the call has update files."""
         return self.fivetran_schema.non_key_columns if self.has_updates else ()
 
     def rows(self, file: RequestFile, number: int, size: int = BLOCK_BYTES) -> Iterator[Any]:
@@ -98,8 +94,7 @@ class RowReader:
 
         Args:
             file: The file.
-            number: The index of the file within its call. Rows of a file with a higher index have
-                higher positions.
+            number: The index of the file in the call; the values of `ORDINAL` increase with it.
             size: The approximate number of CSV bytes per record batch.
 
         Raises:
@@ -147,9 +142,8 @@ class _FileRowReader:
         names: The column names in the file's header.
         columns: The columns of the table.
         keys: The columns that must have a value in each row.
-        flagged: The columns for which a boolean column marks unmodified values.
-        unmodified: The cell text that means that the old value is kept; "" if no text has this
-            meaning.
+        flagged: The columns with a flag column that marks unmodified values.
+        unmodified: The cell text that means that the old value is kept; "" for no such text.
     """
 
     kind: FileKind
@@ -160,18 +154,19 @@ class _FileRowReader:
     unmodified: str
 
     def values(self, texts: list[Any], count: int) -> Iterator[Any]:
-        """Yield the arrays of all columns of a record batch, except the column with row positions.
+        """Yield the array of each column of a record batch, except the last column, `ORDINAL`.
 
         Args:
-            texts: The columns of the file as text.
-            count: The number of earlier rows in the file.
+            texts: The columns of the file as arrays of texts.
+            count: The number of earlier rows in the file, for error messages.
         """
         rows = len(texts[0])
         cells = dict(zip(self.names, texts, strict=True))
         for key in self.keys:
             self._check_key(key, cells[key.name], count)
         flags = {
-            each.name: self._unmodified_flags(cells.get(each.name), rows) for each in self.flagged
+            column.name: self._unmodified_flags(cells.get(column.name), rows)
+            for column in self.flagged
         }
         for column in self.columns:
             changed = _null_unmodified(cells.get(column.name), flags.get(column.name))
@@ -191,11 +186,11 @@ class _FileRowReader:
             raise FileFaultError(f"has no value in row {row:,}, column {key.name}, which is a key")
 
     def _unmodified_flags(self, cells: Any | None, rows: int) -> Any:
-        """Return a boolean array that is true for each row that keeps its old value in a column.
+        """Return the flag array of a column, which is true for each row that keeps its old value.
 
         Args:
-            cells: The cells of the column; None if the column is not in the file. An update file
-                keeps all values of such a column.
+            cells: The cells of the column, or None if the file lacks the column. An update file
+                keeps all values of a missing column.
             rows: The number of rows.
         """
         if cells is None or not self.unmodified:
@@ -204,11 +199,11 @@ class _FileRowReader:
 
 
 def _null_unmodified(cells: Any | None, is_kept: Any | None) -> Any | None:
-    """Replace the cells that mean "keep the old value" by null.
+    """Replace the cells that mean "unmodified" by null.
 
     Args:
-        cells: The cells of a column; None if the column is not in the file.
-        is_kept: True for each cell with this meaning; None if no cell of the file can have it.
+        cells: The cells of a column, or None if the file lacks the column.
+        is_kept: Array that is true for each unmodified cell, or None if the column has no flag.
     """
     if cells is None or is_kept is None or not pc.any(is_kept).as_py():
         return cells
@@ -221,5 +216,5 @@ def _typed(column: DestinationColumn, texts: Any, count: int) -> Any:
     except CellConversionError as error:
         row = count + 1 + error.row
         raise FileFaultError(
-            f"has a cell in row {row:,}, column {column.name}, that {error.words}"
+            f"has a cell in row {row:,}, column {column.name}, that {error.reason}"
         ) from None

@@ -1,11 +1,10 @@
-"""The one Spark of a server: started by the first call that needs it, shared by all calls.
+"""Spark application that all calls of a destination server share, started by the first call.
 
-- A process has one JVM. Calls with the same Spark settings share it; a call with other settings
-waits until no call uses it, and then restarts Spark. If Spark died, the next call starts it.
-- Data that Spark stores on disk are encrypted with a key that exists only in the session, because
-Fivetran's rows must not be on disk unencrypted; no setting can disable this.
-- A server that was killed may leave a JVM that is still committing: the next server waits for its
-end before it reads a table.
+- Calls with the same Spark settings share Spark. A call with other settings waits until no other
+  call uses Spark, and then restarts it. If Spark has died, the next call starts it again.
+- Spark encrypts the data that it spills to disk, because Fivetran's rows must not be on disk
+  unencrypted. No setting can disable this.
+- A JVM of a killed server may still be committing. The next server waits until that JVM has ended.
 
 Source: Fivetran's Partner SDK development guide, "Security".
 """
@@ -40,19 +39,19 @@ _ENFORCED: Final = {
     # By default, Spark replaces ${env:X} in names by an environment variable of this process.
     "spark.sql.variable.substitute": "false",
 }
-"""Spark settings that a call cannot change."""
+"""Spark settings that override those of a call."""
 
 _REFLECTION: Final = ("reflect", "try_reflect", "java_method")
 """SQL functions that call any Java method; the text of a table or view can contain them."""
 
 
 def _raise_permission_error(*_: object) -> str:
-    """Raise PermissionError. It replaces SQL functions that call Java methods, to disable them."""
+    """Raise PermissionError, as the replacement of a SQL function that could call Java methods."""
     raise PermissionError("SQL may not call Java in this server.")
 
 
 class SharedSpark:
-    """The Spark that all calls of a destination server share. It also has a lock for each table."""
+    """Spark application that all calls of a destination server share, and a lock for each table."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -92,8 +91,7 @@ class SharedSpark:
     def table_lock(self, table: str) -> Iterator[None]:
         """Context manager: hold the lock of a table, so that no other call changes the table.
 
-        Args:
-            table: The text that identifies the table.
+        ``table`` is the `Table.key` of the table.
         """
         with self._changed:
             lock = self._tables[table]
@@ -101,17 +99,16 @@ class SharedSpark:
             yield
 
     def close(self) -> None:
-        """Stop Spark. Calls that are still using it fail."""
+        """Stop Spark. Calls that still use Spark fail, and later calls are rejected."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
         self._closing.close()
 
     def _disable_reflection(self, spark: SparkSession) -> SparkSession:
-        """Disable the SQL functions that call Java methods in a session, and return the session.
+        """Disable SQL functions such as ``reflect`` in a session, and return the session.
 
-        Otherwise a client could choose a table with such functions in its defaults or constraints,
-        and so call Java methods.
+        They can call any Java method, and a table may use them in column defaults or constraints.
         """
         if spark not in self._are_guarded:
             for name in _REFLECTION:
@@ -120,10 +117,10 @@ class SharedSpark:
         return spark
 
     def _register_user(self, config: Mapping[str, Any]) -> Session:
-        """Return a Spark with the settings of a call, and count the call as one of its users.
+        """Return a Spark session with the settings of a call, and increment the number of users.
 
-        Spark is started if necessary. If Spark is running with other settings, the method waits
-        until no call uses it, and restarts it.
+        Start Spark if necessary. If Spark runs with other settings, wait until no call uses it, and
+        restart it.
         """
         location = settings.get_location(config)
         requested = settings.spark_settings(config)
@@ -146,10 +143,10 @@ class SharedSpark:
     def _replace_session(
         self, requested: SparkSettings, location: str, staging: str | None
     ) -> Session:
-        """Stop the current Spark, and start a new one with other settings in the background.
+        """Stop Spark if it runs, and start it with other settings in the background.
 
         Args:
-            requested: The Spark settings of the new Spark.
+            requested: The Spark settings.
             location: The location of the tables.
             staging: The folder for Spark's temporary data; None for the system's temporary folder.
 

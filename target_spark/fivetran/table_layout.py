@@ -1,7 +1,7 @@
-"""Columns and layout of a new table for Fivetran.
+"""Columns and physical layout of a new Fivetran table.
 
-Pure functions. The layout settings apply as for all tables, except those that would change a value:
-no batch may be refused because of them.
+The layout settings, such as ``partition_by``, apply as for all tables. A setting that would change
+values is rejected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def build_layout(
     """Return the columns and the physical layout (such as partitions) of a new table.
 
     Raises:
-        UnsupportedError: The settings request a layout that this table cannot have.
+        UnsupportedError: The settings request a layout that is not possible for these columns.
     """
     columns = (
         Plain(column.name, column.column, parse_ddl(to_ddl(column, options.format)))

@@ -1,11 +1,11 @@
-"""Fivetran's description of a table (types, keys and names), stored in a table property.
+"""Storage of a table's Fivetran schema (types, keys and names) in a table property.
 
-The property is compressed and in hex, because Spark redacts everything that looks like a secret to
-it. It may hold several schemas: before columns change, it gets the new schema followed by the old
-one, and the first schema that fits the actual columns is valid. So a change takes effect in the
-commit that makes it, and an interrupted change has no effect. If no schema fits, because another
-writer changed the table, each column is taken from the property as far as it fits: a type that
-contradicts the table is ignored.
+Before columns change, the property is set to the new schema followed by the old one. The first
+schema that matches the table's actual columns is valid. Thus the commit that changes the columns
+also activates the new schema, and an interrupted change has no effect. If another writer changed
+the table so that no schema matches, each column is matched separately.
+
+The property is compressed and hex-encoded, because Spark redacts text that looks like a secret.
 """
 
 from __future__ import annotations
@@ -27,10 +27,7 @@ TABLE_PROPERTY: Final = "target_spark.fivetran"
 
 
 def dump_metadata(*fivetran_schemas: FivetranSchema) -> str:
-    """Return Fivetran schemas as the text to store in a table property.
-
-    The newest schema must be first.
-    """
+    """Serialize Fivetran schemas, newest first, to the text of the table property."""
     document = [
         [_as_list(column) for column in fivetran_schema.columns]
         for fivetran_schema in fivetran_schemas
@@ -39,10 +36,9 @@ def dump_metadata(*fivetran_schemas: FivetranSchema) -> str:
 
 
 def load_metadata(text: str | None) -> tuple[FivetranSchema, ...]:
-    """Parse the Fivetran schemas that are stored in a table property.
+    """Parse the text of the table property; return its Fivetran schemas, newest first.
 
-    Args:
-        text: The text of the property. If it is None, the result is empty.
+    If ``text`` is None, because the table has no such property, the result is empty.
 
     Raises:
         ValueError: The text cannot be parsed.
@@ -61,9 +57,9 @@ def reconcile(
 ) -> FivetranSchema:
     """Return the Fivetran schema of a table, from its actual columns and its stored schemas.
 
-    The first stored schema that matches the actual columns is used. If no stored schema matches,
-    each column is treated separately: its Fivetran type is the type of a stored column that matches
-    it, or else it is derived from the DDL type.
+    This is the first stored schema that matches the actual columns. If there is no such schema,
+    each column gets the Fivetran type of a matching stored column, or else a type that is derived
+    from its DDL type.
 
     Args:
         types: The DDL type of each actual column, in table order.

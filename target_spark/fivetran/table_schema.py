@@ -1,8 +1,8 @@
-"""A table as Fivetran describes it.
+"""Data classes for the schema of a destination table, with Fivetran's types and names.
 
-Pure and immutable, without Spark. A column has two names: Fivetran's, and its name in the table,
-which differs only if the table format does not allow the first. The type is Fivetran's type and is
-stored with the table, since Spark has no type for times, XML and JSON.
+A column has a name in Fivetran and a name in the table. They differ only if the table format does
+not allow Fivetran's name. Fivetran types are stored with the table, because Spark has no types for
+times, XML and JSON.
 """
 
 from __future__ import annotations
@@ -61,45 +61,44 @@ class DestinationColumn:
 
     @property
     def digits(self) -> tuple[int, int]:
-        """The precision and scale of a DECIMAL column. It is (38, 10) if they are not declared."""
+        """Precision and scale of a DECIMAL column, by default (38, 10)."""
         return self.decimal or _USUAL
 
 
 @dataclass(frozen=True, slots=True)
 class FivetranSchema:
-    """The columns of a destination table, in the order of the table, with their Fivetran types."""
+    """Schema of a destination table: its columns, in table order, with their Fivetran types."""
 
     columns: tuple[DestinationColumn, ...]
 
     @property
     def keys(self) -> tuple[DestinationColumn, ...]:
-        """The key columns.
+        """Primary key columns, or if there are none, Fivetran's id column ``_fivetran_id``.
 
-        If no column is marked as a key, Fivetran's generated id column ``_fivetran_id`` is the key.
-        If the table lacks this column too, the result is empty.
+        The result is empty if the table lacks that column too.
         """
         keys = tuple(column for column in self.columns if column.is_key)
         return keys or tuple(column for column in self.columns if column.name == FIVETRAN_ID)
 
     @property
     def non_key_columns(self) -> tuple[DestinationColumn, ...]:
-        """The columns that are not in `keys`."""
+        """Columns that are not in `keys`."""
         keys = self.keys
         return tuple(column for column in self.columns if column not in keys)
 
     @property
     def by_name(self) -> Mapping[str, DestinationColumn]:
-        """The columns by their names in Fivetran."""
+        """Columns by their names in Fivetran."""
         return {column.name: column for column in self.columns}
 
 
 def parse_columns(columns: Iterable[Any], reserved: Iterable[str] = ()) -> FivetranSchema:
-    """Convert the columns of a protobuf request to a schema.
+    """Convert the protobuf columns of a request to a schema.
 
     Args:
         columns: The columns of the request.
-        reserved: Names that the table format uses. A column with such a name gets another name in
-            the table.
+        reserved: Names that the table format reserves. A column with such a name gets another name
+            in the table.
 
     Raises:
         ValueError: A name occurs twice, or a column has no valid type.

@@ -1,8 +1,8 @@
 """Operations on the tables of a destination: describe, create, alter and truncate.
 
-A `TableService` is created for one call, with the session of its thread; the caller ensures that
-only one call at a time changes a table. A change is retried after transient errors, from the
-table's current state, so that an attempt whose response was lost is detected.
+After a transient error an operation is retried from the table's current state. Thus a retry detects
+that the previous attempt was committed although its response was lost. The caller ensures that only
+one call at a time changes a table.
 
 Source: Fivetran's Partner SDK development guide, "DescribeTable" to "Truncate".
 """
@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 class TableService:
     """Operations on a destination's tables for one gRPC call.
 
-    The constructor raises `UnsupportedError` if the table format cannot replace rows by key.
+    The constructor raises `UnsupportedError` if the table format is neither Delta nor Iceberg.
     """
 
     def __init__(self, spark: SparkSession, options: LoadOptions) -> None:
@@ -51,7 +51,7 @@ class TableService:
         self.format = options.format
 
     def described(self, schema: str, name: str) -> ExistingTable | None:
-        """Look up a table, and return it with its columns. Return None if it does not exist.
+        """Look up a table and return it with its columns, or None if it does not exist.
 
         Raises:
             TableError: There are files at the table's location, but no table of the format.
@@ -59,18 +59,15 @@ class TableService:
         return self.lookup(StreamId(name, schema or None)).load()
 
     def lookup(self, stream: StreamId) -> TableLookup:
-        """Return an object that looks up a table several times during one operation.
-
-        It fails if the table has been replaced by another one since the first lookup.
-        """
+        """Return a `TableLookup`, which detects that the table is replaced during the call."""
         return TableLookup(self.spark, self.options, stream)
 
     def create(self, schema: str, name: str, fivetran_schema: FivetranSchema) -> None:
-        """Create an empty table. Its database is created too if it does not exist.
+        """Create an empty table, and its database if it does not exist.
 
         Raises:
             TableError: The table exists, or the request has no columns.
-            UnsupportedError: The table cannot have the configured layout.
+            UnsupportedError: The configured layout is not possible for these columns.
         """
         stream = StreamId(name, schema or None)
         _check_columns(stream, fivetran_schema)
@@ -96,13 +93,13 @@ class TableService:
     def alter(
         self, schema: str, name: str, fivetran_schema: FivetranSchema, *, drops: bool
     ) -> list[str]:
-        """Change a table to the requested columns. Return a description of each change.
+        """Change a table to the requested columns; return a log message for each change.
 
         Args:
             schema: The schema of the table; may be empty.
             name: The name of the table.
             fivetran_schema: The requested columns.
-            drops: True to drop columns that are not requested. False to keep them as non-key
+            drops: True to drop columns that are not requested, False to keep them as non-key
                 columns.
 
         Raises:
@@ -119,17 +116,17 @@ class TableService:
     def truncate(
         self, schema: str, name: str, synced: str, before: datetime | None, soft: str | None
     ) -> int:
-        """Delete the rows synced before a time, or mark them as deleted.
+        """Delete the rows synced before a time, or mark them as deleted; return their number.
 
-        Return the number of these rows. It is 0 if the table does not exist.
+        If the table does not exist, return 0.
 
         Args:
             schema: The schema of the table; may be empty.
             name: The name of the table.
-            synced: The column with the sync time.
-            before: The time; None for all rows.
-            soft: The boolean column that marks deleted rows. The column is added if the table lacks
-                it. None to delete the rows.
+            synced: The name of the column with the time of the sync.
+            before: The time, exclusive; None for all rows.
+            soft: The name of the boolean column that marks deleted rows, which is added if missing;
+                None to delete the rows.
 
         Raises:
             TableError: One of the columns has the wrong type, or ``synced`` is missing.

@@ -1,9 +1,8 @@
-"""Deletion of the rows that a Truncate request selects.
+"""Deletion of the rows that a Truncate request selects: those synced before a time (exclusive).
 
-It selects rows that were synced before a time, exclusively: it is the start of the sync that sent
-the other rows. A row that was never synced is not included. Without a time, all rows are included;
-the year 1970 is a time like any other. Rows are counted first, so that a repeated truncation makes
-no commit. Source: Fivetran's Partner SDK development guide, "Truncate".
+Rows without a sync time are not selected. If the request has no time, all rows are selected. Rows
+are counted first, so that a repeated request makes no commit.
+Source: Fivetran's Partner SDK development guide, "Truncate".
 """
 
 from __future__ import annotations
@@ -28,17 +27,16 @@ _INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
 def matching_rows(
     existing: ExistingTable, stream: StreamId, synced: str, before: datetime | None
 ) -> str:
-    """Return the SQL condition that a row was synced before a time.
+    """Return the SQL condition for rows that were synced before a time.
 
     Args:
         existing: The table.
         stream: The stream of the table, for messages.
-        synced: The column with the sync time.
-        before: The time, in UTC if it has no time zone. None for all rows: the condition is then
-            "true".
+        synced: The name of the column with the time of the sync.
+        before: The time, in UTC if naive; None for all rows (the condition is then ``true``).
 
     Raises:
-        TableError: The table has no such column, or the column does not contain timestamps.
+        TableError: The table has no column ``synced``, or its type is not a timestamp.
     """
     if before is None:
         return "true"
@@ -55,14 +53,14 @@ def matching_rows(
 def delete_rows(
     spark: SparkSession, existing: ExistingTable, condition: str, mark: DestinationColumn | None
 ) -> int:
-    """Delete the rows that match a SQL condition, or mark them as deleted. Return their number.
+    """Delete the rows that match a SQL condition, or mark them as deleted; return their number.
 
     Args:
         spark: The session.
         existing: The table.
         condition: The SQL condition.
-        mark: The boolean column to set to true instead of deleting the rows. Rows that are already
-            marked are not counted. None to delete the rows.
+        mark: The boolean column to set to true instead of deleting the rows, or None to delete
+            them. Rows that are marked already are not counted.
     """
     if mark is not None:
         marked = quote(mark.column)

@@ -1,13 +1,12 @@
-"""Conversion of a column's values to another type, in Spark SQL.
+"""SQL expressions that convert a column's values to another type without loss.
 
-Pure functions of names and DDL types. No value is rounded, truncated or guessed: a value that the
-new type cannot hold counts as lost, and then the table is not changed. Text is written as in
-Fivetran's batch files, so that it equals the text of a row that is sent again: timestamps in ISO
-8601, with ``T``, and ``Z`` if they are in UTC; decimals without exponents; bytes in base64. The
-session's time zone is UTC.
+No value is rounded or truncated: a value that the new type cannot represent counts as lost, and the
+caller then leaves the table unchanged. Text has the format of Fivetran's batch files, so that it
+equals the text of a row that is sent again: timestamps in ISO 8601 with ``T``, and with ``Z`` if
+they are in UTC; decimals without exponents; bytes in base64. The session's time zone must be UTC.
 
-A number converted to or from binary floating point is the same number if its shortest text is the
-same: the decimal 0.1 and the double 0.1 are equal, 9007199254740993 is not a double.
+A float or double equals a decimal if its shortest decimal text is the same. Thus the double 0.1
+equals the decimal 0.1, but no double equals 9007199254740993.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from target_spark.frames.sql_casts import exact_cast, has_no_timezone
 __all__ = ["Conversion", "get_conversion"]
 
 _BEYOND_LONGS: Final = "9.223372036854775807E18D"
-"""The smallest double above all bigints; a cast returns the greatest bigint for it."""
+"""The smallest double above all bigints; casting it to bigint returns the greatest bigint."""
 
 _SPECIAL: Final = "('NaN', 'Infinity', '-Infinity')"
 """Texts of NaN and infinities in Java, and thus in Fivetran's files."""
 
 
 class Conversion(NamedTuple):
-    """SQL that converts the values of a column to another type.
+    """SQL expressions that convert a value to another type.
 
-    ``value`` is the SQL of the new value. ``lost`` is a SQL condition that is true if the new type
-    cannot hold the old value.
+    ``value`` is the expression of the new value. ``lost`` is a condition that is true if the new
+    type cannot represent the old value.
     """
 
     value: str
@@ -41,10 +40,10 @@ class Conversion(NamedTuple):
 
 
 class _ConversionStep(NamedTuple):
-    """SQL that converts a value that is not null to another type.
+    """SQL expressions that convert a non-null value to another type.
 
-    ``value`` is the SQL of the new value. ``same`` is a SQL condition that is true if the new value
-    equals the old value.
+    ``value`` is the expression of the new value. ``same`` is a condition that is true if the new
+    value equals the old value.
     """
 
     value: str
@@ -55,10 +54,10 @@ _Converter: TypeAlias = Callable[[str, str, str], _ConversionStep]
 
 
 def get_conversion(value: str, old: str, new: str) -> Conversion:
-    """Return the SQL that converts a value from one DDL type to another.
+    """Return the SQL expressions that convert a value from one DDL type to another.
 
     Args:
-        value: The SQL of the value.
+        value: The SQL expression of the value, such as a quoted column name.
         old: The DDL type of the value.
         new: The DDL type to convert to.
     """
@@ -69,9 +68,9 @@ def get_conversion(value: str, old: str, new: str) -> Conversion:
 
 
 def _get_converter(old: str, new: str) -> _Converter:
-    """Return the function that builds the SQL of conversions from one kind of types to another.
+    """Return the function that builds the SQL of a conversion.
 
-    A kind is a group of similar types, such as "whole" for all integer types.
+    ``old`` and ``new`` are values of `_KINDS`, such as ``whole`` for all integer types.
     """
     if new == "text":
         return _to_text
@@ -116,7 +115,7 @@ def _from_text(value: str, _old: str, new: str) -> _ConversionStep:
 def _to_binary_number(text: str, new: str) -> _ConversionStep:
     """Return the SQL that converts a text to a float or double.
 
-    If the number has other digits after the conversion, its value counts as lost.
+    A number whose decimal digits change by the conversion counts as lost.
     """
     number = f"if({exact_cast(text, Double())} IS NOT NULL, try_cast({text} AS {new}), NULL)"
     special = f"CAST({text} AS {new})"
@@ -127,10 +126,9 @@ def _to_binary_number(text: str, new: str) -> _ConversionStep:
 
 
 def _build_digits_sql(number: str) -> str:
-    """Return the SQL of a number's digits without leading and trailing zeros.
+    """Return SQL that gives a number's digits without leading and trailing zeros: -0.120 -> 12.
 
-    Args:
-        number: The SQL of the number as text.
+    ``number`` is the SQL expression of the number as text.
     """
     mantissa = f"substring_index(lower({number}), 'e', 1)"
     return f"rtrim('0', ltrim('0', replace(replace({mantissa}, '.', ''), '-', '')))"
@@ -176,15 +174,12 @@ def _to_truth(value: str, _old: str, _new: str) -> _ConversionStep:
 
 
 def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
-    """Return the conversion between types that have no values in common.
-
-    The new value is always null, and the old value counts as lost.
-    """
+    """Return the SQL for unrelated types: the new value is null, and every value counts as lost."""
     return _ConversionStep(f"CAST(NULL AS {new})", "false")
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return a conversion from SQL that is null if the new type cannot hold the value."""
+    """Return the step for an expression that is null if the new type cannot represent the value."""
     return _ConversionStep(converted, f"({converted}) IS NOT NULL")
 
 

@@ -1,8 +1,8 @@
-"""Mapping between Fivetran's types and Spark's types, written as DDL.
+"""Mapping between Fivetran's data types and Spark's DDL types.
 
-Pure functions. Several Fivetran types are one Spark type, so the reverse mapping returns the widest
-of them. The types of tables that target-spark created are stored in
-`target_spark.fivetran.table_metadata`.
+Several Fivetran types map to the same Spark type (STRING, XML and JSON to ``string``), so the
+reverse mapping returns the most general of them. For tables that target-spark created,
+`target_spark.fivetran.table_metadata` stores the Fivetran types.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ _NESTED: Final = re.compile(r"(struct|array|map)\s*<")
 
 
 def to_ddl(column: DestinationColumn, table_format: str = "") -> str:
-    """Return the DDL type of a Fivetran column.
+    """Return the Spark DDL type of a Fivetran column, such as ``decimal(38,10)``.
 
     Args:
         column: The column.
         table_format: The format of the table. If the format lacks the exact type, the result is a
-            wider type that the format has. Without a format, the result is always the exact type.
+            wider type; for example, a SHORT in Iceberg is an ``int``. "" to return the exact type.
     """
     if column.type is DataType.DECIMAL:
         return "decimal({},{})".format(*column.digits)
@@ -76,9 +76,9 @@ def to_ddl(column: DestinationColumn, table_format: str = "") -> str:
 
 
 def column_from_ddl(name: str, ddl: str) -> DestinationColumn:
-    """Return a column with the Fivetran type that corresponds to a DDL type.
+    """Return a column with the Fivetran type that corresponds to a Spark DDL type.
 
-    It is used if no Fivetran type is stored with the table.
+    This is for tables that do not store Fivetran types, because target-spark did not create them.
     """
     lowered = ddl.lower()
     if match := _DECIMAL.fullmatch(lowered):
@@ -91,10 +91,7 @@ def column_from_ddl(name: str, ddl: str) -> DestinationColumn:
 
 
 def to_fivetran_type(column: DestinationColumn) -> str:
-    """Return the name of a column's Fivetran type.
-
-    For a DECIMAL it includes precision and scale.
-    """
+    """Return the name of a column's Fivetran type, such as ``STRING`` or ``DECIMAL(38, 10)``."""
     if column.type is DataType.DECIMAL:
         return "DECIMAL({}, {})".format(*column.digits)
     return column.type.name

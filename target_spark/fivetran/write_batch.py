@@ -1,11 +1,11 @@
-"""WriteBatch: rows that replace, update or delete rows of a table.
+"""WriteBatch: rows of batch files replace, update or delete rows of a table.
 
-All files are read completely before the one commit: a batch is applied completely or not at all,
-and a batch that is repeated because its response was lost changes nothing. An update or a deletion
-of a missing row has no effect. Rows for an empty table are appended without a merge; if another
-writer adds rows meanwhile, the batch is merged with them. If a key occurs twice in a batch,
-contrary to Fivetran's specification, all its rows are applied in the order of their kinds and
-files.
+- A batch is one commit, so it is applied completely or not at all. A repeated batch changes
+  nothing.
+- An update or deletion of a row that does not exist has no effect.
+- If the table is empty, rows are appended without a merge.
+- Fivetran sends each key once per batch. If a key is repeated nevertheless, its rows are applied in
+  the order of file kinds and files.
 
 Source: Fivetran's Partner SDK development guide, "WriteBatchRequest" and "FAQ".
 """
@@ -22,11 +22,11 @@ from target_spark.fivetran.batch_request import BatchRequest, FileKind, FilePara
 from target_spark.fivetran.batch_stats import BatchStats, count_rows
 from target_spark.fivetran.existing_table import ExistingTable
 from target_spark.fivetran.merge import (
+    append_if_empty,
     append_rows,
     build_merge,
     cast_to_table,
     collapse_by_key,
-    fill,
     find_cast_failure,
     merge_rows,
 )
@@ -39,7 +39,7 @@ __all__ = ["BatchResult", "BatchTarget", "write_batch", "write_with_retry"]
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The number of rows and the number of files in a batch that was written."""
+    """Result of a written batch: its numbers of rows and files."""
 
     rows: int
     files: int
@@ -47,7 +47,7 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class BatchTarget:
-    """The existing table to which a batch is written, and the columns of the batch.
+    """Table to which a batch is written, with the columns of the batch.
 
     Attributes:
         tables: The table operations of the call.
@@ -69,10 +69,10 @@ def write_batch(
     fivetran_schema: FivetranSchema,
     batch: BatchRequest,
 ) -> BatchResult:
-    """Write a batch of files to a table. Return the number of rows and files.
+    """Write the files of a WriteBatch request to a table; return the number of rows and files.
 
-    If the request names no key columns, the keys stored with the table are used. If the table has
-    no stored keys either, the key is ``_fivetran_id``.
+    If the request marks no column as a key, the table's key is used: the key columns stored with
+    the table, or else ``_fivetran_id``.
 
     Args:
         tables: The table operations of the call.
@@ -82,10 +82,10 @@ def write_batch(
         batch: The files.
 
     Raises:
-        TableError: The table does not exist, lacks a column, or has a column that cannot hold a
-            value.
-        BatchFileLoadError: A file or its key is invalid.
-        UnsupportedError: The batch changes rows of a table without keys.
+        TableError: The table does not exist, lacks a column, or has a column whose type does not
+            fit a value.
+        BatchFileLoadError: A file or its AES key is invalid.
+        UnsupportedError: The batch updates or deletes rows of a table without a key.
         StorageError: All attempts to write the table failed.
     """
     return write_with_retry(tables, StreamId(name, schema or None), fivetran_schema, batch, _write)
@@ -98,22 +98,22 @@ def write_with_retry(
     batch: BatchRequest,
     write: Callable[[BatchTarget, Sequence[RequestFile], FileParams], int],
 ) -> BatchResult:
-    """Write a batch by calling ``write``, and retry after transient errors.
+    """Write a batch with the function ``write``, and retry it after transient errors.
 
-    Each attempt starts with the current version of the table.
+    Each attempt looks up the table again and opens the files again.
 
     Args:
         tables: The table operations of the call.
         stream: The stream of the table.
         fivetran_schema: The columns of the request.
         batch: The files.
-        write: A function that writes files to a table. It gets the table, the files and their
-            format, and returns the number of rows.
+        write: Function that takes the table, the files and their format, writes the files to the
+            table, and returns the number of rows.
 
     Raises:
-        TableError: The table does not exist, lacks a column, or has a column that cannot hold a
-            value.
-        BatchFileLoadError: A file or its key is invalid.
+        TableError: The table does not exist, lacks a column, or has a column whose type does not
+            fit a value.
+        BatchFileLoadError: A file or its AES key is invalid.
         StorageError: All attempts to write the table failed.
     """
     files = sorted(batch.files, key=lambda file: file.kind)
@@ -165,10 +165,10 @@ def _target(
 def _use_table_keys(
     fivetran_schema: FivetranSchema, keys: Sequence[DestinationColumn], stream: StreamId
 ) -> FivetranSchema:
-    """Return the requested columns, with exactly the table's key columns marked as keys.
+    """Return the requested columns, with those that are keys of the table marked as keys.
 
     Raises:
-        TableError: A key of the table is not among the requested columns.
+        TableError: A key column of the table is not in the request.
     """
     names = {key.name for key in keys}
     if missing := sorted(names - fivetran_schema.by_name.keys()):
@@ -177,7 +177,7 @@ def _use_table_keys(
             f" {', '.join(missing)}. Re-sync the table."
         )
     return FivetranSchema(
-        tuple(replace(each, is_key=each.name in names) for each in fivetran_schema.columns)
+        tuple(replace(column, is_key=column.name in names) for column in fivetran_schema.columns)
     )
 
 
@@ -210,6 +210,6 @@ def _write_rows(
     only_replaces = stats.kinds == {FileKind.REPLACE}
     if only_replaces and not fivetran_schema.keys:
         append_rows(tables.spark, rows, existing)
-    elif not only_replaces or not fill(tables.spark, rows, existing):
+    elif not only_replaces or not append_if_empty(tables.spark, rows, existing):
         merge = build_merge(existing.ref, fivetran_schema, stats.kinds, has_flags=has_flags)
         merge_rows(tables.spark, rows, merge, existing)

@@ -1,18 +1,16 @@
-"""WriteHistoryBatch: versions of rows that begin and end, in a table with history.
+"""WriteHistoryBatch: write batch files to a table that keeps all versions of its rows.
 
-A batch becomes one change per version and one commit; repeating it gives the same table. Its files
-are applied in the order of their kinds:
+A batch is one commit, and repeating it gives the same table. Files are applied in this order:
 
-  earliest start  remove the versions that began then or later; end the active version one
-                  millisecond before
-  replace         write versions
-  update          write versions whose unmodified values come from the version before; for the
-                  first one in the batch, from the active version
-  delete          end the active version
+  earliest start  Remove the row's versions that start at or after this time, and end the active
+                  version one millisecond before this time.
+  replace         Write a version of the row.
+  update          Write a version whose unmodified values are copied from the previous version; for
+                  the row's first version in the batch, from the active version in the table.
+  delete          End the active version.
 
-If the table has the first version of a row in the batch already, the batch was written before, and
-its values come from that version. An active version that the batch itself writes does not count as
-the version before. An update of a row without versions has no effect.
+An update of a row without versions has no effect. `target_spark.fivetran.history_versions` computes
+the changes.
 
 Source: Fivetran's Partner SDK, "How to handle history mode batch files".
 """
@@ -35,7 +33,13 @@ from target_spark.fivetran.history_versions import (
     parse_versioned_schema,
     versions_in_batch,
 )
-from target_spark.fivetran.merge import cast_to_table, collapse_by_key, fill, merge_rows, persisted
+from target_spark.fivetran.merge import (
+    append_if_empty,
+    cast_to_table,
+    collapse_by_key,
+    merge_rows,
+    persisted,
+)
 from target_spark.fivetran.table_schema import FivetranSchema
 from target_spark.fivetran.tables import TableService
 from target_spark.fivetran.write_batch import BatchResult, BatchTarget, write_with_retry
@@ -43,8 +47,8 @@ from target_spark.writers.history_merge import BEGIN, END, REMOVE
 
 __all__ = ["write_history_batch"]
 
-_SAYING: Final = frozenset({FileKind.REPLACE, FileKind.UPDATE})
-"""Kinds of files that write versions; the others end versions."""
+_WRITING: Final = frozenset({FileKind.REPLACE, FileKind.UPDATE})
+"""Kinds of files that write versions; the other kinds end versions."""
 
 
 def write_history_batch(
@@ -54,14 +58,14 @@ def write_history_batch(
     fivetran_schema: FivetranSchema,
     batch: BatchRequest,
 ) -> BatchResult:
-    """Write a batch of files to a table in history mode, which keeps all versions of a row.
+    """Write the files of a WriteHistoryBatch request to a table that keeps all versions of rows.
 
     Return the number of rows and files.
 
     Raises:
         TableError: The table does not exist, is not in history mode, lacks a column, or has a
-            column that cannot hold a value.
-        BatchFileLoadError: A file or its key is invalid.
+            column whose type does not fit a value.
+        BatchFileLoadError: A file or its AES key is invalid.
         StorageError: All attempts to write the table failed.
     """
     return write_with_retry(tables, StreamId(name, schema or None), fivetran_schema, batch, _write)
@@ -69,7 +73,7 @@ def write_history_batch(
 
 def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams) -> int:
     schema = parse_versioned_schema(target.fivetran_schema, target.name)
-    stats = count_rows(files, params, schema.fivetran_schema, _SAYING)
+    stats = count_rows(files, params, schema.fivetran_schema, _WRITING)
     if stats.total:
         nonempty = [file for file in files if file.kind in stats.kinds]
         rows = read_files(target.tables.spark, nonempty, params, schema.fivetran_schema)
@@ -82,7 +86,7 @@ def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams
 def _write_versions(
     target: BatchTarget, rows: DataFrame, schema: VersionedSchema, stats: BatchStats
 ) -> None:
-    if stats.kinds <= {FileKind.EARLIEST_START, FileKind.REPLACE} and fill(
+    if stats.kinds <= {FileKind.EARLIEST_START, FileKind.REPLACE} and append_if_empty(
         target.tables.spark, _build_versions(rows, schema, stats), target.existing
     ):
         return
@@ -113,14 +117,14 @@ def _merge(
 
 
 def _get_actions(stats: BatchStats) -> frozenset[str]:
-    """Return the actions that the MERGE statement of a batch needs, from the kinds of its files.
+    """Return the actions (`BEGIN`, `END`, `REMOVE`) that the MERGE of a batch needs.
 
-    An action inserts, ends or removes versions of a row.
+    They follow from the kinds of files that have rows.
     """
     actions: set[str] = set()
-    if stats.kinds & _SAYING:
+    if stats.kinds & _WRITING:
         actions.add(BEGIN)
-    if stats.kinds - _SAYING:
+    if stats.kinds - _WRITING:
         actions.add(END)
     if FileKind.EARLIEST_START in stats.kinds:
         actions.add(REMOVE)

@@ -1,4 +1,4 @@
-"""Conversion of spooled JSON lines into table rows, and detection of lines that do not fit."""
+"""Conversion of JSON lines from spool files into table rows, and detection of invalid rows."""
 
 from __future__ import annotations
 

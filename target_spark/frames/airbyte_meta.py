@@ -1,11 +1,10 @@
-"""SQL of Airbyte's metadata columns: raw id, extraction time, and `_airbyte_meta`.
+"""SQL expressions for Airbyte's metadata columns, such as `_airbyte_raw_id` and `_airbyte_meta`.
 
-Pure functions that return SQL. They cost little per row, because every row has these columns: a row
-without changes costs no more than a constant. In `changes`, the entries of the source come first,
-then those of this destination. Source: the Airbyte protocol, `AirbyteRecordMessageMetaChange`.
+The list `changes` in `_airbyte_meta` contains the changes reported by the source, followed by those
+of this destination. Source: the Airbyte protocol, `AirbyteRecordMessageMetaChange`.
 
-The SQL refers to the columns of a spool line: `n` (ordinal), `t` (extraction time), `m` (metadata
-of the source) and the constants of `constant_columns`.
+The SQL refers to these columns of a parsed row: `n` (its position in the input), `t` (extraction
+time), `m` (metadata from the source) and the columns that `constant_columns` defines.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ __all__ = [
 ]
 
 UNCASTABLE = "DESTINATION_TYPECAST_ERROR"
-"""Reason of a null for a value that does not fit its column's type."""
+"""Airbyte's reason for a null that replaces a value of a wrong type."""
 
 UNREADABLE = "DESTINATION_SERIALIZATION_ERROR"
-"""Reason of a null for a value that does not have its column's structure."""
+"""Airbyte's reason for a null that replaces a value of a wrong structure."""
 
 
 NODE_DIGITS = 12
@@ -39,14 +38,13 @@ NODE_DIGITS = 12
 
 
 def constant_columns(sync_id: int | None) -> tuple[str, ...]:
-    """Return the SQL definitions of two helper columns that are constant within a batch.
+    """Return the SQL definitions of two helper columns, which are constant within a batch.
 
-    The column `` `_meta` `` is the beginning of the JSON in ``_airbyte_meta``. The column `` `_ids`
-    `` is the random prefix of ``_airbyte_raw_id``. The SQL returned by `build_meta` and `raw_id`
-    reads these columns.
+    The column ``_meta`` is the beginning of the JSON in ``_airbyte_meta``, used by `build_meta`.
+    The column ``_ids`` is the random prefix of ``_airbyte_raw_id``, used by `raw_id`.
 
     Args:
-        sync_id: Airbyte's id of the sync; None to omit it from the JSON.
+        sync_id: Airbyte's id of the sync; None to omit the id from the JSON.
     """
     id_prefix = str(uuid.uuid4())[:-NODE_DIGITS]
     return (
@@ -56,10 +54,10 @@ def constant_columns(sync_id: int | None) -> tuple[str, ...]:
 
 
 def raw_id() -> str:
-    """Return the SQL expression for ``_airbyte_raw_id``, a unique id for each row.
+    """Return the SQL expression for ``_airbyte_raw_id``, a unique id of each row.
 
-    The id consists of a random prefix, which is the same for all rows of a batch, and the position
-    of the row in the input.
+    The id is a random prefix, which is the same for all rows of a batch, followed by the position
+    of the row in the input as 12 digits.
     """
     return f"concat(`_ids`, substring(CAST(`n` + {10**NODE_DIGITS}L AS STRING), 2))"
 
@@ -74,12 +72,10 @@ def get_extracted_at() -> str:
 
 
 def meta_prefix(sync_id: int | None) -> str:
-    """Return the beginning of the JSON in ``_airbyte_meta``, up to the list of changes.
-
-    All rows of a sync have the same beginning.
+    """Return the beginning of the JSON in ``_airbyte_meta``, such as ``{"sync_id":7,"changes":``.
 
     Args:
-        sync_id: Airbyte's id of the sync; None to omit it from the JSON.
+        sync_id: Airbyte's id of the sync; None to omit the id from the JSON.
     """
     sync = "" if sync_id is None else f'"sync_id":{sync_id},'
     return f'{{{sync}"changes":'
@@ -88,7 +84,7 @@ def meta_prefix(sync_id: int | None) -> str:
 def build_meta(changes: str | None) -> str:
     """Return the SQL expression for the column ``_airbyte_meta``, a JSON object.
 
-    The object lists the changes that the Airbyte source and this destination made to the row.
+    Its list ``changes`` has the changes that the Airbyte source and this destination made to a row.
 
     Args:
         changes: The SQL of a JSON list of the changes that this destination made to the row; None
@@ -107,19 +103,19 @@ def build_meta(changes: str | None) -> str:
 def _source_changes() -> str:
     """Return the SQL of a JSON list of the changes that the Airbyte source made to a row.
 
-    The changes are read from the metadata that the source attached to the row, a JSON object in the
-    column `` `m` ``. If it contains no changes, the list is empty.
+    The list is read from the JSON object in the column ``m``, which is the metadata from the
+    source. It is ``[]`` if the object contains no changes.
     """
     changes = "get_json_object(`m`, '$.changes')"
     return f"if(coalesce(startswith({changes}, '['), false), {changes}, '[]')"
 
 
 def change_entry(fields: str, field: str, reason: str) -> str:
-    """Return the SQL of an array of Airbyte change entries, with one entry per field set to null.
+    """Return the SQL of an array of Airbyte change entries, one for each field that became null.
 
     Args:
-        fields: The SQL of an array with one item per field.
-        field: The SQL that returns the path of a field. It refers to the array item as `` `f` ``.
+        fields: The SQL of an array with one item per field that became null.
+        field: The SQL that computes a field's path from the array item, which is named ``f``.
         reason: The reason to report, such as `UNCASTABLE`.
     """
     change = f"named_struct('field', {field}, 'change', 'NULLED', 'reason', {sql_literal(reason)})"
@@ -129,10 +125,10 @@ def change_entry(fields: str, field: str, reason: str) -> str:
 def changes_in_json(changes: list[str]) -> str:
     """Return the SQL that joins arrays of change entries into one JSON list without duplicates.
 
-    Duplicates occur if a nested value is also copied to a separate column, because each of the two
-    columns then reports the same change.
+    Duplicates occur if a nested value is also copied to a separate column, because both columns
+    report the same change.
 
     Args:
-        changes: The SQL of each array.
+        changes: The SQL expressions of the arrays.
     """
     return f"to_json(array_distinct(concat({', '.join(changes)})))"

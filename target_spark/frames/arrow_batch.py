@@ -1,8 +1,8 @@
-"""Spool lines as one Arrow table, made in Python, for batches that are small.
+"""Conversion of a small batch of rows from spool files to an Arrow table, without Spark.
 
-The rows equal those of `target_spark.frames.spool_frame` to the bit, with the same columns in the
-same order. A batch is refused as a whole if a value does not fit its column, or if its rows need
-something that only Spark's conversions have; the caller then reads the same files with Spark.
+Rows and columns are the same as those of `target_spark.frames.spool_frame`. If a value does not fit
+its column, or if only Spark supports a feature of the batch, an error is raised. The caller then
+reads the same files with Spark.
 """
 
 from __future__ import annotations
@@ -55,11 +55,19 @@ _METADATA_TYPES: Final = {**METADATA_COLUMNS, **HISTORY_COLUMNS, **AIRBYTE_COLUM
 
 
 class UnsupportedBatchError(Exception):
-    """Raised if only Spark can read a batch; the message has the reason and no value of a row."""
+    """Raised if only Spark can read a batch. The message has the reason, but no value of a row."""
 
 
 class _Line(msgspec.Struct, gc=False):
-    """A line of a spool file; see `target_spark.storage.spool`."""
+    """A row as a JSON line of a spool file.
+
+    Attributes:
+        n: The ordinal, which is the position of the row in the input.
+        r: The record.
+        t: The extraction time of the record, or None if unknown.
+        v: The table version, or None.
+        m: Metadata from the Airbyte source, or None.
+    """
 
     n: int
     r: msgspec.Raw
@@ -74,13 +82,13 @@ _NO_META: Final = (None, b"null")
 
 @dataclass(frozen=True, slots=True)
 class ArrowBatch:
-    """The rows of one batch, all of which fit their columns.
+    """The rows of one batch, converted to the column types of the table.
 
     Attributes:
-        table: The rows in the order of the files. Its columns are those that the target fills, in
-            table order, and the ordinal, the row's position in the input.
+        table: The rows in the order of the files, with the table columns that the loader fills and
+            a last column for the ordinal, the row's position in the input.
         zoneless: For each column that has any, the number of date-times without a time zone. They
-            were read as UTC.
+            are read as UTC.
     """
 
     table: pa.Table
@@ -90,16 +98,18 @@ class ArrowBatch:
 def read_arrow_batch(
     paths: Sequence[str], table_schema: TableSchema, metadata: BatchMetadata
 ) -> ArrowBatch:
-    """Read spool files into an Arrow table without Spark.
+    """Read rows from spool files into an Arrow table, without Spark.
+
+    Spool files keep rows on disk until they are committed, with one row per line as JSON.
 
     Args:
-        paths: The spool files on this machine: paths or ``file:`` URLs.
-        table_schema: The schema that the rows must fit.
+        paths: Local paths or ``file:`` URLs of the spool files.
+        table_schema: The schema to whose column types the values are converted.
         metadata: The values of the metadata columns.
 
     Raises:
-        UnsupportedBatchError: A row does not fit its columns, or the table schema, the files or the
-            lines have a part that only Spark reads.
+        UnsupportedBatchError: A value does not fit its column, or only Spark supports a feature of
+            the table schema or of the files.
     """
     _check_supported(table_schema, metadata)
     lines = [line for path in paths for line in _read_lines(path)]
@@ -164,12 +174,12 @@ def _is_deletion_time(column: Column) -> bool:
 
 
 def _property_columns(table_schema: TableSchema) -> dict[str, Column]:
-    """Return the columns whose values are read from the record, by property.
+    """Return the columns whose values are read from the record, by property name.
 
-    The deletion time is among them, if the table has its column.
+    They include the column of the deletion time (``_sdc_deleted_at``), if the table has it.
 
     Raises:
-        UnsupportedBatchError: The deletion time fills two columns.
+        UnsupportedBatchError: Two columns are filled with the deletion time.
     """
     columns = {column.source: column for column in table_schema.columns if _is_property(column)}
     for deletion_time in filter(_is_deletion_time, table_schema.columns):
@@ -199,10 +209,10 @@ def _check_filled(table_schema: TableSchema, by_source: Mapping[str, pa.Array]) 
 
 
 class _MetadataColumns:
-    """Builder of the metadata columns of a batch.
+    """Builder of the metadata columns of a batch, such as ``_sdc_received_at``, as Arrow arrays.
 
     Args:
-        lines: The lines of the spool files.
+        lines: The rows, read from spool files.
         metadata: The values that are the same in all rows.
     """
 
@@ -227,7 +237,10 @@ class _MetadataColumns:
         }
 
     def build(self, source: str) -> pa.Array:
-        """Return the values of a metadata column as an Arrow array."""
+        """Return the values of a metadata column, one per row.
+
+        ``source`` is the standard name of the column, such as ``_sdc_received_at``.
+        """
         type_ = _METADATA_TYPES[source]
         values = list(self._builders[source]())
         if isinstance(type_, Timestamp):  # microseconds since 1970
@@ -249,17 +262,19 @@ class _MetadataColumns:
         return (f"{prefix}{line.n:0{NODE_DIGITS}}" for line in self._lines)
 
     def _extraction_times(self) -> Iterator[int | None]:
-        """Yield the extraction time of each row: null if it is invalid.
+        """Yield the extraction time of each row in microseconds since 1970; None if it is invalid.
 
-        For a row without a time it is the time at which the batch's first row was received.
+        For a row without an extraction time, yield the time at which the batch's first row was
+        received.
         """
         parsed = self._parse_times()
         return (self._received if line.t is None else parsed[line.t] for line in self._lines)
 
     def _version_starts(self) -> Iterator[int]:
-        """Yield the extraction time of each row.
+        """Yield the extraction time of each row in microseconds since 1970.
 
-        For a row without a valid time it is the time at which the batch's first row was received.
+        For a row without a valid extraction time, yield the time at which the batch's first row was
+        received.
         """
         return (self._received if micros is None else micros for micros in self._extraction_times())
 

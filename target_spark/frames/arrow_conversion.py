@@ -1,11 +1,9 @@
-"""Conversion of encoded records to Arrow record batches, with the same rules as rows of tables.
+"""Conversion of JSON records to Arrow record batches, with the same rules as the SQL conversions.
 
-The columns of a stream are determined once. A chunk of records is decoded at once with a msgspec
-type made for them, and each column is converted as a whole: the fast path. A value that the fast
-path does not take is converted by `target_spark.frames.scalar_parsing`. A value that this does not
-take either is an error with its path, never null and never another value, unless nulls are
-requested. Errors contain no value of a record. A text column that has met other values is decoded
-as raw JSON from then on.
+All records of a batch are decoded together with msgspec, and each column is converted as a whole.
+If a column contains an unusual spelling, its values are converted one by one by
+`target_spark.frames.scalar_parsing`. A value that cannot be converted exactly is an error, or null
+if the caller requests nulls. Error messages contain the path of the value, but not the value.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ class ConversionError(Exception):
     """Raised if a value cannot be converted exactly to the type of its column.
 
     Attributes:
-        row: The index of the record in the list that was converted, from 0.
+        row: The index of the record in the list of records passed to `ArrowConverter.batch`.
     """
 
     def __init__(self, path: _Path, reason: str, row: int = 0) -> None:
@@ -70,14 +68,14 @@ class ConversionError(Exception):
 
 
 def arrow_schema(table_schema: TableSchema) -> pa.Schema:
-    """Return the Arrow schema that corresponds to the columns of a table schema."""
+    """Return the Arrow schema with one field for each column of a table schema."""
     return pa.schema(
         [pa.field(column.name, arrow_type(column.type)) for column in table_schema.columns]
     )
 
 
 def arrow_type(type_: ColumnType) -> pa.DataType:
-    """Return the Arrow type that corresponds to a column type."""
+    """Return the Arrow type of a column type, such as ``timestamp[us, tz=UTC]`` for `Timestamp`."""
     if isinstance(type_, Array):
         return pa.list_(pa.field("element", arrow_type(type_.element)))
     if isinstance(type_, Struct):
@@ -90,18 +88,18 @@ def arrow_type(type_: ColumnType) -> pa.DataType:
 
 
 class ArrowConverter:
-    """Converts the records of one stream to Arrow record batches. It is not thread-safe.
+    """Converter of JSON records of one stream to Arrow record batches. It is not thread-safe.
 
     Args:
         table_schema: The table schema of the stream.
         nulls: True to replace a value that cannot be converted by null, and to accept missing keys.
             False to raise an error in both cases.
-        counts_zoneless: True to count the date-times without a time zone; False to save the time.
+        counts_zoneless: True to count date-times without a time zone, which takes extra time.
 
     Attributes:
         schema: The Arrow schema of the record batches.
         zoneless: For each property that has any, the number of date-times without a time zone. They
-            were read as UTC.
+            are read as UTC.
     """
 
     def __init__(
@@ -115,7 +113,7 @@ class ArrowConverter:
         self._columns = [
             column for column in table_schema.columns if column.feed is ColumnSource.PROPERTY
         ]
-        self._is_whole_record = [
+        self._takes_whole_record = [
             column.feed is ColumnSource.WHOLE for column in table_schema.columns
         ]
         self._keys = () if nulls else table_schema.key_sources
@@ -125,7 +123,7 @@ class ArrowConverter:
         self._exact_decoder = self._decoder(exact=True)
 
     def batch(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
-        """Convert records, each given as the text of a JSON object, to a record batch.
+        """Convert records, each encoded as a JSON object, to an Arrow record batch.
 
         Raises:
             ConversionError: A value cannot be converted to its column's type, or a key is null or
@@ -146,9 +144,9 @@ class ArrowConverter:
             raise
 
     def _decode_records(self, bodies: Sequence[bytes]) -> list[Any]:
-        """Decode JSON records, all at once if possible.
+        """Decode JSON records to Python objects.
 
-        If a value has an unexpected type, a slower and more tolerant decoder is used.
+        If a value has an unexpected type, a slower decoder is used that accepts all types.
         """
         joined = b"[%b]" % b",".join(bodies)
         try:
@@ -164,14 +162,14 @@ class ArrowConverter:
         return records
 
     def _decode_record(self, body: bytes) -> Any:
-        """Decode one JSON record, column by column if necessary.
+        """Decode one JSON record, column by column if a value has a wrong structure.
 
-        That is necessary if a value does not have the structure of its column, such as a string
-        instead of an object.
+        An example of a wrong structure is a string in a column of objects. The value becomes null
+        if the converter was created with ``nulls=True``.
 
         Raises:
-            ConversionError: There is such a value, and the converter does not replace it by null;
-                or the record is not valid JSON.
+            ConversionError: A value has a wrong structure and must not become null, or the record
+                is not valid JSON.
         """
         try:
             return self._exact_decoder.decode(b"[%b]" % body)[0]
@@ -199,7 +197,7 @@ class ArrowConverter:
 
     @cached_property
     def _column_decoders(self) -> list[msgspec.json.Decoder[Any]]:
-        """The JSON decoders that decode single values: one per column, in column order."""
+        """The JSON decoders for the values of single columns, in column order."""
         wires = (
             self._decoded_type(each.type, (each.source,), exact=True) for each in self._columns
         )
@@ -224,7 +222,7 @@ class ArrowConverter:
         return msgspec.defstruct("Record", fields, gc=False)
 
     def _decoded_type(self, type_: ColumnType, path: _Path, *, exact: bool) -> Any:
-        """Return the msgspec type to decode the JSON values of a column, field or array item with.
+        """Return the msgspec type that decodes the JSON values of a column, field or array item.
 
         Args:
             type_: The column type of the values.
@@ -257,8 +255,8 @@ class ArrowConverter:
             self._fast_decoder = self._decoder(exact=False)
         arrays = iter(by_source.values())
         columns = [
-            _is_whole_record(bodies) if is_whole else next(arrays)
-            for is_whole in self._is_whole_record
+            _to_string_array(bodies) if is_whole else next(arrays)
+            for is_whole in self._takes_whole_record
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -325,7 +323,7 @@ def _no_structure(type_: ColumnType) -> str:
     return f"not of the declared type {ddl}"
 
 
-def _is_whole_record(bodies: Sequence[bytes]) -> pa.Array:
+def _to_string_array(bodies: Sequence[bytes]) -> pa.Array:
     return pa.array(bodies, pa.binary()).cast(pa.string())
 
 
@@ -339,13 +337,13 @@ def _inside(values: list[Any], name: str) -> list[Any]:
 
 
 def _encode_json(value: Any) -> str | None:
-    """Return the text of a raw JSON value (`msgspec.Raw`). Return None for a JSON null."""
+    """Return the JSON text of a `msgspec.Raw` value; None for a JSON null."""
     raw = bytes(value) if value is not None else _NULL
     return None if raw == _NULL else raw.decode()
 
 
 def _get_text(value: Any) -> str | None:
-    """Return the content of a JSON string, or the JSON text of any other value; None for null."""
+    """Return the content of a JSON string, or the text of any other value; None for null."""
     if isinstance(value, msgspec.Raw):
         written = _encode_json(value)
         if written is None or written[0] != '"':
@@ -355,9 +353,9 @@ def _get_text(value: Any) -> str | None:
 
 
 def _has_no_timezone(text: str | None) -> bool:
-    """Return True if a date-time has no time zone; False for None.
+    """Return True if a date-time has neither ``Z`` nor a UTC offset; False for None.
 
-    The rule is that of `target_spark.frames.sql_casts.has_no_timezone`.
+    `target_spark.frames.sql_casts.has_no_timezone` does the same in SQL.
     """
     return text is not None and not (
         text.endswith(("Z", "z")) or "+" in text or "-" in text[_DAY_LENGTH:]
@@ -365,12 +363,12 @@ def _has_no_timezone(text: str | None) -> bool:
 
 
 def _is_not_string(value: Any) -> bool:
-    """Return True if a value is a raw JSON value, but neither a string nor null."""
+    """Return True for a `msgspec.Raw` value that is neither a JSON string nor a JSON null."""
     return isinstance(value, msgspec.Raw) and not bytes(value).startswith((_QUOTE, _NULL))
 
 
 # --------------------------------------------------------------- conversion of columns
-# Each converts a column of decoded values, and raises if it cannot convert all of them.
+# Each function converts the decoded values of a column, or raises if one cannot be converted.
 
 
 def _plain(values: list[Any], type_: ColumnType) -> pa.Array:
@@ -378,7 +376,7 @@ def _plain(values: list[Any], type_: ColumnType) -> pa.Array:
 
 
 def _convert_decimals(values: list[Any], type_: Any) -> pa.Array:
-    """Convert raw JSON numbers, with or without quotes, to an Arrow array of decimals.
+    """Convert `msgspec.Raw` numbers, with or without quotes, to an Arrow array of decimals.
 
     Raises:
         ValueError: A value is not a number, or has an exponent or more digits than the type allows.
@@ -437,10 +435,10 @@ def _reject(_values: list[Any], _type: ColumnType) -> pa.Array:
 
 
 def _get_storage_type(type_: ColumnType) -> pa.DataType:
-    """Return the Arrow type of the array in which values are collected after their conversion.
+    """Return the Arrow type of the Python values that `parse_scalar` returns for a column type.
 
-    For timestamps it is a 64-bit integer, which has the same binary representation as the final
-    type. For all other types it is the final type.
+    It is a 64-bit integer for timestamps, which are microseconds since 1970. For all other types
+    it is the Arrow type of the column.
     """
     return pa.int64() if isinstance(type_, Timestamp) else arrow_type(type_)
 

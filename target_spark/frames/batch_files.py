@@ -1,17 +1,16 @@
-"""Conversion of the rows of files (BATCH messages) into spool lines, made by Spark.
+"""Conversion of the files of BATCH messages (JSONL or Parquet) to spool files, by Spark.
 
-- A row becomes the same spool line as from a RECORD message, so conversions, quarantine and counts
-are the same for both. The lines are written and then read, because Spark's JSON reader keeps
-every digit only when it reads files.
-- The order of rows is that of messages, then of the files in a manifest, then of the rows in a
-file. Spark reads the blocks of a file in parallel: a first pass counts the lines of each block, a
-second pass numbers them and checks that each line is where it was counted.
-- A line that is not JSON, or has an unpaired surrogate, becomes a JSON string of itself, so that
-the reader quarantines it. NaN and infinities become null. A line that does not begin and end as
-an object is an error: the file is truncated or of another kind.
-- Parquet rows are written as JSON: timestamps as ISO 8601 in UTC (without a zone if the file has
-none), binary as base64. A string whose schema declares more than a string is parsed as JSON,
-which taps write for types that Parquet lacks; if it is not JSON, it remains a string.
+- Spool files keep uncommitted rows as lines of JSON. A row of a batch file becomes the same line as
+a RECORD message, so both are converted, quarantined and counted in the same way.
+- Rows are ordered by message, by file in the message's manifest, and by position in the file. Spark
+reads the blocks of a file in parallel. The first pass counts the lines of each block, and the
+second pass numbers them.
+- An invalid JSON line, or one with an unpaired surrogate, is written as a JSON string, so that it
+is quarantined later. NaN and infinities become null. A line that does not start with ``{`` and end
+with ``}`` is an error, because the file is truncated or has another format.
+- Parquet timestamps become ISO 8601 strings in UTC (without a zone if the file has none), and
+binary values become base64. If the schema allows more than strings in a string column, its values
+are parsed as JSON, because taps encode types as JSON that Parquet lacks.
 """
 
 from __future__ import annotations
@@ -73,16 +72,16 @@ _TO_JSON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BatchFileFrame:
-    """The spool files that Spark wrote from the files of BATCH messages.
+    """The spool files that Spark has written from the files of BATCH messages.
 
-    Spool files hold rows on disk until they are committed, with one row per line as JSON. An
+    Spool files keep rows on disk until they are committed, with one row per line as JSON. An
     ordinal is the position of a row or message in the input.
 
     Attributes:
         paths: The folders of the spool files.
         rows: The number of rows in the spool files.
-        ordinal_offsets: For each BATCH message, a pair of its ordinal and its number of file lines.
-            The ordinals of all later messages are increased by this number of lines.
+        ordinal_offsets: For each BATCH message, a tuple of its ordinal and the number of lines in
+            its files. The ordinals of all later messages are increased by this number.
         nans_replaced: The number of rows in which NaN or an infinity was replaced by null.
         has_deletes: True if some rows may be delete records.
     """
@@ -96,12 +95,12 @@ class BatchFileFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """The part of a file that one Spark task reads.
+    """The section of a file that one Spark task reads.
 
     Attributes:
         file: The URL of the file.
-        block: The position in the file where the block begins, in bytes; 0 for Parquet.
-        first: The id that Spark gave to the first line. The ids within a block are consecutive.
+        block: The offset of the block in the file, in bytes; 0 for Parquet.
+        first: Spark's id of the first line. The ids within a block are consecutive.
         line_count: The number of lines, including blank lines.
         rows: The number of lines that are not blank.
         deletes: The number of lines that may be delete records.
@@ -129,14 +128,14 @@ _Numbers: TypeAlias = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """A group of files that Spark reads as one DataFrame.
+    """A group of batch files that Spark reads as one DataFrame.
 
-    A file that occurs several times in the input is read only once.
+    A file that several messages name is read only once.
 
     Attributes:
         numbers: For each file, its indexes in the list of all files.
-        lines: The lines, with the columns ``file``, ``block``, ``id`` and ``value`` (the record as
-            JSON).
+        lines: The lines, with the columns ``file`` and ``block`` (as in `_Block`), ``id`` (Spark's
+            number of the line) and ``value`` (the record as JSON).
         blocks: The blocks of the files.
     """
 
@@ -151,16 +150,16 @@ def spool_lines_from_files(
     path: str,
     ordinal_shift: int,
 ) -> BatchFileFrame:
-    """Read the files of BATCH messages, and write their rows to spool files as lines of JSON.
+    """Read the files of BATCH messages, and write their rows to spool files.
 
-    Spool files hold rows on disk until they are committed.
+    Spool files keep rows on disk until they are committed, with one row per line as JSON.
 
     Args:
         spark: The session of the calling thread.
         files: The files, in the order of the messages.
-        path: The folder for the spool files.
-        ordinal_shift: The number of file lines in earlier batches. It is added to each ordinal
-            (position in the input).
+        path: The path or URL of the folder for the spool files.
+        ordinal_shift: The number of lines in the files of earlier batches. It is added to the
+            ordinal of each row, which is the row's position in the input.
 
     Raises:
         FilesError: A file is missing or truncated, or does not have the declared format.
@@ -191,18 +190,19 @@ def assign_ordinals(
     ordinal_offsets: Sequence[tuple[int, int]],
     ordinal_shift: int,
 ) -> None:
-    """Copy spool files, and renumber their rows so that each line of a batch file counts as a row.
+    """Copy spool files, and increase the ordinal of each row by the lines in earlier batch files.
 
-    A spool file holds rows as lines of JSON until they are committed. In the original, a row has
-    the ordinal (position) of its message among all messages of the input. In the copy, this number
-    is increased by the number of lines in all batch files before the message.
+    Spool files keep rows on disk until they are committed, with one row per line as JSON. In the
+    original, the ordinal of a row is the position of its message in the input, where a BATCH
+    message counts as one. In the copy, each line of a batch file counts as one.
 
     Args:
         spark: The session of the calling thread.
         paths: The spool files to copy.
-        path: The folder for the copies.
-        ordinal_offsets: For each BATCH message, a pair of its ordinal and its number of file lines.
-        ordinal_shift: The number of lines in the batch files of earlier batches.
+        path: The path or URL of the folder for the copies.
+        ordinal_offsets: For each BATCH message, a tuple of its ordinal and the number of lines in
+            its files.
+        ordinal_shift: The number of lines in the files of earlier batches.
     """
     lines = spark.read.option("lineSep", "\n").text(list(paths))
     digits = r"""regexp_extract(`value`, r'\A\{"n":([0-9]+)', 1) AS `digits`"""
@@ -217,9 +217,9 @@ def assign_ordinals(
 
 
 def _group_files(files: Sequence[BatchFile]) -> list[list[int]]:
-    """Group the files that Spark can read together. Each group is a list of indexes in ``files``.
+    """Group files that Spark can read as one DataFrame. Return lists of indexes in ``files``.
 
-    The files of a group have the same format, and the same columns that contain JSON as text.
+    The files of a group have the same format, and the same string columns that contain JSON.
     """
     groups: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for number, file in enumerate(files):
@@ -230,10 +230,10 @@ def _group_files(files: Sequence[BatchFile]) -> list[list[int]]:
 def _create_scans(
     spark: SparkSession, files: Sequence[BatchFile], group: Sequence[int]
 ) -> Iterator[_Scan]:
-    """Yield the DataFrames (as `_Scan` objects) that read one group of files.
+    """Yield the DataFrames that read one group of files, as `_Scan` objects.
 
-    Usually one DataFrame reads all files of the group. If Parquet files of the group have
-    incompatible types, each file gets a separate DataFrame.
+    Usually one DataFrame reads all files of the group. If Parquet files have incompatible column
+    types, each file is read as a separate DataFrame.
 
     Args:
         spark: The session.
@@ -262,7 +262,7 @@ def _create_scans(
 
 
 def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequence[_Block]) -> None:
-    """Check that each file has the format that its message declares.
+    """Check that each file contains records in the format that its BATCH message declares.
 
     Raises:
         FilesError: A file is a folder, contains Singer messages, or has a line that is not a JSON
@@ -287,19 +287,19 @@ def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequen
 def _compute_ordinals(
     files: Sequence[BatchFile], scans: Sequence[_Scan], ordinal_shift: int
 ) -> tuple[list[_BlockStarts], tuple[tuple[int, int], ...]]:
-    """Give each line of the batch files its ordinal: its position among all rows of the input.
+    """Return the ordinals of all lines in batch files, which are their positions in the input.
 
-    The lines of a BATCH message are numbered consecutively, from the position of the message plus
-    the number of lines in all files before. A block is a part of a file that one scan reads.
+    The lines of a file are numbered consecutively. The first number is the position of the BATCH
+    message plus the number of lines in all preceding files.
 
     Args:
         files: The files of all BATCH messages, in order.
-        scans: The DataFrames that read the files.
+        scans: The DataFrames that read the files, with their blocks (sections read by one task).
         ordinal_shift: The number of lines in the files of earlier batches.
 
     Returns:
-        A tuple of two items. The first item has the first ordinal of each block, for each scan. The
-        second item has a pair for each BATCH message: its ordinal and its number of lines.
+        A tuple of two items. The first has, for each scan, the first ordinal and the table version
+        of each block. The second has, for each BATCH message, its ordinal and its number of lines.
     """
     parts_by_file: dict[int, list[tuple[int, _Block]]] = defaultdict(list)
     for scan_number, scan in enumerate(scans):
@@ -317,13 +317,16 @@ def _compute_ordinals(
 
 
 def _build_offset_sql(ordinal_offsets: Sequence[tuple[int, int]], base_offset: int = 0) -> str:
-    """Return the SQL that counts the lines of all batch files before the message number `` `n` ``.
+    """Return SQL for the number of lines in all batch files before a message of the input.
+
+    The SQL reads the position of the message in the input from the column ``n``.
 
     Args:
-        ordinal_offsets: For each BATCH message, a pair of its number in the input and its number of
-            file lines. The SQL is a binary search over these pairs.
+        ordinal_offsets: For each BATCH message, in order, a tuple of its position in the input and
+            the number of lines in its files.
         base_offset: The number of lines before the first of these messages.
     """
+    # The SQL is a binary search.
     if not ordinal_offsets:
         return str(base_offset)
     middle = len(ordinal_offsets) // 2
@@ -346,10 +349,9 @@ def _text_lines(text: DataFrame) -> DataFrame:
 
 
 def _find_text_blocks(lines: DataFrame) -> list[_Block]:
-    """Return the blocks of JSONL files.
+    """Return the blocks of JSONL files with their line counts, sorted by file and offset.
 
-    A block is the part of a file that one Spark task reads. Each block has its line counts and its
-    first invalid line.
+    A block is the section of a file that one Spark task reads.
     """
     is_blank = "`value` = ''"
     has_rows = f"count_if(NOT {is_blank}) > 0"
@@ -380,7 +382,7 @@ def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
 
 
 def _find_parquet_blocks(frame: DataFrame) -> list[_Block]:
-    """Return one block for each Parquet file, with its number of rows."""
+    """Return one block for each Parquet file, with its number of rows, sorted by file."""
     deletes = int(DELETED_AT in frame.columns)
     files = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
     blocks = (_Block(row[0], 0, 0, row[1], row[1], deletes) for row in files.collect())
@@ -398,15 +400,15 @@ def _expression(sql: str) -> Column:
 
 
 def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: str) -> int:
-    """Write rows to a folder as lines of JSON. Return the number of rows in which NaN became null.
+    """Write rows to spool files as lines of JSON, and replace NaN and infinities by null.
 
-    Infinities become null too, and are included in the number.
+    Return the number of rows in which a value was replaced.
 
     Args:
         spark: The session.
-        read: The rows to write.
+        read: The rows to write, with the columns of ``_Scan.lines``.
         starts: The SQL of a table with the first ordinal (position in the input) of each block.
-        path: The folder to write to.
+        path: The path or URL of the folder to write to.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
@@ -440,7 +442,7 @@ def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: 
 def _build_starts_table(starts: _BlockStarts) -> str:
     """Return the SQL of an inline table with the first ordinal and the table version of each block.
 
-    An ordinal is the position of a row in the input.
+    An ordinal is the position of a row in the input. A block is a section of a file.
     """
     rows = []
     for block, start, version in (
@@ -453,7 +455,7 @@ def _build_starts_table(starts: _BlockStarts) -> str:
 
 
 def _encode_as_json(value: str) -> str:
-    """Return the SQL that encodes a string as a JSON string."""
+    """Return the SQL that encodes the SQL string ``value`` as a JSON string with quotes."""
     encoded = f"to_json(named_struct('r', make_valid_utf8({value})))"
     return f"substring({encoded}, 6, length({encoded}) - 6)"
 
@@ -466,8 +468,8 @@ def _build_record_sql(schema: StructType, in_json: Collection[str]) -> str:
 
     Args:
         schema: The schema of the Parquet file.
-        in_json: Names of string columns that may contain JSON. A value that is valid JSON is
-            inserted unquoted. Any other value is inserted as a JSON string.
+        in_json: The names of string columns that may contain JSON. A valid JSON value is inserted
+            as JSON, and any other value as a JSON string.
     """
     texts = [
         each.name
@@ -495,13 +497,12 @@ def _spliced(name: str) -> str:
 
 
 def _replace_nan(value: str, type_: DataType, depth: int = 0) -> str:
-    """Return the SQL that replaces NaN and infinities in a value by null, because JSON has neither.
+    """Return the SQL that replaces NaN and infinities in a value by null, as JSON has neither.
 
     Args:
         value: The SQL of the value.
-        type_: The type of the value.
-        depth: The number of enclosing lambda functions. It makes the names of lambda arguments
-            unique.
+        type_: The Spark type of the value.
+        depth: The number of enclosing SQL lambda functions, which makes argument names unique.
     """
     kind: Any = type_
     name = type_.typeName()
@@ -525,7 +526,7 @@ def _replace_nan(value: str, type_: DataType, depth: int = 0) -> str:
 def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
     """Context manager: convert Spark's errors about unreadable files to `FilesError`.
 
-    Failures of the storage that may be temporary are raised unchanged.
+    Errors that may be temporary, such as a storage that does not respond, are raised unchanged.
     """
     try:
         yield
@@ -544,7 +545,7 @@ def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
 
 
 def _restore_original_paths(files: Sequence[BatchFile], text: str) -> str:
-    """Replace the paths of local file copies in an error text by the files' original addresses."""
+    """Replace paths of local file copies in an error text by the files' original paths or URLs."""
     names = {
         "/".join(Path(file.copy).parts[-2:]): file.redacted_address for file in files if file.copy
     }

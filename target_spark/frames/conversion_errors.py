@@ -1,13 +1,12 @@
-"""SQL that finds the lines that do not fit their schema, and the reasons.
+"""SQL that finds rows with values that do not fit their columns, and describes the errors.
 
-Pure functions of a table schema, with the same strict conversions as the values: an error is a text
-whose converted value is null, and nothing else. Errors inside structs and arrays are reported by
-their path in the record. Values of the same type are checked together, as they are converted. For
-records that the JSON reader refused, each structured value is parsed again separately, because the
-reader does not report which one failed.
+A value is an error if it is not null, but the SQL of `target_spark.frames.sql_casts` converts it to
+null. Errors inside structs and arrays are reported with their path in the record. If Spark's JSON
+reader rejects a record, it does not report the value that failed, so each boolean, struct and array
+is parsed again separately.
 
-If the schema keeps rows with errors (Airbyte), a value that does not fit is not an error of its
-line, but an entry in the row's `changes`.
+For Airbyte streams, which keep rows with errors, an invalid value becomes null and is listed in the
+`changes` of the row's metadata.
 """
 
 from __future__ import annotations
@@ -64,14 +63,14 @@ _NONE = "CAST(array() AS ARRAY<STRUCT<`path`: STRING, `why`: STRING>>)"
 
 
 class ErrorColumns(NamedTuple):
-    """SQL expressions that find the conversion errors in the values of a parsed line.
+    """SQL expressions that find conversion errors in the values of a parsed row.
 
     Attributes:
-        precomputed: Definitions of columns that the other expressions use.
-        any: A condition that is true if the line must be quarantined.
+        precomputed: Definitions of helper columns that the other expressions use.
+        any: A condition that is true if the row must be quarantined.
         reasons: An array of texts that describe the errors.
         changes: A JSON list with an Airbyte change entry for each value that became null. None if
-            lines with errors are quarantined instead of stored with nulls.
+            every row with an error is quarantined.
     """
 
     precomputed: tuple[str, ...]
@@ -81,9 +80,12 @@ class ErrorColumns(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """A possible conversion error: the SQL condition that detects it, its path, and its reason.
+    """A conversion error that a value may have.
 
-    The path locates the value inside the column. The condition is true or false, never null.
+    Attributes:
+        condition: The SQL condition that detects the error. It is true or false, never null.
+        path: The path of the value inside its column, such as ``.address.zip``.
+        why: The error text, such as "not base64".
     """
 
     condition: str
@@ -93,11 +95,7 @@ class _Fault(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
-    """Return the SQL that finds all conversion errors of a line.
-
-    Args:
-        table_schema: The schema that the values must fit.
-    """
+    """Return the SQL that finds all conversion errors of a row with this table schema."""
     columns = converted_columns(table_schema)
     each = partial(_faults_of_a_value, truncate=table_schema.truncate_timestamps)
     precomputed, fault_arrays = by_type(columns, each, "_faults", source_expression)
@@ -136,7 +134,7 @@ def _faults_of_a_value(type_: ColumnType, *, truncate: bool) -> str:
 
 
 def _build_reasons_sql(faults: Mapping[str, str]) -> str:
-    """Return the SQL of an array with the texts of the errors that occurred.
+    """Return the SQL of an array with the texts of those errors whose condition is true.
 
     Args:
         faults: The SQL condition that detects each error, by error text.
@@ -149,9 +147,9 @@ def _build_reasons_sql(faults: Mapping[str, str]) -> str:
 
 
 def _find_line_errors(table_schema: TableSchema) -> dict[str, str]:
-    """Return the SQL conditions of errors that always quarantine the whole line, by error text.
+    """Return the SQL conditions of errors for which a row is always quarantined, by error text.
 
-    Such errors include a null record, a missing key, and an empty string in a partition column.
+    Examples are a null record, a missing key, and an empty string in a partition column.
     """
     faults = {"the record is null": "(`_corrupt` IS NULL AND `r` IS NULL)"}
     if table_schema.keeps_whole:
@@ -169,12 +167,12 @@ def _find_line_errors(table_schema: TableSchema) -> dict[str, str]:
 class UnparsedReasons(NamedTuple):
     """SQL that explains why Spark's JSON reader could not parse a record.
 
-    The SQL reads the record as text from the column ``raw``. It is applied to lines whose column
-    ``unread`` is true.
+    The SQL uses two columns: ``raw`` (the record as text) and ``unread`` (true if the reader could
+    not parse the record).
 
     Attributes:
-        record: Column definitions to add first.
-        precomputed: Column definitions to add next. They use the columns in ``record``.
+        record: Definitions of helper columns to add first.
+        precomputed: Definitions of helper columns that use those of ``record``.
         reasons: An array of texts that describe the errors.
     """
 
@@ -185,11 +183,11 @@ class UnparsedReasons(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def build_unparsed_reasons(table_schema: TableSchema) -> UnparsedReasons:
-    """Return the SQL that finds the values of a record that do not have the declared structure.
+    """Return the SQL that names the values for which Spark's JSON reader rejected a record.
 
-    Each value is first parsed as a variant (Spark's type for any JSON value), which distinguishes
-    the string ``"5"`` from the number 5. Then each value is separately parsed as its declared type.
+    An example is a string in a column whose declared type is a struct.
     """
+    # Values are parsed as variants first, because a variant distinguishes the string "5" from 5.
     columns = structured_columns(table_schema)
     unknown = f"array({sql_literal(_UNREADABLE)})"
     if not columns:
@@ -237,10 +235,7 @@ def _faults_inside(
 
 
 def describe_expected_type(type_: ColumnType) -> str:
-    """Return the error text for a value that cannot be converted to a scalar type.
-
-    An example is "not base64".
-    """
+    """Return the error text for a value that does not fit a type, such as "not base64"."""
     if isinstance(type_, Integer):
         return f"not an integer of {type_.bits} bits"
     if isinstance(type_, Decimal):

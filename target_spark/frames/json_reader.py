@@ -1,14 +1,12 @@
-"""Schemas and options of Spark's JSON reader for spool lines.
+"""Schemas and options of Spark's JSON reader for spool files, which keep rows as lines of JSON.
 
-The reader is trusted with structure, booleans and text. It silently changes dates, timestamps and
-decimals, so these are read as text. For 64-bit integers and doubles it returns the value, nothing
-if the text has another spelling (in quotes, or ``1.0`` for 1), or an infinity: that is enough for
-the usual spellings, and takes a third less time than text. Its options are defined only here.
+Spark's JSON reader silently changes some dates, timestamps and decimals, so these are read as text.
+Integers and doubles are read as numbers in the fast mode, which takes a third less time than text.
+In this mode the reader rejects numbers in quotes, and integers such as ``1.0``.
 
-A spool line is ``{"n":ordinal,"t":time,"v":version,"r":record}``, with ``"m"`` (the source's meta
-of the row) before the record if there is any. The record is parsed inside one struct, so that Spark
-parses either all of it or nothing, and the column for corrupt lines is outside of it, so that no
-property can have its name.
+A line is ``{"n":ordinal,"t":time,"v":version,"r":record}``, with ``"m"`` (metadata from the Airbyte
+source) before the record if there is any. The record is parsed as one struct. The column for lines
+that cannot be parsed is not part of this struct, so no property can have the same name.
 """
 
 from __future__ import annotations
@@ -81,14 +79,13 @@ READER_OPTIONS: Mapping[str, str] = MappingProxyType(
 def read_lines(
     spark: SparkSession, paths: Sequence[str], record: str, *, meta: bool = False
 ) -> DataFrame:
-    """Read spool files (rows as lines of JSON) as a DataFrame with one row per line.
+    """Read spool files as a DataFrame with one row per line of JSON.
 
     Args:
         spark: The session to use.
-        paths: The spool files.
-        record: The DDL type to parse records as.
-        meta: True to read also the metadata that an Airbyte source attached to each row; False to
-            omit it.
+        paths: The paths or URLs of the spool files.
+        record: The Spark DDL type of each record, such as ``STRUCT<id: STRING>``.
+        meta: True to include the metadata that an Airbyte source added to each row.
 
     Returns:
         A DataFrame with the columns ``n`` (the position in the input), ``t`` (the extraction time),
@@ -101,12 +98,14 @@ def read_lines(
 
 
 def record_type(table_schema: TableSchema, *, usual: bool = False) -> str:
-    """Return the DDL type with which Spark reads the records of a stream from JSON.
+    """Return the Spark DDL type with which the JSON records of a stream are parsed.
+
+    It is STRING if the table stores the whole record in a column, else a STRUCT.
 
     Args:
         table_schema: The table schema of the stream.
-        usual: True to read numbers as numbers. A record with a number in another spelling, such as
-            a number in quotes, then cannot be parsed. False to read numbers as text.
+        usual: True to read numbers as numbers, so that a record with a number in quotes cannot be
+            parsed. False to read numbers as text.
     """
     if table_schema.keeps_whole:
         return "STRING"
@@ -114,24 +113,23 @@ def record_type(table_schema: TableSchema, *, usual: bool = False) -> str:
 
 
 def record_in_text(table_schema: TableSchema) -> str:
-    """Return the SQL that parses the properties of a record that was read as one text.
+    """Return the SQL that parses the properties of a record from the text column ``r``.
 
-    This is the case if the table stores the whole record in a column.
+    A record is read as text if the table stores the whole record in a column.
     """
     return from_json(quote("r"), _struct_type(table_schema))
 
 
 def from_json(text: str, schema: str) -> str:
-    """Return the SQL that parses a JSON text as the DDL type ``schema``.
+    """Return a ``from_json`` SQL expression that parses a JSON text as the DDL type ``schema``.
 
-    The SQL uses `READER_OPTIONS`, so that it parses like Spark's JSON reader does with these
-    options.
+    The options are `READER_OPTIONS`, which are also used to read files.
     """
     return _from_json(text, schema, READER_OPTIONS)
 
 
 def variants_from_json(text: str, schema: str) -> str:
-    """Return the SQL that parses a JSON text as a DDL type that contains variants.
+    """Return a ``from_json`` SQL expression for a DDL type that contains variants.
 
     A variant is Spark's type for any JSON value. A text with more than 1000 levels of nesting
     becomes null.
@@ -145,7 +143,7 @@ def _from_json(text: str, schema: str, options: Mapping[str, str]) -> str:
 
 
 def record_fields(table_schema: TableSchema, *, usual: bool = False) -> dict[str, str]:
-    """Return the properties of a record to read, each with the DDL type to read it as.
+    """Return the Spark DDL type with which each property of a JSON record is parsed, by name.
 
     Args:
         table_schema: The table schema of the stream.
@@ -167,17 +165,17 @@ def _struct_type(table_schema: TableSchema, *, usual: bool = False) -> str:
 
 
 def needs_record(columns: Sequence[Column]) -> bool:
-    """Return True if the columns include the deletion time.
+    """Return True if the columns include ``_sdc_deleted_at``.
 
-    The deletion time is the only metadata column that is read from the record.
+    This is the only metadata column whose value is read from the record.
     """
     return any(c.feed is ColumnSource.METADATA and c.source == DELETED_AT for c in columns)
 
 
 def source_type(type_: ColumnType, *, usual: bool = False) -> str:
-    """Return the DDL type with which Spark reads a column's values from JSON.
+    """Return the Spark DDL type with which the JSON values of a column are parsed.
 
-    The values are converted to the exact column type afterwards.
+    An example is STRING for timestamps, which are converted to the column type later.
 
     Args:
         type_: The type of the column.

@@ -1,7 +1,7 @@
-"""Small batches as DataFrames whose rows are part of Spark's plan.
+"""Small batches as DataFrames that are created from local data, without a Spark job.
 
-The rows are converted in Python (`target_spark.frames.arrow_batch`), so Spark reads and parses no
-file and plans a commit with fewer jobs.
+The rows are read and converted in Python by `target_spark.frames.arrow_batch`, which is faster for
+small batches than a Spark job that reads files.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ _COMPARED_EXACTLY: Final = (Boolean, Date, Decimal, Integer, Text, Timestamp)
 
 @dataclass(frozen=True, slots=True)
 class LocalFrame:
-    """The rows of a batch as part of Spark's plan. All of them fit their columns.
+    """The rows of a small batch as a DataFrame of local data, converted to the column types.
 
     Attributes:
-        df: The rows, with the columns that the target fills in table order and the ordinal.
-        counts: The counts of the rows.
-        has_unique_keys: True if the table has keys, and no two rows have the same key. False if
-            there may be such rows.
+        df: The rows, with the table columns that the loader fills and a last column for the
+            ordinal, the row's position in the input.
+        counts: The number of rows, and of date-times without a time zone.
+        has_unique_keys: True if the table has keys, and all rows have different keys. False if two
+            rows may have the same key, or the table has no keys.
     """
 
     df: DataFrame
@@ -66,14 +67,16 @@ def read_local_frame(
 ) -> LocalFrame | None:
     """Read the rows of a small batch from spool files, without a Spark job.
 
+    Spool files keep rows on disk until they are committed, with one row per line as JSON.
+
     Args:
         spark: The session. It must not be a session of Spark Connect.
-        paths: The spool files.
-        table_schema: The schema that the rows must fit.
+        paths: The paths of the spool files.
+        table_schema: The schema to whose column types the values are converted.
         metadata: The values of the metadata columns.
 
     Returns:
-        The rows. None if a row does not fit its columns, or if only Spark can read the rows.
+        The rows. None if a value does not fit its column, or if only Spark can read the rows.
     """
     from target_spark.frames.arrow_batch import UnsupportedBatchError, read_arrow_batch
 
@@ -87,9 +90,9 @@ def read_local_frame(
 
 
 def create_local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """Return Arrow rows as a DataFrame, without a Spark job.
+    """Create a DataFrame from an Arrow table, without a Spark job and without importing pandas.
 
-    The session must not be a session of Spark Connect.
+    ``spark`` must not be a session of Spark Connect.
     """
     from pyspark.sql.pandas.conversion import SparkConversionMixin
 

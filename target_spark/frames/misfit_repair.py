@@ -1,10 +1,9 @@
-"""Repair of records with a value of another structure than declared: the value becomes null.
+"""SQL that replaces values with a wrong structure by null, such as a string instead of an object.
 
-Pure functions that return SQL. For such a record the JSON reader reports only that it could not
-parse it, and returns what it could. Each structured value is parsed again separately to find those
-that fail. A record is repaired only if they are found and everything else in its line is correct:
-exactly these values are null, and `` `_nulled` `` names their properties. All other lines remain
-unparsed.
+If a record contains such a value, Spark's JSON reader rejects the whole record without naming the
+value. So each boolean, struct and array is parsed again separately. If the rest of the record is
+valid, the values that cannot be parsed become null, and the column `_nulled` lists their
+properties. All other rejected records stay rejected.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ _NOTHING: Final = "CAST(array() AS ARRAY<STRING>)"
 
 
 class RepairPlan(NamedTuple):
-    """SQL that replaces values with a wrong structure, such as a string for an object, by null.
+    """SQL that replaces values with a wrong structure by null, such as a string for an object.
 
     Attributes:
-        steps: Groups of column definitions, to be added one group after the other. A group may use
-            the columns of earlier groups.
-        replaced: Definitions of columns that replace existing columns after all groups are added.
+        steps: Groups of column definitions. They are added group by group, because a group may use
+            columns of earlier groups.
+        replaced: Definitions that finally replace the columns ``r`` and ``_corrupt``.
     """
 
     steps: tuple[tuple[str, ...], ...]
@@ -48,9 +47,10 @@ class RepairPlan(NamedTuple):
 
 
 def structured_columns(table_schema: TableSchema) -> list[Column]:
-    """Return the columns with booleans, structs or arrays.
+    """Return the columns of type boolean, struct or array that are read from properties.
 
-    Only in these columns can a wrong value make Spark's JSON reader reject the whole record.
+    If numbers are read as text, only a wrong value in these columns can make Spark's JSON reader
+    reject the whole record.
     """
     return [
         column
@@ -62,9 +62,9 @@ def structured_columns(table_schema: TableSchema) -> list[Column]:
 
 
 def is_unreadable(type_: ColumnType) -> str:
-    """Return the SQL condition that a JSON text cannot be parsed as a type.
+    """Return a SQL condition that is true if a JSON text cannot be parsed as the type ``type_``.
 
-    The SQL refers to the JSON text as `` `i` ``.
+    The SQL refers to the JSON text as the column ``i``.
     """
     alone = "concat('{\"c\":', `i`, '}')"
     read = from_json(alone, f"`c` {source_type(type_)}, `_corrupt` STRING")
@@ -72,9 +72,10 @@ def is_unreadable(type_: ColumnType) -> str:
 
 
 def build_repair(table_schema: TableSchema) -> RepairPlan:
-    """Return the SQL that replaces values with a wrong structure by null.
+    """Return the SQL that replaces values with a wrong structure, such as a string for an object.
 
-    It is used for streams of Airbyte, whose rows are kept even if some values do not fit.
+    The values become null. The SQL is used for Airbyte streams, which keep rows with invalid
+    values.
     """
     columns = structured_columns(table_schema)
     if not columns or table_schema.keeps_whole:

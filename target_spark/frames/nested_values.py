@@ -1,7 +1,7 @@
-"""SQL that extracts nested values of a property into separate columns.
+"""SQL that copies nested values of a record, such as keys and cursors, into separate columns.
 
-Pure functions. A nested value is read as text, independently of the type of its property, so that
-the same conversion applies to all; it is null if the property is missing or of another structure.
+A nested value is extracted as text and converted to its column type later. It is null if the
+property is missing or has another structure.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _NOTHING = "CAST(NULL AS STRING)"
 
 
 def extract_nested(table_schema: TableSchema) -> tuple[str, ...]:
-    """Return the definition of the helper column with nested keys and cursors of a parsed record.
+    """Return the SQL definition of a struct column with the nested keys and cursors of a record.
 
-    The result is an empty tuple if the schema has no nested keys or cursors.
+    Return an empty tuple if the schema has no nested keys or cursors.
     """
     nested = [
         column
@@ -51,7 +51,10 @@ def _field(column: Column | None, source: str) -> Column | None:
 
 
 def _extract_from_json(text: str, path: tuple[str, ...]) -> str:
-    """Return the SQL that extracts the value at a path from an object stored as JSON text."""
+    """Return the SQL that extracts the value at a property path from a JSON object as text.
+
+    ``text`` is the SQL expression of a string that contains the object.
+    """
     schema = "STRING"
     for part in reversed(path[1:]):
         schema = f"STRUCT<{quote(part)}: {schema}>"

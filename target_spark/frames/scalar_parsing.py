@@ -1,9 +1,8 @@
-"""Exact conversion of single scalars from their JSON text.
+"""Exact conversion of single scalar values from JSON text to Python objects.
 
-Pure functions, slow and complete; faster conversions must give the same results. The text of a
-string is its content without quotes, the text of any other value is its JSON. The rules are those
-of `target_spark.frames.sql_casts`, which converts rows for tables: nothing is rounded, truncated or
-guessed, and a text that is not a value of its type is an error.
+The functions are slow but accept all valid spellings of a value. The rules are the same as in
+`target_spark.frames.sql_casts`: nothing is rounded, truncated or guessed, and a text that is not a
+value of its type is an error.
 """
 
 from __future__ import annotations
@@ -53,16 +52,18 @@ _LITERALS: Final = MappingProxyType({"true": True, "false": False})
 
 
 def parse_scalar(text: str, type_: ColumnType, *, truncate: bool = False) -> Any:
-    """Convert a text to a Python value. A timestamp becomes the microseconds since 1970.
+    """Convert a text to a Python value, such as ``"1e3"`` to 1000 for an integer type.
+
+    A date-time is converted to the microseconds since 1970.
 
     Args:
-        text: The text.
-        type_: The scalar type of the value.
+        text: The content of a JSON string, or the JSON text of any other scalar value.
+        type_: The scalar column type to convert to.
         truncate: True to drop the digits after the microseconds of a date-time. False to raise an
             error if these digits are not all zeros.
 
     Raises:
-        ValueError: The text is not a value of this type.
+        ValueError: The text is not exactly a value of the type.
     """
     if isinstance(type_, Timestamp):
         return _instant(text, truncate=truncate)

@@ -1,15 +1,13 @@
-"""Spool lines as DataFrames: the rows that fit their schema, and the lines that do not.
+"""Rows from spool files as Spark DataFrames: good rows that fit the table schema, and bad rows.
 
-Both come from the same conversions of whole records, so each line is in exactly one of them. The
-good rows are made in one of two ways:
+Good rows are computed in one of two modes:
 
-- strict: a line that does not fit, or has an allowed but unusual spelling (a number in quotes, an
-integer ``1.0``), fails the job with `BAD_ROWS_MARKER` in its error. This is the fast path, used
-for almost every batch;
-- not strict: lines that do not fit are left out, and `SpoolFrame.bad` has them with their reasons.
-It runs after a strict job has failed. If the schema keeps rows with errors (Airbyte), only lines
-without a usable key or deletion time are left out; in other rows a value that does not fit is
-null and recorded in `_airbyte_meta`.
+- strict, the fast mode for almost every batch. The Spark job fails with `BAD_ROWS_MARKER` in its
+error at the first bad row, or at a valid value in an unusual spelling, such as a number in quotes;
+- not strict, used after a strict job has failed. Unusual spellings are converted, and bad rows are
+left out. `SpoolFrame.bad` returns the bad rows with their errors. For streams of Airbyte, a row is
+bad only if its key or deletion time is invalid. Other invalid values become null, which
+`_airbyte_meta` records.
 
 DataFrames are lazy: the spool files must exist until the last action on a DataFrame has ended.
 """
@@ -49,23 +47,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LINE_ORDINAL = (
     r"""coalesce(`n`, try_cast(regexp_extract(`_corrupt`, r'\A\{"n":([0-9]+)', 1) AS BIGINT))"""
 )
-"""SQL of a line's ordinal; a line that is not JSON still begins as target-spark wrote it."""
+"""SQL of a line's ordinal, which is also read from a line that is not valid JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchMetadata:
-    """Values for the metadata columns that are the same in all rows of a batch.
+    """Metadata of a batch, from which metadata columns such as ``_sdc_received_at`` are filled.
 
     Attributes:
         received_at: The time when the first row of the batch was received. It is also the
-            extraction time of messages that have none.
+            extraction time of records without one.
         batched_at: The time when the batch was closed.
         sync_started_at: The start of the run, in milliseconds since 1970; later runs have larger
             values.
         sync_id: Airbyte's id of the sync; None if it is unknown.
-        starts: The first ordinal (position in the input) of each file of rows that Spark's workers
-            wrote, by file number. In these files each row has the file number and its position in
-            the file instead of its ordinal.
+        starts: The first ordinal (position in the input) of each partition that Spark workers read,
+            by partition number. Rows of these partitions have provisional ordinals (see
+            `target_spark.storage.row_ordinals`). Empty if all rows have final ordinals.
     """
 
     received_at: datetime
@@ -77,13 +75,13 @@ class BatchMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts that Spark made while it computed the valid rows of a batch.
+    """Counts of the valid rows of a batch.
 
     Attributes:
         rows: The number of rows.
-        zoneless: For each column, the number of date-times without a time zone. They were read as
-            UTC.
-        nulled: The number of rows in which a value that does not fit its column became null.
+        zoneless: For each column that has any, the number of date-times without a time zone. They
+            are read as UTC.
+        nulled: The number of rows in which an invalid value was replaced by null.
     """
 
     rows: int
@@ -94,26 +92,26 @@ class Counts:
 def read_spool(
     spark: SparkSession, paths: Sequence[str], table_schema: TableSchema, metadata: BatchMetadata
 ) -> SpoolFrame:
-    """Return the rows in spool files, to be divided into rows that fit a table schema and bad rows.
+    """Return the rows in spool files as a `SpoolFrame`, which separates valid and invalid rows.
 
-    Spool files hold rows on disk until they are committed, with one row per line as JSON.
+    Spool files keep rows on disk until they are committed, with one row per line as JSON.
 
     Args:
         spark: The session.
-        paths: The spool files.
-        table_schema: The schema that the rows must fit.
+        paths: The paths or URLs of the spool files.
+        table_schema: The schema to whose column types the values are converted.
         metadata: The values of the metadata columns.
     """
     return SpoolFrame(spark, tuple(paths), table_schema, metadata)
 
 
 class SpoolFrame:
-    """The rows of one batch, read from spool files and divided into good and bad rows.
+    """The rows of one batch, read from spool files as DataFrames of good and bad rows.
 
-    Spool files hold rows on disk until they are committed, with one row per line as JSON. A good
-    row can be written to the table. A bad row must be quarantined, because a value cannot be
-    converted exactly to the type of its column. If the schema allows it, such values become null
-    instead.
+    Spool files keep rows on disk until they are committed, with one row per line as JSON. A row is
+    bad, and must be quarantined, if a value cannot be converted exactly to its column's type. If
+    ``table_schema.nulls_misfits`` is set, such values become null, except in keys and deletion
+    times.
     """
 
     def __init__(
@@ -132,12 +130,11 @@ class SpoolFrame:
 
     @property
     def rows(self) -> DataFrame:
-        """All rows, with the columns that the target fills, ``ordinal`` and ``reasons``.
+        """All rows, good and bad: the table columns, and the columns ``ordinal`` and ``reasons``.
 
-        ``ordinal`` is the position of the row in the input.
-
-        ``reasons`` is null in a good row. In a bad row it is an array of error texts. The array is
-        empty if Spark's JSON reader could not parse the record. Values with errors are null.
+        ``ordinal`` is the position of the row in the input. ``reasons`` is null in a good row, and
+        an array of error texts in a bad row. The array is empty if Spark's JSON reader could not
+        parse the record. Invalid values are null.
         """
         faults = build_error_columns(self._table_schema)
         return self._convert_lines().selectExpr(
@@ -147,15 +144,15 @@ class SpoolFrame:
         )
 
     def good(self, strict: bool) -> DataFrame:
-        """Return the good rows, with the columns that the target fills and the ordinal.
+        """Return the good rows, whose values all fit their columns, with converted values.
 
-        The columns are in table order, followed by the ordinal, the row's position in the input.
-        After the first action on the result, `counts` returns the counts of that action.
+        The columns are in table order. The last column is the ordinal, the row's position in the
+        input. After the first action on the result, `counts` returns the number of rows.
 
         Args:
-            strict: True for a fast read that fails the Spark job, with `BAD_ROWS_MARKER` in the
-                error, if a row is bad or has a value in an unusual spelling, such as a number in
-                quotes. False to convert unusual spellings and to leave out bad rows.
+            strict: True for a fast read. The Spark job fails, with `BAD_ROWS_MARKER` in its error,
+                at a bad row or at a value in an unusual spelling, such as a number in quotes. False
+                to convert unusual spellings and to leave out bad rows.
         """
         if strict:
             plan = fast_plan(self._table_schema)
@@ -187,11 +184,13 @@ class SpoolFrame:
         return observed.selectExpr(*plan.values, f"`n` AS {quote(ORDINAL)}")
 
     def counts(self, expected: int | None = None) -> Counts:
-        """Return the counts of the DataFrame that `good` returned last, after its first action.
+        """Return the row counts of the DataFrame that `good` returned last.
+
+        Spark collects the counts during the first action on that DataFrame.
 
         Args:
-            expected: The expected number of rows; None if unknown. If Spark counted another number,
-                the rows are counted again.
+            expected: The expected number of rows; None if unknown. If Spark collected a different
+                number, the rows are counted by a separate Spark job.
 
         Raises:
             RuntimeError: `good` was not called before.
@@ -206,10 +205,10 @@ class SpoolFrame:
         return Counts(metrics["rows"], nonzero, metrics.get("nulled", 0))
 
     def bad(self) -> DataFrame:
-        """Return the bad rows as they were received, for the quarantine table.
+        """Return the bad rows, with values that do not fit their columns, for the quarantine table.
 
-        The columns are ``raw`` (the unchanged record), ``reasons`` (an array of error texts),
-        ``ordinal`` (the position in the input), ``extracted_at`` and ``version`` (the table
+        The columns are ``raw`` (the record as it was received), ``reasons`` (an array of error
+        texts), ``ordinal`` (the position in the input), ``extracted_at`` and ``version`` (the table
         version).
         """
         faults = build_error_columns(self._table_schema)
@@ -236,11 +235,8 @@ class SpoolFrame:
         )
 
     def _convert_lines(self) -> DataFrame:
-        """Return the lines with converted values and error columns.
-
-        Each conversion is computed only once. Otherwise Spark would repeat it for each use of its
-        result; a call of ``observe`` after the conversions prevents this.
-        """
+        """Return the rows of the spool files with columns for converted values and for errors."""
+        # Without `observe`, Spark would repeat a conversion for each use of its result.
         from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
         faults = build_error_columns(self._table_schema)
@@ -252,12 +248,14 @@ class SpoolFrame:
         return lines.observe("target_spark_lines", F.count(F.lit(1)).alias("lines"))
 
     def _parse_lines(self, *, usual: bool = False) -> DataFrame:
-        """Return the parsed lines, with the batch's constants and extracted nested values added.
+        """Return the rows of the spool files as parsed JSON, with values not yet converted.
+
+        Helper columns are added for values that are constant in the batch and for nested keys.
 
         Args:
-            usual: True to accept only the usual spellings of values, which is faster. False to read
-                numbers as text, which accepts other spellings, such as quoted numbers. Then values
-                with a wrong structure become null if the schema keeps rows with errors.
+            usual: True to read numbers as numbers, which is fast. False to read numbers as text,
+                which also accepts unusual spellings such as quoted numbers. With False, values of a
+                wrong structure become null if ``table_schema.nulls_misfits`` is set.
         """
         lines = self._read(usual=usual)
         if self._table_schema.nulls_misfits and not usual:
@@ -286,12 +284,11 @@ class SpoolFrame:
         )
 
     def _read_lines(self, record: str, *, meta: bool = False) -> DataFrame:
-        """Read the rows in the spool files (lines of JSON), and parse each record as a DDL type.
+        """Return the lines of the spool files as a DataFrame, with the ordinal in the column ``n``.
 
         Args:
-            record: The DDL type of the record.
-            meta: True to read also the metadata that an Airbyte source attached to each row; False
-                to omit it.
+            record: The Spark DDL type of each record, such as ``STRUCT<id: STRING>``.
+            meta: True to include the metadata that an Airbyte source added to each row.
         """
         lines = read_lines(self._spark, self._paths, record, meta=meta)
         if not self._metadata.starts:
@@ -301,9 +298,11 @@ class SpoolFrame:
 
 
 def latest_by_key(df: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return only the last received row of each key.
+    """Return the last received row of each key, which is the row with the greatest ordinal.
 
-    The last row is the row with the greatest ordinal, its position in the input.
+    Args:
+        df: Rows with a column for the ordinal, the position in the input.
+        keys: The key columns.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - the usual name

@@ -1,18 +1,17 @@
-r"""Conversions of scalars from the text that the JSON reader returned, in Spark SQL.
+r"""Spark SQL that converts scalar values from text to their exact column type.
 
-Pure functions from SQL to SQL. The result is null if the text is not exactly a value of the type; a
-caller must check separately if it was null before. Nothing is rounded, truncated or guessed: a
-pattern from the JSON grammar or RFC 3339 comes first, then a cast that can only be exact.
+The SQL returns null if the text is not exactly a value of the type. Nothing is rounded, truncated
+or guessed: the text must match a pattern from the JSON grammar or RFC 3339 before it is cast.
 
-The reader returns strings without quotes, so ``"5"`` and ``5`` are the same text, and both are the
-integer 5. The patterns distinguish everything else that JSON Schema distinguishes:
+Spark's JSON reader returns strings without quotes, so ``"5"`` and ``5`` are the same text, and both
+are the integer 5. Rules:
 
 - integers may be written ``1.0`` or ``1e3``; ``1.7`` is not an integer;
-- a decimal takes as many decimal places as its scale, and zeros after those;
-- a double takes every number except those too large for it; it is the only type that rounds;
-- a date-time is ``YYYY-MM-DD``, ``T`` or a space, ``hh:mm:ss``, at most six decimal places of a
-  second (then only zeros, or with ``truncate`` any digits), then ``Z``, an offset or nothing, which
-  is UTC; missing seconds are 0, a missing time is midnight;
+- a decimal may have as many decimal places as its scale, followed by zeros;
+- a double may be any number in its range, and is the only type that is rounded;
+- a date-time is ``YYYY-MM-DDThh:mm:ss`` (or a space for ``T``), with optional decimal places of a
+  second and an optional ``Z`` or offset. The default zone is UTC. Decimal places after the sixth
+  must be zeros, unless ``truncate`` is set. Missing seconds are 0, and a missing time is midnight;
 - dates are ``YYYY-MM-DD``, or midnight in UTC of that day as a date-time; years are 0001 to 9999,
   for date-times in UTC;
 - base64 is the standard alphabet, padded.
@@ -69,10 +68,10 @@ class _Conversion(NamedTuple):
     """SQL conversion of a text to a scalar type.
 
     Attributes:
-        pattern: The regular expression that matches the usual spellings of a value.
-        value: The SQL that converts a text that matches the pattern.
-        rare: The SQL that converts a text that does not match the pattern. Its result is null if
-            the text is not a value of the type.
+        pattern: A regular expression that matches the usual spellings of a value.
+        value: The SQL that converts a text that matches ``pattern``.
+        rare: The SQL that converts any other text. Its result is null if the text is not a value of
+            the type.
     """
 
     pattern: str
@@ -81,9 +80,9 @@ class _Conversion(NamedTuple):
 
 
 def is_converted(type_: ColumnType) -> bool:
-    """Return True if values need a conversion after Spark's JSON reader has read them.
+    """Return True if values of a type need a conversion after Spark's JSON reader has read them.
 
-    This depends only on the type of the values.
+    An example is a timestamp, which is read as text. Booleans and text need no conversion.
     """
     if isinstance(type_, Array):
         return is_converted(type_.element)
@@ -93,9 +92,9 @@ def is_converted(type_: ColumnType) -> bool:
 
 
 def is_scalar(type_: ColumnType) -> bool:
-    """Return True if a type is one of the scalar types that `exact_cast` converts to.
+    """Return True for scalar types that `exact_cast` supports: numbers, dates, times and binary.
 
-    Booleans and text are not among them, because they need no conversion.
+    Return False for booleans and text, which need no conversion, and for structs and arrays.
     """
     return isinstance(
         type_, Integer | Decimal | Double | Timestamp | LocalTimestamp | Date | Binary
@@ -103,10 +102,10 @@ def is_scalar(type_: ColumnType) -> bool:
 
 
 def exact_cast(text: str, type_: ColumnType, *, truncate: bool = False) -> str:
-    """Return the SQL that converts a text exactly to a type; null if that is not possible.
+    """Return the SQL that converts a text to a type; its result is null if the text is not valid.
 
     Args:
-        text: The SQL of the text.
+        text: The SQL expression of the text.
         type_: The type to convert to.
         truncate: True to drop the digits after the microseconds of a date-time. False to return
             null if these digits are not all zeros.
@@ -116,13 +115,13 @@ def exact_cast(text: str, type_: ColumnType, *, truncate: bool = False) -> str:
 
 
 def fast_cast(value: str, type_: ColumnType, *, truncate: bool = False) -> str:
-    """Return the SQL that converts values in their usual spellings; null for all other spellings.
+    """Return short SQL that converts values only if they are in the usual spelling of their type.
 
-    The SQL is about a quarter as long as the SQL of `exact_cast`, which also converts unusual
-    spellings.
+    Its result is null for other values, such as a date-time without seconds. `exact_cast` also
+    converts unusual spellings, with SQL that is about four times as long.
 
     Args:
-        value: The SQL of the value, which is a number for integers and doubles, and a text for
+        value: The SQL expression of the value: a number for integers and doubles, and a text for
             other types.
         type_: The type to convert to.
         truncate: True to drop the digits after the microseconds of a date-time. False to return
@@ -137,10 +136,10 @@ def fast_cast(value: str, type_: ColumnType, *, truncate: bool = False) -> str:
 
 
 def has_no_timezone(text: str) -> str:
-    """Return the SQL condition that a date-time has no time zone.
+    """Return a SQL condition that is true if a date-time has neither ``Z`` nor a UTC offset.
 
     Args:
-        text: The SQL of a text that contains a valid date-time.
+        text: The SQL expression of a text that is a valid date-time or null.
     """
     zoned = (
         f"endswith({text}, 'Z') OR contains({text}, '+') OR endswith({text}, 'z')"
@@ -164,7 +163,7 @@ def _conversion(text: str, type_: ColumnType, *, truncate: bool) -> _Conversion:
 
 
 def _convert_integer(text: str, type_: Integer) -> _Conversion:
-    """Return the SQL that converts a text to an integer; ``1.0`` and ``1e3`` are valid too."""
+    """Return the SQL that converts a text such as ``5``, ``1.0`` or ``1e3`` to an integer type."""
     return _Conversion(
         f"{_WHOLE}([.]0+)?",
         f"try_cast(substring_index({text}, '.', 1) AS {type_.ddl})",
@@ -180,7 +179,7 @@ def _decimal(text: str, type_: Decimal) -> _Conversion:
 def _convert_scientific(text: str, type_: Decimal) -> str:
     """Return the SQL that converts a number with an exponent, such as ``1.5e3``, to a decimal type.
 
-    The result is null if the type has too few decimal places for the number.
+    Its result is null if the number does not fit the precision and scale of the type.
     """
     mantissa = f"substring_index(lower({text}), 'e', 1)"
     exponent = f"int(substring_index(lower({text}), 'e', -1))"

@@ -1,16 +1,14 @@
-"""SQL expressions that convert spool lines to the columns of a table schema.
+"""SQL expressions that convert parsed JSON records to the columns of a table schema.
 
-Pure functions of a schema, cached. Columns and fields are only named through `quote`. There are two
-plans for a schema:
+There are two sets of expressions, called plans, for a table schema:
 
-- fast: one expression per column, for the usual spellings. Any other value fails the job, so
-nothing is computed twice;
-- tolerant: all allowed spellings. Values of one type are converted together, as one array per type,
-because Spark compiles each use of an expression and a wide table has thousands. Their errors are
-computed in the same way, as an array of errors per value.
+- fast: converts only the usual spelling of each value, with one expression per column. Any other
+value fails the Spark job, which is then repeated with the tolerant plan;
+- tolerant: converts all allowed spellings, such as numbers in quotes. All values of one type are
+converted together, as one array per type, because Spark compiles each expression and a wide table
+may have thousands of columns.
 
-A schema with too many columns for one expression each uses arrays in both plans. Nested values with
-a separate column were read as text, and are converted from text in both.
+The fast plan also uses arrays if a table has many columns.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ __all__ = [
 ]
 
 BAD_ROWS_MARKER = "BAD_ROWS"
-"""Text in the error of a job that found a row that does not fit."""
+"""Text in the error of a Spark job that has read a row that does not fit its schema."""
 
 _CACHED_SCHEMAS = 64
 
@@ -80,12 +78,12 @@ _Value: TypeAlias = Callable[[Column], str]
 
 @dataclass(frozen=True, slots=True)
 class SelectPlan:
-    """SQL expressions that convert parsed lines to table rows.
+    """SQL expressions that convert parsed JSON records to table rows.
 
     Attributes:
-        precomputed: Definitions of columns to add first, for use in ``values``.
-        values: The expressions of the table columns, in table order. Columns that the target does
-            not fill are left out.
+        precomputed: Definitions of helper columns that ``values`` uses.
+        values: The SQL expression of each table column, in table order. Columns that the loader
+            does not fill are left out.
     """
 
     precomputed: tuple[str, ...]
@@ -94,9 +92,9 @@ class SelectPlan:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def fast_plan(table_schema: TableSchema) -> SelectPlan:
-    """Return the SQL that converts values in their usual spellings.
+    """Return the SQL that converts values only if they are in the usual spelling of their type.
 
-    Any other value, such as a number in quotes, fails the Spark job.
+    Any other value, such as a number in quotes, fails the Spark job with `BAD_ROWS_MARKER`.
     """
     wide = len(converted_columns(table_schema)) > _WIDE
     truncate = table_schema.truncate_timestamps
@@ -109,9 +107,9 @@ def fast_plan(table_schema: TableSchema) -> SelectPlan:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def tolerant_plan(table_schema: TableSchema) -> SelectPlan:
-    """Return the SQL that converts values in all allowed spellings.
+    """Return the SQL that converts values in all allowed spellings, such as numbers in quotes.
 
-    A value that cannot be converted becomes null.
+    A value that cannot be converted exactly becomes null.
     """
     convert = partial(exact_cast, truncate=table_schema.truncate_timestamps)
     changes = "`_changes`" if table_schema.nulls_misfits else None
@@ -133,10 +131,10 @@ def _or_end(value: str, converted: str) -> str:
 
 
 def build_row_check(table_schema: TableSchema) -> str:
-    """Return a SQL condition that is true for a valid line, and fails the Spark job otherwise.
+    """Return a SQL condition that is true for a valid row, and fails the Spark job for other rows.
 
-    A line is valid if it could be parsed, has a value for each key, and has no empty string in a
-    partition column. The values of other columns are not checked.
+    A row is valid if its record could be parsed, has a value for each key, and has no empty string
+    in a partition column. Other values are not checked.
     """
     fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
     fits += (f"{value} IS NOT NULL" for value in key_values(table_schema).values())
@@ -147,7 +145,7 @@ def build_row_check(table_schema: TableSchema) -> str:
 
 
 def key_values(table_schema: TableSchema) -> dict[str, str]:
-    """Return the SQL expression of each key's parsed value, by key property."""
+    """Return the SQL expression of each key's value as parsed from JSON, by property name."""
     columns = {
         column.source: column
         for column in table_schema.columns
@@ -157,10 +155,11 @@ def key_values(table_schema: TableSchema) -> dict[str, str]:
 
 
 def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
-    """Return the SQL condition that the JSON reader may have changed a key's value, for each key.
+    """Return, for each key property, a SQL condition that is true if its value may be corrupted.
 
-    In records that are read as text, the reader replaces an unpaired surrogate (an invalid Unicode
-    escape) by a question mark. If records are not read as text, the result is empty.
+    If a record is read as text, Spark replaces an unpaired surrogate (an invalid Unicode escape) by
+    a question mark, so two different keys may become equal. If records are not read as text, the
+    result is empty.
     """
     if not table_schema.keeps_whole:
         return {}
@@ -171,7 +170,7 @@ def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
 
 
 def converted_columns(table_schema: TableSchema) -> list[Column]:
-    """Return the columns whose values are read from the record and then need a conversion."""
+    """Return the columns whose values come from the record and are converted after JSON parsing."""
     columns = [column for column in table_schema.columns if column.feed is ColumnSource.PROPERTY]
     if needs_record(table_schema.columns):
         columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
@@ -179,16 +178,16 @@ def converted_columns(table_schema: TableSchema) -> list[Column]:
 
 
 def by_type(
-    columns: Iterable[Column], each: Callable[[ColumnType], str], name: str, value: _Value
+    columns: Iterable[Column], build_sql: Callable[[ColumnType], str], name: str, value: _Value
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the SQL that converts all columns of the same type together, as one array per type.
+    """Return SQL that collects all columns of the same type in an array, and converts the array.
 
     Args:
         columns: The columns to convert.
-        each: A function that returns the SQL of the conversion for a type. The SQL refers to the
-            value as `` `i` ``.
-        name: The prefix of the names of the arrays.
-        value: A function that returns the SQL of a column's value.
+        build_sql: A function that returns the SQL that converts a value of a type. The SQL refers
+            to the value as the column ``i``.
+        name: The prefix of the names of the array columns.
+        value: A function that returns the SQL of a column's value before the conversion.
 
     Returns:
         A tuple of two items: the definitions of the array columns, and the SQL of each converted
@@ -201,7 +200,7 @@ def by_type(
     items: dict[str, str] = {}
     for number, (type_, members) in enumerate(groups.items()):
         values = ", ".join(map(value, members))
-        arrays.append(f"transform(array({values}), `i` -> {each(type_)}) AS `{name}{number}`")
+        arrays.append(f"transform(array({values}), `i` -> {build_sql(type_)}) AS `{name}{number}`")
         items |= {
             each.source: f"`{name}{number}`[{position}]" for position, each in enumerate(members)
         }
@@ -209,7 +208,7 @@ def by_type(
 
 
 def source_expression(column: Column) -> str:
-    """Return the SQL of a column's value before its conversion, as the JSON reader parsed it."""
+    """Return the SQL of a column's value as parsed from JSON, before its conversion."""
     return quote("_inside" if column.path else "r", column.source)
 
 
@@ -301,9 +300,9 @@ def _field(value: str, field: Column, convert: _Convert, depth: int) -> str:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def count_missing_timezones(table_schema: TableSchema) -> Mapping[str, str]:
-    """Return the SQL that counts the date-times without a time zone in a row, by column.
+    """Return, for each column, the SQL that counts its date-times without a time zone in one row.
 
-    Such date-times are read as UTC. Columns that cannot contain date-times are left out.
+    A column of arrays may contain several. Columns that cannot contain date-times are left out.
     """
     counted = {}
     for column in table_schema.columns:

@@ -82,7 +82,7 @@ def _check_files(
     download_folder.mkdir(mode=0o700)
     reads_copies, copies = is_local_master(spark.sparkContext.master or ""), dict[str, str]()
     full = disk_full_context(
-        f"rows that wait ({download_folder.parent})",
+        f"uncommitted rows ({download_folder.parent})",
         "Free space there, or set staging",
     )
     with full, ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -1,1 +1,1 @@
-"""Spark sessions, the JVM, jars, and protection of a session's data from other users."""
+"""Start and configuration of Spark sessions: JVM, jars, Spark Connect and access protection."""

@@ -1,8 +1,8 @@
 """Settings that protect Spark's data blocks, web UI and event log from unauthorized users.
 
-A local master requires a random secret of the run from every client. A cluster's protection is
-configured on the cluster, so for a cluster this module only reports what is missing. Source: Spark
-documentation, "Spark Security".
+With a local master, clients must authenticate with a random secret that is generated per run. A
+cluster's protection must be configured on the cluster, so for a cluster this module only reports
+missing settings. Source: Spark documentation, "Spark Security".
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ first pattern, and parts of texts that match the second."""
 
 
 def is_local_master(master: str) -> bool:
-    """Return True if a Spark master URL means that all executors run on this machine."""
+    """Return True if a Spark master URL, such as ``local[*]``, means executors on this machine."""
     return master.startswith(_HERE)
 
 
 def protective_conf(master: str) -> dict[str, str]:
-    """Return Spark settings that protect rows and secrets from other users.
+    """Return default Spark settings that protect rows and secrets from other users.
 
-    The user's settings override them. For a local master they include a random secret, which every
-    client of this Spark must know.
+    They redact secrets in Spark's UI and logs. For a local master they also enable authentication
+    with a random secret.
     """
     conf = dict(_REDACTION)
-    if master.startswith("local"):  # Spark makes no secret for local-cluster[…]
+    if master.startswith("local"):  # also local-cluster[…], for which Spark generates no secret
         conf |= {_AUTHENTICATE: "true", _SECRET: secrets.token_hex(32)}
     return conf
 
 
 def loopback_environment(master: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment variables that make Spark's web UI listen on loopback only.
+    """Return environment variables that make Spark's web UI listen on loopback only.
 
-    Spark has no setting for the address of its web UI. The result is empty if the executors run on
-    other machines, or if the variable ``SPARK_LOCAL_IP`` is already set.
+    Spark has no setting for this. The result is empty if executors run on other machines, or if the
+    variable ``SPARK_LOCAL_IP`` is set already.
 
     Args:
         master: Spark's master URL.
@@ -85,19 +85,19 @@ def loopback_environment(master: str, environ: Mapping[str, str] | None = None) 
 
 
 def warn_if_open(master: str, conf: Mapping[str, str]) -> None:
-    """Log a warning if the user has disabled authentication for a local master."""
+    """Log a warning if ``spark.authenticate`` is not true for a local master."""
     if master.startswith("local") and not _is_on(conf, _AUTHENTICATE):
         logger.warning(_OPEN_LOCAL)
 
 
 def find_weaknesses(master: str, conf: Mapping[str, str]) -> Iterator[str]:
-    """Yield a warning for each way in which others could access Spark's data or run code in Spark.
+    """Yield a warning for each setting that lets others access Spark's data or run code in Spark.
 
-    Each warning names the setting that prevents the access.
+    Each warning also names the setting that prevents this.
 
     Args:
         master: Spark's master URL.
-        conf: The effective settings of Spark; before Spark has started, the configured settings.
+        conf: The effective Spark settings, or the configured ones before Spark has started.
     """
     if master.startswith("local"):
         if not _is_on(conf, _AUTHENTICATE, default=True):
@@ -152,12 +152,9 @@ def _options_of_executors(conf: Mapping[str, str]) -> Iterator[str]:
 
 
 def find_weaknesses_of_remote(remote: str) -> Iterator[str]:
-    """Yield a warning if the connection to a Spark Connect server is not encrypted.
+    """Yield a warning if the connection to a Spark Connect server on another host is not encrypted.
 
-    A server on this machine needs no encryption.
-
-    Args:
-        remote: The connection string, such as ``sc://host:15002/;use_ssl=true``.
+    ``remote`` is the connection string, such as ``sc://host:15002/;use_ssl=true``.
     """
     address = urlsplit(remote)
     parameters = dict(

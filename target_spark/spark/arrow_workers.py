@@ -1,7 +1,7 @@
 """Execution of Python functions on Arrow record batches in Spark's Python workers.
 
-All such functions go through this module. A function and its data are pickled into the task, so
-they do not appear in query plans, logs or the Spark UI.
+A function and its data are pickled into the task, so they do not appear in query plans, logs or the
+Spark UI.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ _T = TypeVar("_T")
 
 
 def reuse_worker(results: Iterator[_T]) -> Iterator[_T]:
-    """Yield the results of a task, then clean up the worker so that its next task starts fast.
+    """Yield the results of a task, then remove zip archives from the worker's import cache.
 
-    The cleanup removes zip archives from Python's import cache. Otherwise, before each task, Python
-    3.10 and 3.11 would read the directory of every cached archive again. For PySpark's large
-    archive this takes 0.15 s, longer than a small task.
+    Otherwise Python 3.10 and 3.11 would read the index of each cached archive again before the next
+    task. For PySpark's large archive this takes 0.15 s, longer than a small task.
     """
     try:
         yield from results
@@ -45,14 +44,13 @@ def map_in_arrow(
     schema: Any,
     name: str = "mapped",
 ) -> DataFrame:
-    """Return a DataFrame with the result of applying a function to a DataFrame's record batches.
+    """Apply a function to a DataFrame's record batches and return the resulting DataFrame.
 
-    Unlike `DataFrame.mapInArrow`, it requires pandas only with Spark Connect.
+    Unlike `DataFrame.mapInArrow`, this requires pandas only with Spark Connect.
 
     Args:
         frame: The input.
-        change: The function. It gets an iterator of record batches, and returns an iterator of
-            record batches.
+        change: Function that takes an iterator of record batches and returns another one.
         schema: The Spark schema of the result.
         name: The name of the function in query plans.
     """
@@ -66,6 +64,6 @@ def map_in_arrow(
     mapper = UserDefinedFunction(
         function, returnType=schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF, name=name
     )
-    column: Any = mapper(*(frame[each] for each in frame.columns))
+    column: Any = mapper(*(frame[name] for name in frame.columns))
     java_frame = frame._jdf.mapInArrow(column._jc, False, None)  # noqa: FBT003, SLF001
     return type(frame)(java_frame, frame.sparkSession)

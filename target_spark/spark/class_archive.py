@@ -1,10 +1,11 @@
-"""Archives of Java classes (class data sharing) that shorten the start of Spark's JVM.
+"""Program that builds archives of Java classes (class data sharing) to start Spark's JVM faster.
 
-Create them with ``python -m target_spark.spark.class_archive [format ...]``. For each table format
-the program runs a real load into a temporary folder, and the JVM writes the archive when it ends.
-The load also merges rows into existing tables, because the first MERGE uses as many classes as the
-start. An archive fits one version of Java, Spark and the format's jars; it is meant for images and
-machines that run target-spark often. Without an archive, runs only start more slowly.
+Run it as ``python -m target_spark.spark.class_archive [format ...]``. For each table format it
+loads sample rows into a temporary folder, and the JVM writes the archive when it ends. The sample
+load includes a MERGE, because the first MERGE loads as many classes as the start of Spark.
+
+An archive is valid for one version of Java, Spark and the format's jars. It is optional, and meant
+for container images and machines that run target-spark often.
 """
 
 from __future__ import annotations
@@ -33,12 +34,10 @@ _DEFAULT_FORMATS: Final = _FORMATS[:2]
 
 
 def build_archive(archive: Path, table_format: str) -> None:
-    """Create a class archive: a file of loaded Java classes that lets a later JVM start faster.
-
-    A child process loads sample rows, and then writes the classes that it used to the archive.
+    """Create a class archive by loading sample rows in a child process.
 
     Args:
-        archive: The path of the archive.
+        archive: The path of the archive file to create.
         table_format: The table format to load the rows into.
 
     Raises:
@@ -70,10 +69,10 @@ def build_archive(archive: Path, table_format: str) -> None:
 
 
 def _messages() -> Iterator[str]:
-    """Yield the Singer messages of the sample load that determines the classes in the archive.
+    """Yield the Singer messages of the sample load, which determines the classes in the archive.
 
-    They have columns of all types, and one row that does not match its schema. They fill three
-    batches: the first one creates the table, the others update and add rows.
+    The records have columns of all types, and one record does not match its schema. They fill three
+    batches: the first creates the table, the others update and add rows.
     """
     properties = {
         "id": {"type": "integer"},
@@ -105,11 +104,11 @@ def _messages() -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build the class archives for the installed Java and Spark. Return the exit code.
+    """Build class archives for the installed Java and Spark; return the exit code.
 
     Args:
-        arguments: The table formats to build archives for; none for Delta and Parquet. None for the
-            arguments of the command line.
+        arguments: The table formats, by default Delta and Parquet. If ``arguments`` is None, the
+            formats are those on the command line.
     """
     parser = argparse.ArgumentParser(prog="python -m target_spark.spark.class_archive")
     parser.add_argument("formats", nargs="*", metavar="format", help=f"of {', '.join(_FORMATS)}")
@@ -120,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _build_for_format(table_format: str) -> int:
-    """Build the class archive for a table format if there is none. Return the exit code."""
+    """Build the class archive for a table format unless it exists; return the exit code."""
     try:
         settings = SparkSettings(format=table_format)
         archive = plan_launch(settings, metadata.version("pyspark"), check_java()).archive

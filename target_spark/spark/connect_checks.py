@@ -1,8 +1,8 @@
 """Check at the start of a run that a Spark Connect server can write the table format.
 
-A client cannot add jars or extensions to a server, so a missing one ends the run with the options
-to start the server with. The check runs statements where possible instead of reading settings,
-because servers provide a format in different ways.
+A client cannot add jars or extensions to a server. If one is missing, the run fails, and the error
+has the options with which to start the server. The check runs SQL statements rather than reading
+settings, because servers may provide a format in different ways.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def check_server(spark: SparkSession, table_format: str) -> None:
     """Check that a Spark Connect server can write tables of a format.
 
     Raises:
-        SparkUnavailableError: The server cannot write such tables. The message has the options with
-            which the server must be started.
+        SparkUnavailableError: The server cannot write such tables. The message has the options
+            with which to start the server.
     """
     version = spark.version
     if tuple(map(int, version.split(".")[:2])) < _LEAST:

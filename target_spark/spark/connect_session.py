@@ -1,10 +1,10 @@
 """Sessions on a Spark Connect server, with the same interface as a local `Session`.
 
-The server belongs to someone else: session settings are set in each session, and server settings
-are checked before anything is written. A session may end early (the server restarts, or drops idle
-sessions), so each thread's session is tested before use and replaced if it has ended; the server is
-requested to stop the work of an abandoned session. The server address may contain a token, which no
-message repeats. Source: Spark documentation, "Spark Connect Overview".
+Session settings are set in each session. Server settings, which a client cannot set, are checked
+before anything is written. A session may end early because the server restarts or drops idle
+sessions. Therefore each thread's session is tested before use, and replaced if it has ended.
+Messages never contain the parameters of the server address, which may include a token. Source:
+Spark documentation, "Spark Connect Overview".
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
 """The variable that makes PySpark's functions use Spark Connect in every thread."""
 
 _TRIES: Final = 4
-"""PySpark's own retries of a call without response, within some seconds. Longer retries are made
-by `target_spark.storage.retry`."""
+"""Retries that PySpark makes of a call without response, within some seconds. Longer retries are
+made by `target_spark.storage.retry`."""
 
 _TALKATIVE: Final = r"pyspark\.(sql\.connect|logger)\."
 """Modules that warn of each call whose retries end; the target reports such failures itself."""
@@ -59,7 +59,7 @@ _SERVER_SETTINGS: Final = ("spark.hadoop.", "spark.jars", "spark.driver.", "spar
 class ConnectSession:
     """Connection to a Spark Connect server, with a separate session for each thread.
 
-    Create it with `start`.
+    Instances are created by `start`.
     """
 
     def __init__(
@@ -93,17 +93,15 @@ class ConnectSession:
         on_sessions: Callable[[Sequence[str]], None] | None = None,
         phases: Phases | None = None,
     ) -> ConnectSession:
-        """Connect to the server in the background, and return at once.
-
-        The method `spark` waits until the server has responded.
+        """Connect to the server in the background, and return at once; `spark` waits for it.
 
         Args:
             settings: The Spark settings of the run.
-            leftover_sessions: Ids of sessions that remain on the server from an earlier run that
-                was killed. They are ended first.
-            on_sessions: A function called whenever a session begins or ends. It gets the ids of all
-                sessions that may still run operations on the server.
-            phases: The phases of the run; None to record none.
+            leftover_sessions: Ids of sessions that a killed run left on the server. They are ended
+                first.
+            on_sessions: Function that is called whenever a session begins or ends, with the ids of
+                all sessions that may still run operations on the server.
+            phases: Recorder of the run's phases, or None.
         """
         session = cls(
             settings, leftover_sessions=leftover_sessions, on_sessions=on_sessions, phases=phases
@@ -112,12 +110,12 @@ class ConnectSession:
         return session
 
     def spark(self) -> SparkSession:
-        """Return the calling thread's session. Wait until the server has responded.
+        """Return the calling thread's session, after waiting for the connection to the server.
 
-        A session that has ended is replaced by a new one.
+        If the thread's session has ended, create a new one.
 
         Raises:
-            SparkUnavailableError: There is no usable server; the message has the reason.
+            SparkUnavailableError: The server cannot be used; the message has the reason.
             UnsupportedError: A configured Spark setting can be set only on the server.
         """
         self._thread.join()
@@ -135,27 +133,21 @@ class ConnectSession:
         return session
 
     def thread_session(self) -> SparkSession:
-        """Return the calling thread's session.
-
-        It does the same as `spark`, and exists so that this class has the methods of `Session`.
-        """
+        """Return the calling thread's session, like `spark`; for compatibility with `Session`."""
         return self.spark()
 
     @property
     def application(self) -> str | None:
-        """The application id of the server's Spark. It is None until the server has responded."""
+        """Spark application id of the server; None until the server has responded."""
         return self._application
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The error that prevented the connection. It is None if no error has occurred yet.
-
-        Reading it never waits for the server.
-        """
+        """Error that prevented the connection, or None. Reading it never waits for the server."""
         return self._failure
 
     def stop(self) -> None:
-        """End all sessions of this run. The server continues to run."""
+        """End all sessions of this run on the server, which continues to run."""
         self._thread.join()
         self._is_up = False
         with self._guard:
@@ -165,7 +157,7 @@ class ConnectSession:
         os.environ.pop(_MODE, None)
 
     def kill(self) -> None:
-        """Interrupt all operations of this run on the server. Wait at most one second."""
+        """Interrupt all operations of this run on the server, waiting at most one second."""
         with self._guard:
             sessions = list(self._sessions)
 
@@ -211,10 +203,7 @@ class ConnectSession:
         self._is_up = True
 
     def _create_session(self) -> SparkSession:
-        """Create a session with the user's Spark settings.
-
-        The session also gets the settings that ensure that values are stored exactly.
-        """
+        """Create a session with the user's Spark settings and those that keep values exact."""
         spark = self._connected(self._settings.remote or "")
         with self._guard:
             self._sessions.append(spark)
@@ -257,10 +246,7 @@ class ConnectSession:
         return spark
 
     def _end_session(self, spark: SparkSession) -> None:
-        """End a session on the server.
-
-        If the server cannot be reached, the id of the session is kept, to end the session later.
-        """
+        """End a session on the server. If this fails, keep the session's id to end it later."""
         with self._guard:
             if spark in self._sessions:
                 self._sessions.remove(spark)
@@ -270,7 +256,7 @@ class ConnectSession:
             client.release_session()
         except Exception:  # noqa: BLE001  (the server may have ended with the session)
             with self._guard:
-                self._unreachable.append(_get_session_name(spark))
+                self._unreachable.append(_get_session_id(spark))
         with self._guard:
             self._report_sessions()
         with contextlib.suppress(Exception):
@@ -278,12 +264,12 @@ class ConnectSession:
 
     def _report_sessions(self) -> None:
         if self._on_sessions is not None:
-            self._on_sessions([*self._unreachable, *map(_get_session_name, self._sessions)])
+            self._on_sessions([*self._unreachable, *map(_get_session_id, self._sessions)])
 
     def _end_unreachable_sessions(self) -> None:
-        """End the sessions that could not be ended earlier because the server was unreachable.
+        """End the sessions that `_end_session` could not end because the server did not respond.
 
-        Otherwise a write that is still running in such a session could conflict with its retry.
+        Otherwise a write that still runs in such a session could conflict with its retry.
         """
         with self._guard:
             unreachable = list(self._unreachable)
@@ -301,9 +287,9 @@ class ConnectSession:
 
 
 def _is_usable(spark: SparkSession) -> bool:
-    """Return True if a session responds and still has the settings made when it was created.
+    """Return True if a session responds and still has the settings of its creation.
 
-    A session without these settings was replaced by the server.
+    Otherwise the server has dropped the session, or replaced it by a new one.
     """
     try:
         return spark.conf.get(ZONE_KEY, None) == ZONE
@@ -316,26 +302,26 @@ def _get_client(spark: Any) -> Any:
     return spark.client
 
 
-def _get_session_name(spark: Any) -> str:
-    """Return the id by which the server identifies a session."""
+def _get_session_id(spark: Any) -> str:
+    """Return the id of a session on the Spark Connect server."""
     return str(spark.session_id)
 
 
 def redact_address(url: str) -> str:
-    """Return a server's connection string without its parameters, which may include a token."""
+    """Return a connection string without its parameters: ``sc://host/;token=x`` -> ``sc://host``."""
     return url.partition("/;")[0].partition(";")[0]
 
 
 def _collect_parameters(url: str) -> Secrets:
-    """Return the parameter values in a server's connection string, to remove them from messages."""
+    """Return the parameter values in a connection string as secrets, to redact them in messages."""
     _, _, parameters = url.partition(";")
     return Secrets.from_values(each.partition("=")[2] for each in parameters.split(";"))
 
 
 def _set_user_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[str]:
-    """Set the user's Spark settings in a session.
+    """Set the user's Spark settings in a session; yield the names of those that it cannot set.
 
-    Yield the names of the settings that can be set only when the server is started.
+    These can be set only when the server is started.
     """
     from pyspark.errors import PySparkException
 

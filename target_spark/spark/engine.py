@@ -1,7 +1,7 @@
-"""Start of Spark together with the job lock, only when there is something to load.
+"""Start of a run's Spark and acquisition of its job lock, when there is something to load.
 
-The lock is taken before the JVM starts and is released after it ends. Writer threads that request a
-session wait for Spark; the input reader never waits.
+The lock is acquired before the JVM starts and released after it ends. Spark starts in the
+background: writer threads that request a session wait for it, the input reader does not.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 _AnySession: TypeAlias = Session | ConnectSession | EngineSession
-"""The session of a run: a local Spark, a Spark Connect server, or an engine."""
+"""The session of a run: on a local Spark, a Spark Connect server, or a shared engine."""
 
 _LOSS_SECONDS: Final = 10.0
 """Seconds to wait for a sign that an engine has ended after the connection to it broke."""
@@ -55,23 +55,22 @@ def start_spark(
     on_engine: Callable[[str | None], None] | None = None,
     phases: Phases | None = None,
 ) -> _AnySession:
-    """Start a local Spark, or connect to an engine or a Spark Connect server. Return at once.
+    """Start a local Spark, or connect to a Spark Connect server or an engine, in the background.
 
-    The start continues in the background.
+    An engine is a local Spark that keeps running between runs.
 
     Args:
-        settings: The Spark settings of the run. If ``remote`` is set, it is the server to connect
-            to.
+        settings: The Spark settings of the run. ``remote`` is the Spark Connect server, if any.
         run: The job and the id of the run, for an engine; None for no job.
         pass_fds: File descriptors that a local JVM inherits, such as the descriptor of a lock.
-        on_jvm: A function called with the process id of a local JVM.
-        leftover_sessions: Ids of sessions that remain on the server from a run that was killed.
-            They are ended first.
-        on_sessions: A function called with the ids of the current sessions on the server, whenever
-            a session begins or ends.
-        on_engine: A function called with the folder of the engine that the run uses, and with None
-            when the run uses no engine any more.
-        phases: The phases of the run; None to record none.
+        on_jvm: Function that is called with the process id of a local JVM.
+        leftover_sessions: Ids of sessions that a killed run left on the Spark Connect server. They
+            are ended first.
+        on_sessions: Function that is called whenever a session on the Spark Connect server begins
+            or ends, with the ids of the current sessions.
+        on_engine: Function that is called with the folder of the engine when the run begins to use
+            it, and with None afterwards.
+        phases: Recorder of the run's phases, or None.
     """
     phases = phases or Phases()
     if settings.remote:
@@ -92,17 +91,15 @@ def start_spark(
 
 
 class SparkProvider:
-    """The Spark of a run, together with the lock of the job. Spark starts when it is first needed.
-
-    The lock prevents two runs of the same job at the same time.
+    """Manager of a run's Spark and job lock. The lock prevents two runs of a job at the same time.
 
     Args:
         settings: The Spark settings of the run.
-        warehouse: The location of the tables. None if the run writes to no table and needs no lock.
+        warehouse: The location of the tables, or None if the run writes no table and needs no lock.
         run: The job and the id of the run.
         starts_on_demand: True to start Spark when a session is first used; False to start it in
             `begin`.
-        phases: The phases of the run; None to record none.
+        phases: Recorder of the run's phases, or None.
     """
 
     def __init__(
@@ -136,7 +133,7 @@ class SparkProvider:
 
     @property
     def version(self) -> str:
-        """Spark's version, such as ``4.1.1``. It is available once Spark has started."""
+        """Spark's version, such as ``4.1.1``; that of a server is "" until it has responded."""
         if isinstance(self._session, ConnectSession):
             return self._session.version
         from pyspark.version import __version__
@@ -145,13 +142,13 @@ class SparkProvider:
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The error that prevented the start of Spark or ended Spark; None if no error is known."""
+        """Error that prevented the start of Spark or ended it; None if there is no such error."""
         return None if self._session is None else self._session.failure
 
     def begin(self) -> None:
-        """Acquire the job's lock and start Spark in the background, unless it starts on demand.
+        """Acquire the job lock and start Spark in the background, unless it starts on demand.
 
-        If this method has been called before, nothing happens.
+        Later calls do nothing.
 
         Raises:
             JobLockError: Another run of the job is active.
@@ -168,13 +165,13 @@ class SparkProvider:
 
     def _acquire_locks(self, warehouse: str) -> None:
         run = self._run
-        for job in run.jobs:  # an earlier release may be running under a former name
+        for job in run.jobs:  # includes former names, under which an earlier release may be running
             lease = JobLock.acquire(warehouse, job, run=run.id, started=run.started)
             self._leases.append(lease)
             _wait_for_leftover_engine(lease, job)
 
     def _start(self) -> _AnySession:
-        """Start Spark in the background, if it has not been started, and return its session."""
+        """Start Spark in the background unless it has been started, and return its session."""
         with self._starting:
             if self._session is None:
                 leftover = [name for lease in self._leases for name in lease.leftover_sessions]
@@ -203,11 +200,11 @@ class SparkProvider:
             lease.record_engine(folder)
 
     def raise_if_engine_lost(self, error: BaseException) -> None:
-        """Start an own Spark if ``error`` was caused by the end of the engine of this run.
+        """Start a local Spark if ``error`` was caused by the end of the engine, a shared Spark.
 
         Raises:
-            EngineLostError: The calling thread used an engine that has ended. It can repeat its
-                work with the run's own Spark.
+            EngineLostError: The engine has ended. The caller can repeat its work with the local
+                Spark.
         """
         if not isinstance(self._session, EngineSession):
             return
@@ -220,35 +217,31 @@ class SparkProvider:
             ) from error
 
     def spark(self) -> SparkSession:
-        """Return the calling thread's session. Wait until Spark has started.
+        """Return the calling thread's session, after waiting until Spark has started.
 
         Raises:
             SparkUnavailableError: Spark cannot start; the message has the reason.
-            RuntimeError: `begin` was not called before.
+            RuntimeError: `begin` has not been called.
         """
         if not self._has_begun:
             raise RuntimeError("Spark was requested before begin() was called.")
         return self._start().thread_session()
 
     def spark_on_demand(self) -> SparkSession:
-        """Return the calling thread's session, or an object that becomes it when it is used.
+        """Return a lazy session if Spark starts on demand and has not started, else a session.
 
-        The second is returned if Spark starts on demand and has not been started. Then a caller
-        that passes the session on, but does not need it, does not start Spark.
+        A caller that only passes on the lazy session does not start Spark.
         """
         if self._starts_on_demand and self._session is None:
             return self.lazy_spark()
         return self.spark()
 
     def lazy_spark(self) -> SparkSession:
-        """Return an object that becomes the calling thread's session when it is used.
-
-        A caller that does not use it needs no Spark, not even one that has started.
-        """
+        """Return a lazy session, which starts Spark or waits for it only when it is used."""
         return make_lazy_session(self.spark)
 
     def close(self) -> None:
-        """Stop the local Spark, or end the sessions on the server. Then release the job's lock."""
+        """Stop the local Spark, or end the sessions on the server; then release the job lock."""
         if self._session is not None:
             with self._phases.run("stopping Spark"):
                 self._session.stop()
@@ -256,9 +249,9 @@ class SparkProvider:
             self._leases.pop().release()
 
     def stop_waiting(self) -> None:
-        """Kill the JVM if it is still waiting for the executors of its cluster.
+        """Kill a local JVM that is still waiting for the executors of its cluster.
 
-        If Spark has already started, nothing happens.
+        If Spark has started, do nothing.
         """
         if isinstance(self._session, Session):
             self._session.stop_waiting()
@@ -266,7 +259,7 @@ class SparkProvider:
     def kill(self) -> None:
         """Kill the JVM, or interrupt the run's operations on the Spark Connect server.
 
-        This happens even if a commit is in progress.
+        A commit in progress is interrupted too.
         """
         if self._session is not None:
             self._session.kill()
@@ -276,7 +269,7 @@ class SparkProvider:
 def start_spark_on_demand(settings: SparkSettings) -> Iterator[Callable[[], SparkSession]]:
     """Context manager: yield a function that returns a session and starts Spark on its first call.
 
-    A Spark that was started ends with the block.
+    Spark, if it was started, is stopped at the end of the block.
     """
     started: list[_AnySession] = []
 
@@ -293,16 +286,12 @@ def start_spark_on_demand(settings: SparkSettings) -> Iterator[Callable[[], Spar
 
 
 def make_lazy_session(get_spark: Callable[[], SparkSession]) -> SparkSession:
-    """Return an object with the attributes of a session. The first use of one gets the session.
-
-    Args:
-        get_spark: Function that returns the session, and starts Spark if needed.
-    """
+    """Return a proxy of a session that calls ``get_spark`` for the session on attribute access."""
     return cast("SparkSession", _SessionOnDemand(get_spark))
 
 
 class _SessionOnDemand:
-    """Session that is only requested when an attribute of it is used."""
+    """Proxy of a `SparkSession` that requests the session on each attribute access."""
 
     def __init__(self, get_spark: Callable[[], SparkSession]) -> None:
         self._get_spark = get_spark
@@ -312,10 +301,12 @@ class _SessionOnDemand:
 
 
 def _wait_for_leftover_engine(lease: JobLock, job: str) -> None:
-    """Wait for the JVM of an engine that was killed together with the last run of the job.
+    """Wait for the end of the engine (shared Spark) that was killed together with the last run.
+
+    Otherwise the engine's JVM could still commit.
 
     Raises:
-        JobLockError: The JVM did not end in time.
+        JobLockError: The JVM still runs after 60 seconds.
     """
     folder = lease.leftover_engine
     if folder is None:
@@ -330,9 +321,9 @@ def _wait_for_leftover_engine(lease: JobLock, job: str) -> None:
 
 
 def collect_garbage(spark: SparkSession) -> None:
-    """Run the JVM's garbage collector, to free the memory that large rows of earlier batches used.
+    """Run the garbage collector of a local JVM, to free the memory of earlier batches.
 
-    With Spark Connect nothing happens.
+    With Spark Connect, do nothing.
     """
     if not is_remote_session(spark):
         spark.sparkContext._jvm.java.lang.System.gc()  # type: ignore[union-attr]  # noqa: SLF001

@@ -1,9 +1,9 @@
-"""Spark settings that affect stored values: the required value of each, and the reason.
+"""Required values of the Spark settings that affect stored data, each with its reason.
 
-A different user setting is rejected, regardless of its source, because values would be shifted,
-cut, rounded or lost without an error. Keys whose values all store the same data are not listed.
-Reviewed for this list: all keys of Spark 4.1 (``SQLConf``), Delta Lake 4.4 (``DeltaSQLConf``) and
-Iceberg 1.12 (``SparkSQLProperties``).
+Any other value of such a setting is rejected, because data would be shifted, cut, rounded or lost
+without an error. Settings that never change stored data are not listed. All settings of Spark 4.1
+(``SQLConf``), Delta Lake 4.4 (``DeltaSQLConf``) and Iceberg 1.12 (``SparkSQLProperties``) were
+reviewed for this list.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The value that a Spark setting must have so that data is stored exactly.
+    """Required value of a Spark setting, without which stored data would change.
 
     Attributes:
         value: The required value.
-        why: The effect of any other value, as a phrase for messages.
+        why: The effect of any other value, for messages.
         is_set: True if every session sets the value, because Spark's default differs or depends on
             the environment. False if Spark's default is the required value.
     """
@@ -177,10 +177,7 @@ _LEGACY_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def get_needed(key: str) -> Needed | None:
-    """Return the value that a Spark setting must have so that data is stored exactly.
-
-    Return None if the setting may have any value.
-    """
+    """Return the required value of a Spark setting, or None if any value is allowed."""
     if _MERGE_ISOLATION.fullmatch(key):
         return _SERIALIZABLE
     if not key.startswith(_LEGACY):
@@ -190,16 +187,14 @@ def get_needed(key: str) -> Needed | None:
 
 
 def exact_conf() -> dict[str, str]:
-    """Return the Spark settings that every session sets so that values are stored exactly."""
+    """Return the Spark settings that every session sets, so that data is stored exactly."""
     return {key: needed.value for key, needed in NEEDED.items() if needed.is_set}
 
 
 def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
-    """Yield each setting in ``conf`` with a value that could change stored data.
+    """Yield name and required value of each setting in ``conf`` that has another value.
 
-    Each item is a pair of the setting's name and the value that it must have.
-
-    The comparison with the required value ignores case.
+    The comparison ignores case.
     """
     for key, value in conf.items():
         needed = get_needed(key)
@@ -208,9 +203,9 @@ def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
 
 
 def describe_conflict(key: str, value: str, needed: Needed) -> str:
-    """Return the error message for a Spark setting that could change stored values.
+    """Return the error message for a Spark setting whose value could change stored data.
 
-    The message explains the effect of the value and names the required value.
+    It states the effect of the value, and the required value.
     """
     return (
         f"{key} is {value!r} and must be {needed.value!r}: {needed.why}. Remove it, or set it to"

@@ -1,7 +1,6 @@
-"""Cache of jars that Spark's resolver downloads, verified by SHA-256 before each use.
+"""Cache of the jars that Spark's resolver (Ivy) downloads, verified by SHA-256 before each use.
 
-No JVM that loads rows uses a cached jar that differs from the published one. The cache folder is
-used only if no other user can change it between the check and the use.
+The cache folder is used only if no other user can change it between the check and the use.
 """
 
 from __future__ import annotations
@@ -52,17 +51,14 @@ _OF_RESOLVER: Final = (
 
 
 def ivy_folder(setting: str | None) -> Path:
-    """Return the folder for downloaded jars.
-
-    It is ``setting`` if that is set, else the default folder inside the user's cache folder.
-    """
+    """Return the folder for downloaded jars: the value of ``spark.jars.ivy``, or the default."""
     return Path(setting) if setting else cache_folder() / "ivy"
 
 
 def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
-    """Return the paths of cached jars. Return None if a jar is missing or incomplete.
+    """Return the paths of cached jars, or None if a jar is missing or incomplete.
 
-    Each cached jar is compared with the published jar by a digest.
+    The SHA-256 of each jar is compared with that of the published jar.
 
     Args:
         folder: The cache folder.
@@ -93,7 +89,7 @@ def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
 
 
 def remove_incomplete_jars(folder: Path, coordinates: Sequence[str]) -> None:
-    """Delete cached jars that are not complete zip files.
+    """Delete those of the given cached jars that are not complete zip files.
 
     Spark's resolver would not replace them, because it checks only the file name.
     """
@@ -103,7 +99,7 @@ def remove_incomplete_jars(folder: Path, coordinates: Sequence[str]) -> None:
 
 
 def get_jar_path(folder: Path, coordinates: str) -> Path:
-    """Return the path of the cached jar with the given Maven coordinates."""
+    """Return the path of a jar in the cache: ``a.b:c:1`` -> ``<folder>/jars/a.b_c-1.jar``."""
     return folder / "jars" / f"{coordinates.replace(':', '_', 1).replace(':', '-')}.jar"
 
 
@@ -115,10 +111,10 @@ def _check_trusted(folder: Path) -> None:
 
 
 def _check_jar(folder: Path, coordinates: str, jar: Path) -> None:
-    """Check that a cached jar is the published one.
+    """Check that a cached jar has the SHA-256 of the published jar.
 
     Raises:
-        SparkUnavailableError: The content differs from the published jar.
+        SparkUnavailableError: The SHA-256 differs.
         UntrustedPathError: Another user can change the file.
     """
     handle, status = open_regular(jar, os.O_RDONLY)
@@ -136,10 +132,7 @@ def _check_jar(folder: Path, coordinates: str, jar: Path) -> None:
 
 
 def sha256(file: BinaryIO) -> str:
-    """Return the SHA-256 digest of an open file, in hexadecimal.
-
-    The file is read from its current position.
-    """
+    """Return the SHA-256 of an open file, from its current position to its end, in hexadecimal."""
     digest = hashlib.sha256()
     while chunk := file.read(_CHUNK):
         digest.update(chunk)
@@ -148,11 +141,10 @@ def sha256(file: BinaryIO) -> str:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[int]:
-    """Context manager: hold the exclusive lock of the cache folder, and yield its file descriptor.
+    """Context manager: hold an exclusive lock on the cache folder, and yield its file descriptor.
 
-    The folder is created if it does not exist. The lock is necessary because Spark's resolver does
-    not prevent several processes from writing the same file. A child process that inherits the
-    descriptor also holds the lock.
+    The folder is created if it does not exist. The lock prevents several resolvers from writing the
+    same file. A child process that inherits the descriptor holds the lock too.
 
     Raises:
         SparkUnavailableError: The folder cannot be written.
@@ -178,8 +170,8 @@ def locked(folder: Path) -> Iterator[int]:
 def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
     """Download the jars in ``spark.jars.packages`` into the cache, with Spark's resolver.
 
-    The resolver runs in a separate process, and runs no code of the downloaded jars. Its log is
-    written to standard error.
+    The resolver runs in a child process, without executing code of the jars, and logs to standard
+    error.
 
     Args:
         conf: Spark settings.
@@ -192,7 +184,7 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
     properties = {key: conf[key] for key in _OF_RESOLVER if key in conf}
     properties |= {"spark.master": "local[1]", "spark.submit.deployMode": "client"}
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".conf") as file:
-        # In a private file, since addresses of repositories may hold passwords.
+        # In a private file, because addresses of repositories may contain passwords.
         file.writelines(f"{key}={_escape_property(value)}\n" for key, value in properties.items())
         file.flush()
         command = [str(home / "bin" / "spark-submit"), "--properties-file", file.name]
@@ -202,7 +194,7 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
             env={**os.environ, "SPARK_HOME": str(home)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            start_new_session=True,  # a signal to this process group is not for the resolver
+            start_new_session=True,  # signals to this process group do not reach the resolver
             pass_fds=[lock],
             umask=0o022,
             check=False,

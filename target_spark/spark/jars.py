@@ -1,9 +1,9 @@
-"""Jars that a table format or object storage needs besides Spark's own, and their settings.
+"""Jars and Spark settings that table formats and object storage (S3) need in addition to Spark.
 
-`jar_versions` lists the artifacts for each line of Spark; for an unlisted line the run is rejected
-with a remedy. Spark's resolver downloads the jars once, without dependencies that Spark already
-ships; later runs use the cache offline. Of Amazon's SDK only the modules that Hadoop uses are taken
-(10 MB), not the bundle of all services (640 MB).
+`jar_versions` lists the jars for each supported minor version of Spark. Spark's resolver downloads
+them once, without dependencies that Spark includes; later runs use the cache offline. Of Amazon's
+SDK only the modules that Hadoop uses (10 MB) are downloaded, not the bundle of all services
+(640 MB).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SPARK_WORDS: Mapping[str, Mapping[str, str]] = {
         _EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     },
 }
-"""Settings that add a format to Spark. The writer configures path catalogs itself."""
+"""Spark settings that add a table format. Writers configure catalogs for paths themselves."""
 
 _CATALOG = re.compile(r"spark\.sql\.catalog\.[^.]+")
 _ICEBERG_CATALOGS = frozenset(
@@ -85,12 +85,12 @@ EXCLUDES = (
     "org.roaringbitmap:RoaringBitmap",
     "org.antlr:antlr4-runtime",
 )
-"""Dependencies that Spark ships in newer versions, or that file tables never use."""
+"""Dependencies that Spark includes in newer versions, or that path-based tables never use."""
 
 _HADOOP_AWS = "org.apache.hadoop:hadoop-aws"
 _S3A_SETTINGS = "spark.hadoop.fs.s3a."
 _PATIENCE = {f"{_S3A_SETTINGS}retry.limit": "4"}
-"""Hadoop's default (7) retries for two minutes, and the loader makes five attempts on top."""
+"""With Hadoop's default of 7, retries take two minutes, for each of the loader's five attempts."""
 
 _SDK = "software.amazon.awssdk"
 _ASKED_OF_SDK = ("s3", "s3-transfer-manager", "sts")
@@ -177,40 +177,28 @@ class Library(NamedTuple):
 
 
 def format_library(artifacts: tuple[str, ...]) -> Library:
-    """Return the jars of a table format as a `Library`.
+    """Return the `Library` of a table format.
 
-    Args:
-        artifacts: The Maven coordinates of the jars. The first one is requested from Spark's
-            resolver. The others are its dependencies.
+    ``artifacts`` are Maven coordinates: first the jar to request, then its dependencies.
     """
     return Library(artifacts[:1], artifacts)
 
 
 def s3_library(hadoop: str, sdk: str) -> Library:
-    """Return the jars for object storage (S3) as a `Library`.
-
-    Args:
-        hadoop: The version of hadoop-aws.
-        sdk: The version of Amazon's SDK.
-    """
+    """Return the `Library` for S3, for a version of hadoop-aws and a version of Amazon's SDK."""
     modules = tuple(f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
     all_jars = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
     return Library(all_jars[: 1 + len(_ASKED_OF_SDK)], all_jars, _EXCLUDES_FOR_S3)
 
 
 def every_library() -> Iterator[Library]:
-    """Yield the jars of all table formats and of object storage (S3), for all Spark versions.
-
-    Only Spark versions that the target supports are included.
-    """
+    """Yield the `Library` of each table format and of S3, for each supported Spark version."""
     yield from map(format_library, ARTIFACTS.values())
     yield from (s3_library(*releases) for releases in HADOOP_AWS.values())
 
 
 def required_jars(table_format: str, spark_version: str) -> tuple[str, ...]:
-    """Return the Maven coordinates of the jars that a table format needs.
-
-    The result is empty for Parquet.
+    """Return the Maven coordinates of the jars that a table format needs; () for Parquet.
 
     Raises:
         SparkUnavailableError: The format does not support this version of Spark.
@@ -229,7 +217,7 @@ def required_jars(table_format: str, spark_version: str) -> tuple[str, ...]:
 
 
 def uses_s3(addresses: Iterable[str], conf: Mapping[str, str]) -> bool:
-    """Return True if an address or a Spark setting refers to object storage (S3)."""
+    """Return True if an address or a Spark setting refers to S3, such as ``s3a://bucket``."""
     has_settings = any(key.startswith(_S3A_SETTINGS) for key in conf)
     return has_settings or any(map(is_s3, (*addresses, *conf.values())))
 
@@ -238,7 +226,7 @@ def required_s3_jars(spark_version: str) -> tuple[str, ...]:
     """Return the Maven coordinates of the jars that Spark needs for object storage (S3).
 
     Raises:
-        SparkUnavailableError: No version of hadoop-aws is known for this version of Spark.
+        SparkUnavailableError: `HADOOP_AWS` has no version for this version of Spark.
     """
     versions = HADOOP_AWS.get(_line(spark_version))
     if versions is None:
@@ -258,19 +246,18 @@ def format_conf(
     spark_version: str,
     addresses: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return the Spark settings that add a table format, and object storage (S3) if it is used.
+    """Return the Spark settings that add a table format, and S3 if the run uses it.
 
-    Jars are taken from local paths (``jars``, or ``spark.jars`` in ``conf``) or from the cache. The
-    setting ``spark.jars.packages`` in the result lists the jars to download. The user's values of
-    these settings are kept and extended.
+    Jars come from the user's local paths or from the cache. Those that are missing there are listed
+    in the setting ``spark.jars.packages`` of the result. The user's values of these settings are
+    kept and extended.
 
     Args:
         table_format: The table format.
         conf: The user's Spark settings.
         jars: Paths of local jars, from the target's setting ``jars``.
         spark_version: The version of Spark.
-        addresses: The known addresses of the run's tables and files. They show if object storage is
-            used.
+        addresses: The known addresses of the run's tables and files, to detect the use of S3.
     """
     out = _get_format_settings(table_format, conf)
     packages, ivy = conf.get("spark.jars.packages"), conf.get("spark.jars.ivy")
@@ -303,7 +290,7 @@ def _find_required_libraries(
     user_jars: Iterable[str | None],
     spark_version: str,
 ) -> Iterator[Library]:
-    """Yield the sets of jars that the run needs, without those that the user provides."""
+    """Yield each `Library` that the run needs, unless the user provides its main jar."""
     artifacts = required_jars(table_format, spark_version)
     if artifacts and not _has_artifact(artifacts[0], user_jars):
         yield format_library(artifacts)
@@ -313,10 +300,10 @@ def _find_required_libraries(
 
 
 def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
-    """Return Spark's settings with local paths of the jars for table formats and object storage.
+    """Download and verify the jars that ``spark.jars.packages`` lists; return updated settings.
 
-    Missing jars are downloaded, and all are verified. Other packages that the user has configured
-    stay in the settings, and Spark downloads them when it starts.
+    In the result, ``spark.jars`` has their local paths. Packages that are not part of a known
+    `Library` stay in ``spark.jars.packages``, and Spark downloads them when it starts.
 
     Raises:
         SparkUnavailableError: A jar cannot be downloaded, or differs from the published one.
@@ -345,10 +332,10 @@ def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
 def find_class_path_jars(
     table_format: str, conf: Mapping[str, str], spark_version: str
 ) -> dict[str, str]:
-    """Return the jars that can be on the class path from the start of the JVM.
+    """Return the jars of a table format that can be on the class path when the JVM starts.
 
-    They are the jars of the table format. The result is empty if Spark also loads other jars:
-    classes on the class path cannot use classes of jars that Spark loads later.
+    The result is empty if Spark loads other jars too, because classes on the class path cannot use
+    classes of jars that Spark loads later.
 
     Args:
         table_format: The table format.
@@ -373,9 +360,7 @@ def find_class_path_jars(
 def _get_verified_jars(
     conf: Mapping[str, str], libraries: Sequence[Library], home: Path
 ) -> list[str]:
-    """Return the paths of jars in the cache, after comparing them with the published jars.
-
-    Missing jars are downloaded first.
+    """Download missing jars, verify all jars by SHA-256, and return their paths in the cache.
 
     Raises:
         SparkUnavailableError: A jar cannot be downloaded, or differs from the published one.
@@ -407,10 +392,7 @@ def _without_packages(conf: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: hold the lock of the jar cache while Spark downloads packages.
-
-    If no packages are configured, the lock is not acquired.
-    """
+    """Context manager: lock the jar cache while Spark downloads packages, if any are configured."""
     if "spark.jars.packages" not in conf or "spark.jars.ivy" not in conf:
         yield
         return
@@ -419,9 +401,9 @@ def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
-    """Return a hint for an error message: the jars that were probably not downloaded, and a remedy.
+    """Return a hint for an error message: jars whose download probably failed, and remedies.
 
-    The hint is "" if Spark had no jars to download.
+    Return "" if Spark had no jars to download.
     """
     packages = conf.get("spark.jars.packages")
     if not packages:
@@ -444,21 +426,21 @@ def _line(spark_version: str) -> str:
 def _get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str, str]:
     """Return the Spark settings for a table format's SQL extensions and catalogs.
 
-    Catalogs that the user has configured are kept.
+    The user's extensions and catalogs are kept. Caches of the user's Iceberg catalogs are disabled.
     """
     out = {key: conf.get(key, value) for key, value in SPARK_WORDS.get(table_format, {}).items()}
     if _EXTENSIONS in out:
         out[_EXTENSIONS] = _joined(SPARK_WORDS[table_format][_EXTENSIONS], conf.get(_EXTENSIONS))
     for key, value in conf.items():
         if _CATALOG.fullmatch(key) and value in _ICEBERG_CATALOGS:
-            # Each session has its own cache, and two sessions write one table in turn.
+            # Each session has a separate cache, but several sessions write the same table.
             cache = f"{key}.cache-enabled"
             out[cache] = conf.get(cache, "false")
     return out
 
 
 def _has_artifact(coordinates: str, jars: Iterable[str | None]) -> bool:
-    """Return True if the user's jars include the jar with the given coordinates, in any version."""
+    """Return True if ``jars`` (paths or coordinates) contain an artifact, in any version."""
     artifact = re.split(r"[-_]\d", coordinates.split(":")[1])[0]
     return any(artifact in jar for jar in jars if jar)
 

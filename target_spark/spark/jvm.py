@@ -1,15 +1,14 @@
-"""Java options and installation folder that make short runs cheap and long runs fast.
+"""Java options and installation folder with which Spark starts and runs faster.
 
-All choices here affect speed only; the user's options come last and override them. Measured on
-Spark 4.1 and Java 17:
+They affect speed only, and the user's options override them. Measured on Spark 4.1 and Java 17:
 
-- Delaying the second compiler (`_PATIENT`) saves a third of the CPU time of a run with some hundred
-thousand rows, and a fifth for millions. ``small_runs`` disables that compiler.
-- A shared archive of classes (see `target_spark.spark.class_archive`) saves a third to a half of
-the start. Java rejects an archive that does not fit its version and jars.
-- Loading Spark's machine learning costs a tenth of the start and is not needed, so a local Spark
-starts from a folder of links to all of Spark except that jar. Java archives only classes of jars
-on its class path, so such a folder also has the jars of the table format.
+- Delaying Java's second compiler (`_PATIENT`) saves a third of the CPU time of a run with some
+  hundred thousand rows, and a fifth for millions. ``small_runs`` disables that compiler.
+- A class archive (see `target_spark.spark.class_archive`) saves a third to a half of the start.
+  Java ignores an archive of another Java version or other jars.
+- Without Spark's machine learning jar, the start is a tenth faster. Therefore a local Spark starts
+  from a folder of links to the other files of Spark. It also contains the jars of the table format,
+  because Java archives only classes of jars on its class path.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ LAUNCHER_OPTIONS = " ".join([*_WITHOUT_SECOND_COMPILER, _ONE_THREAD_COLLECTS, "-
 
 
 def cache_folder() -> Path:
-    """Return the user's cache folder for files that target-spark downloads or generates."""
+    """Return target-spark's folder in the user's cache, such as ``~/.cache/target-spark``."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(cache, "target-spark")
 
@@ -66,16 +65,15 @@ def cache_folder() -> Path:
 def spark_home(master: str, spark_version: str, jars: Mapping[str, str] | None = None) -> Path:
     """Return the installation folder to start Spark from.
 
-    If the environment variable `SPARK_HOME` is set, it is used. Otherwise, for a local master, it
-    is a folder of links to the installed PySpark without its machine learning jar, so that Spark
-    starts faster. This folder is created if the Python environment is writable. For any other
-    master it is the installed package, because workers use the same path.
+    This is the environment variable ``SPARK_HOME`` if it is set. Otherwise, for a local master, it
+    is a folder of links to the installed PySpark without the machine learning jar, with which Spark
+    starts faster. It is created if the Python environment is writable. In all other cases it is the
+    installed package, whose path is the same on a cluster's workers.
 
     Args:
         master: Spark's master URL.
         spark_version: The version of Spark.
-        jars: Further jars for the class path: the path of each, with the SHA-256 that its content
-            must have. Copies of them are in the folder if it could be created with them.
+        jars: Jars to copy into the folder of links, if possible: path -> required SHA-256.
     """
     from_environment = os.environ.get("SPARK_HOME")
     if from_environment:
@@ -94,9 +92,10 @@ def spark_home(master: str, spark_version: str, jars: Mapping[str, str] | None =
 
 
 def _find_home(package: Path, spark_version: str, jars: Mapping[str, str]) -> Path | None:
-    """Return the folder of links to the installed PySpark, with copies of further jars.
+    """Return the folder of links to the installed PySpark, with copies of ``jars``.
 
-    Return None if it cannot be created, or if another user can change it.
+    Create the folder if it does not exist. Return None if that fails, or if another user can change
+    the folder.
     """
     home = _share() / f"spark-{_key(str(package), spark_version, *jars.values())}"
     copies = [home / "jars" / Path(jar).name for jar in jars]
@@ -111,50 +110,45 @@ def _find_home(package: Path, spark_version: str, jars: Mapping[str, str]) -> Pa
 def archive_file(java: str, home: Path) -> Path:
     """Return the path of the class archive for a Java program and a Spark folder.
 
-    A class archive is a file of loaded Java classes that lets a JVM start faster. It is stored in
-    the folder of the Python environment, because it works only with the jars of that environment.
-    The file may not exist.
+    A class archive is a file of loaded Java classes with which a JVM starts faster. It is stored in
+    the Python environment, because it works only with the jars there. The file may be missing.
     """
     return _share() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
 
 
 def has_class_archive() -> bool:
-    """Return True if the Python environment has a class archive, for any table format."""
+    """Return True if the Python environment has a class archive (see `archive_file`)."""
     return any(_share().glob("classes-*.jsa"))
 
 
-def jvm_options(given: str, *, small_runs: bool) -> Iterator[str]:
-    """Yield the JVM options that make Spark faster.
+def jvm_options(user_options: str, *, small_runs: bool) -> Iterator[str]:
+    """Yield JVM options that make Spark faster.
 
     Args:
-        given: The user's JVM options. If they choose a garbage collector, no option for that
-            purpose is yielded.
+        user_options: The user's JVM options. If they choose a garbage collector, it is kept.
         small_runs: True to optimize for a fast start; False to optimize for long runs.
     """
     yield from _WITHOUT_SECOND_COMPILER if small_runs else _PATIENT
-    if not _COLLECTOR.search(given):
+    if not _COLLECTOR.search(user_options):
         yield _ONE_THREAD_COLLECTS
 
 
-def archive_options(given: str, archive: Path) -> Iterator[str]:
-    """Yield the JVM options that make Java use a class archive, a file of loaded Java classes.
+def archive_options(user_options: str, archive: Path) -> Iterator[str]:
+    """Yield the JVM options with which Java uses a class archive (see `archive_file`).
 
-    Nothing is yielded if the file does not exist, or if other users can change it.
-
-    Args:
-        given: The user's JVM options. If they choose a class archive, nothing is yielded.
-        archive: The path of the class archive.
+    Yield nothing if the file does not exist, other users can change it, or ``user_options`` choose
+    another class archive.
     """
     is_used = archive.is_file() and _is_trusted(archive)
-    if is_used and "-XX:SharedArchiveFile" not in given:
+    if is_used and "-XX:SharedArchiveFile" not in user_options:
         yield f"-XX:SharedArchiveFile={archive}"
         yield "-Xshare:auto"
 
 
 def find_exit_seconds(options: str) -> float:
-    """Return the seconds in which a JVM with the given options should end after a request to end.
+    """Return the seconds to wait for the end of a JVM that was started with some options.
 
-    A JVM that writes a class archive at its end needs longer than others.
+    A JVM that writes a class archive at its end gets 900 seconds, any other 30.
     """
     return _ARCHIVE_SECONDS if "-XX:ArchiveClassesAtExit" in options else _EXIT_SECONDS
 
@@ -163,42 +157,38 @@ def _share() -> Path:
     return Path(sys.prefix, "share", "target-spark")
 
 
-def _is_trusted(path: Path, *beside: Path) -> bool:
-    """Return True if only this user, root or the owner of the Python environment can write files.
+def _is_trusted(path: Path, *more_paths: Path) -> bool:
+    """Return True if only this user, root or the Python environment's owner can write to the paths.
 
-    Otherwise log a warning. The check is necessary because Java executes the content of the files.
-
-    Args:
-        path: The file to check. Its folder is checked too.
-        *beside: Other files to check.
+    Otherwise log a warning. The parent folder of ``path`` is checked too. The check is necessary
+    because Java executes the content of the files.
     """
     owners = {Path(sys.prefix).stat().st_uid}
-    for each in (path.parent, path, *beside):
-        status = each.lstat()
+    for checked in (path.parent, path, *more_paths):
+        status = checked.lstat()
         fault = "is a link" if stat.S_ISLNK(status.st_mode) else trust_fault(status, owners)
         if fault:
-            logger.warning("%s is not used, because %s %s: remove it.", path, each, fault)
+            logger.warning("%s is not used, because %s %s: remove it.", path, checked, fault)
             return False
     return True
 
 
-def _key(*what: str) -> str:
-    return hashlib.sha256("\n".join(what).encode()).hexdigest()[:16]
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _create_home(package: Path, home: Path, jars: Mapping[str, str]) -> None:
     """Create a folder of links to all files of Spark except its machine learning jar.
 
-    The folder appears only when it is complete. If another process creates it first, that folder is
-    used.
+    The creation is atomic. If another process creates the folder first, that folder is kept.
 
     Args:
         package: The folder of the installed PySpark.
         home: The folder to create.
-        jars: Jars to copy into the folder: the path of each, with the SHA-256 of its content.
+        jars: Jars to copy into the folder: path -> required SHA-256.
 
     Raises:
-        OSError: The folder cannot be created, or a jar has other content.
+        OSError: The folder cannot be created, or the SHA-256 of a jar differs.
     """
     home.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))

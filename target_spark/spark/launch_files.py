@@ -1,8 +1,9 @@
 """Private files that pass Spark's settings to its JVM without showing them to other users.
 
-Every user of the machine can read the command line of a process, so it names two private files
-(mode 0600, in a folder of mode 0700) and no setting: one for ``spark-submit --properties-file``,
-one of options for ``java @file``. Both are deleted once the JVM is up.
+Every user of the machine can read the command line of a process. Therefore the settings are in
+files (mode 0600, in a folder of mode 0700), and the command line contains only their paths: a file
+for ``spark-submit --properties-file``, and files of Java options for ``java @file``. The files are
+deleted once the JVM runs.
 """
 
 from __future__ import annotations
@@ -48,9 +49,8 @@ def launch_environment(
 ) -> Iterator[dict[str, str]]:
     """Context manager: write Spark's settings to private files, and yield environment variables.
 
-    The variables make Spark read the files, so that no setting is visible on its command line.
-    Settings in the variables ``PYSPARK_SUBMIT_ARGS`` and ``SPARK_SUBMIT_OPTS`` stay effective and
-    are moved to the files too.
+    With these variables Spark reads the files, so that its command line shows no setting. Settings
+    in the variables ``PYSPARK_SUBMIT_ARGS`` and ``SPARK_SUBMIT_OPTS`` are moved to the files too.
 
     Args:
         conf: Spark settings. They override ``spark-defaults.conf``.
@@ -64,7 +64,7 @@ def launch_environment(
     submit_settings, rest = _parse_submit_arguments(
         environment.get(_SUBMIT_ARGUMENTS, "pyspark-shell")
     )
-    settings = {**conf, **dict(each.partition("=")[::2] for each in submit_settings.conf)}
+    settings = {**conf, **dict(item.partition("=")[::2] for item in submit_settings.conf)}
     if submit_settings.driver_java_options is not None:
         settings[_EXTRA_OPTIONS] = submit_settings.driver_java_options
     with tempfile.TemporaryDirectory(prefix="target-spark-launch-") as name:
@@ -92,11 +92,10 @@ def launch_environment(
 def _get_library_path(
     java: str, conf: Mapping[str, str], environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the ``LD_LIBRARY_PATH`` to start Java with, so that no option becomes visible.
+    """Return the variable ``LD_LIBRARY_PATH`` with Java's library folder first, or {} if not set.
 
-    If a library path is set and does not begin with Java's own folder, Java adds this folder and
-    starts itself again. The new command line would show the contents of option files. The returned
-    path already begins with the folder. The result is {} if no library path is set.
+    If a library path is set without this folder, Java adds the folder and restarts itself. The new
+    command line would then show the contents of the option files.
     """
     library_path = environ.get(_LIBRARIES)
     jvm_folder = Path(java).resolve().parent.parent / "lib" / "server"
@@ -106,10 +105,7 @@ def _get_library_path(
 
 
 def _parse_submit_arguments(text: str) -> tuple[Namespace, list[str]]:
-    """Parse spark-submit arguments.
-
-    Return the arguments that contain settings as a namespace, and all other arguments as a list.
-    """
+    """Parse spark-submit arguments; return those with settings, and a list of the other ones."""
     import argparse  # few settings need it
 
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
@@ -120,10 +116,10 @@ def _parse_submit_arguments(text: str) -> tuple[Namespace, list[str]]:
 
 
 def _hide_options(key: str, text: str, file: Path) -> str:
-    """Move Java options that have values to a private file, to hide them from other users.
+    """Move Java options with values, such as ``-Dkey=value``, to a private file.
 
-    Return the options that stay on the command line. If the file was written, the returned options
-    include a reference to it.
+    Return the options for the command line: all other options, and ``@file`` if the file was
+    written.
 
     Args:
         key: The name of the setting, for the error message.
@@ -159,7 +155,7 @@ def _unquote(option: str) -> str:
 
 
 def _quote_for_java(option: str) -> str:
-    """Return an option as one quoted argument for a Java argument file (``java @file``)."""
+    """Quote a Java option for a Java argument file (``java @file``)."""
     escaped = option.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'.replace("\n", "\\n").replace("\r", "\\r")
 
@@ -178,7 +174,7 @@ def _escape(text: str) -> str:
 
 
 def _write_privately(file: Path, text: str) -> None:
-    """Create a file that only this user can read, from its creation on."""
+    """Create a file that no other user can read at any time (mode 0600), and write a text to it."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(file, flags, 0o600), "w", encoding="utf-8") as out:
         out.write(text)

@@ -1,9 +1,8 @@
-"""Row counts of Spark observations, recounted when Spark's figures are not reliable.
+"""Row counts by Spark observations, which are counted again if they may be missing or wrong.
 
-A Spark Connect server waits a tenth of a second for the metrics of a write and then responds
-without them and without an error. If an executor is lost, another one repeats its shuffle output,
-and rows are observed twice. So empty results, and results that may be wrong because executors can
-be lost, are counted again.
+A Spark Connect server waits only a tenth of a second for the metrics of a write, and then responds
+without them. If an executor is lost, its rows are observed twice. Therefore rows are counted again
+if the metrics are missing or if executors can be lost.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Count", "counted", "get_observation", "get_row_count"]
 
 Count: TypeAlias = Callable[[int], int]
-"""A function from the number of rows found to the expected number; it may count again."""
+"""Function that takes the expected number of rows and returns the actual one; it may recount."""
 
 
 def get_observation(
@@ -29,17 +28,17 @@ def get_observation(
     again: Callable[[], DataFrame],
     expected: int | None = None,
 ) -> Mapping[str, Any]:
-    """Return the metrics of a Spark observation. Compute them again if they may be wrong.
+    """Return the metrics of a Spark observation, and compute them again if they may be wrong.
 
-    The metrics can be missing with Spark Connect, and too high if an executor is lost. Call the
+    The metrics can be missing with Spark Connect, and too high if an executor is lost. Call this
     function after the action that computes the observation.
 
     Args:
         spark: The session.
         observation: The observation.
-        again: A function that returns a DataFrame with the same metrics in one row, to compute them
+        again: Function that returns a DataFrame with one row of the same metrics, to compute them
             again.
-        expected: The expected value of the metric ``rows``; None if unknown. If the metric has
+        expected: The expected value of the metric ``rows``, or None if unknown. If the metric has
             another value, the metrics are computed again.
     """
     metrics: Mapping[str, Any] = observation.get
@@ -50,12 +49,12 @@ def get_observation(
 def get_row_count(
     spark: SparkSession, observation: Observation, written: Callable[[], DataFrame]
 ) -> int:
-    """Return the metric ``rows`` of a Spark observation. Count again if it may be wrong.
+    """Return the metric ``rows`` of a Spark observation, and count again if it may be wrong.
 
     Args:
         spark: The session.
         observation: The observation.
-        written: A function that returns a DataFrame with the same rows, to count them again.
+        written: Function that returns a DataFrame with the same rows, to count them again.
     """
     rows: int = get_observation(
         spark, observation, lambda: written().selectExpr("count(1) AS rows")
@@ -66,13 +65,12 @@ def get_row_count(
 def counted(df: DataFrame, rows: int | None) -> tuple[DataFrame, Count]:
     """Return a DataFrame that counts its rows during an action, and a function to get the count.
 
-    Call the function after the action, with the expected number of rows. If Spark counted another
-    number, the function counts the rows again.
+    Call the function after the action, with the expected number of rows. If Spark has counted
+    another number, the function counts again.
 
     Args:
         df: The DataFrame.
-        rows: The number of rows if it is known. Spark then counts nothing, and the function returns
-            this number. None if it is unknown.
+        rows: The number of rows if it is known, so that Spark need not count them, or None.
     """
     if rows is not None:
         return df, lambda _: rows

@@ -1,8 +1,7 @@
-"""Suppression of py4j's log entries about a broken connection after the JVM has ended.
+"""Suppression of py4j's log messages about a broken connection after the JVM has ended.
 
-py4j logs such an error with its stack trace, partly through the root logger, before it raises the
-error. The target reports the end of the JVM in its own message, which the stack traces would hide.
-Only errors of a broken connection are suppressed, and only if the JVM has ended.
+py4j logs such errors with stack traces, partly through the root logger. They would hide the
+target's message about the end of the JVM. No other log messages are suppressed.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ _BROKEN: Final = {"Py4JNetworkError", "OSError"}
 
 
 class _DisconnectFilter(logging.Filter):
-    """Log filter that drops py4j's messages about a lost connection after the JVM has ended."""
+    """Log filter that drops py4j's messages about a broken connection after the JVM has ended."""
 
     def __init__(self, is_gone: Callable[[], bool]) -> None:
         super().__init__()
         self._is_gone = is_gone
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True to keep a log record, or False to drop it."""
+        """Return False to drop a log record about a broken connection if the JVM has ended."""
         return not (_is_broken_connection(record) and self._is_gone())
 
 
 def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
-    """Suppress py4j's log messages about a lost connection after the JVM has ended.
+    """Suppress py4j's log messages about a broken connection after the JVM has ended.
 
     Args:
-        is_gone: A function that returns True if the JVM has ended.
+        is_gone: Function that returns True if the JVM has ended.
 
     Returns:
-        The log filter, to be passed to `restore`.
+        The log filter, which `restore` takes.
     """
     logging.getLogger("py4j").setLevel(logging.WARNING)  # INFO has each closed socket
     quiet = _DisconnectFilter(is_gone)
@@ -47,7 +46,7 @@ def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
 
 
 def restore(quiet: logging.Filter) -> None:
-    """Remove the filter that `silence_disconnects` returned, so that py4j logs normally again."""
+    """Remove the log filter that `silence_disconnects` returned."""
     for name in _LOGGERS:
         logging.getLogger(name).removeFilter(quiet)
 

@@ -1,10 +1,11 @@
-"""The Spark process of a run, started in the background and ended with this process.
+"""Spark driver of a run: a JVM that starts in the background and ends with this process.
 
-Only this module uses Spark's internal interfaces. The JVM has a separate process group, so a signal
-to this process lets it finish a commit. The JVM ends when its standard input closes, which the
-kernel does even if this process is killed. Its standard output is redirected to standard error,
-since standard output carries only states. Each writer thread has its own session, because all
-threads that use a session share its settings.
+- The JVM has a separate process group, so that a signal to this process does not interrupt a
+  commit. It ends when its standard input closes, which happens even if this process is killed.
+- The JVM's standard output is redirected to standard error, because this process writes only
+  states to standard output.
+- Each writer thread has a separate session, because threads that share a session share its
+  settings.
 """
 
 from __future__ import annotations
@@ -86,16 +87,16 @@ _LIBRARIES = threading.Lock()
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _MEMORY = "spark.driver.memory"
 _END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
-"""Without this option a vital thread of Spark may end, and the run would wait forever."""
+"""Without this option, lack of memory may end a thread of Spark, and the run would wait forever."""
 
 _LARGE_ROWS = {
     "spark.hadoop.parquet.page.size.row.check.min": "1",
     "spark.hadoop.parquet.block.size.row.check.min": "1",
 }
-"""Else a writer of Parquet holds a hundred rows before it looks how large they are."""
+"""By default a Parquet writer buffers a hundred rows before it checks their size."""
 
 _OUT_OF_MEMORY = {3, 52}
-"""Exit codes for lack of memory: Java's own with the option above, and Spark's."""
+"""Exit codes for lack of memory: Java's (with ``ExitOnOutOfMemoryError``) and Spark's."""
 
 _LOCAL = re.compile(r"local(?:\[(\w+|\*)\])?")
 _TRIES = 2
@@ -128,22 +129,20 @@ class SparkSettings:
     Attributes:
         master: Spark's master URL.
         remote: The connection string of a Spark Connect server; None for a local JVM.
-        conf: The user's ``spark.*`` settings. They override the target's defaults, but a setting
-            must not change stored values.
+        conf: The user's ``spark.*`` settings, which override the target's defaults. A setting that
+            would change stored values is rejected.
         format: The table format.
         small_runs: True to optimize the JVM for a fast start; False to optimize it for long runs.
         jars: Paths of local jars for the table format, used instead of downloaded ones.
-        addresses: The addresses of the run's tables and files. Addresses in object storage require
-            additional jars.
+        addresses: The addresses of the run's tables and files; S3 addresses need further jars.
         app_name: The name of the application in Spark.
         scratch: A private folder for temporary files of a local Spark, which contain rows in plain
             text; "" for Spark's default.
-        engine: ``auto`` to use a running engine that fits, ``keep`` to start one if none is
-            running, or ``never``. An engine is a Spark that stays between runs.
-        engine_idle_seconds: The seconds without a run after which an engine that this run starts
-            ends.
-        shared: Folders of this machine that remote executors must be able to access, by the name of
-            the setting.
+        engine: ``auto`` to use a running engine that fits these settings, ``keep`` to start one if
+            there is none, or ``never``. An engine is a Spark that keeps running between runs.
+        engine_idle_seconds: The idle time in seconds after which an engine of this run ends.
+        shared: Folders of this machine that remote executors must be able to access, by setting
+            name.
     """
 
     master: str = "local[*]"
@@ -160,21 +159,21 @@ class SparkSettings:
     engine_idle_seconds: float = 1800
 
     def with_task_retries(self) -> SparkSettings:
-        """Return a copy of the settings in which Spark retries failed tasks.
+        """Return a copy of the settings in which Spark retries failed tasks and uses no engine.
 
-        For a local master the number of attempts is part of the master URL, so the URL is changed.
-        A cluster retries by default. The run starts its own Spark, because its tasks run a tap.
+        For a local master, the number of attempts is part of the master URL: ``local[4]`` becomes
+        ``local[4,2]``. A cluster retries by default.
         """
         local = _LOCAL.fullmatch(self.master)
-        alone = replace(self, engine="never")
-        return replace(alone, master=f"local[{local[1] or 1},{_TRIES}]") if local else alone
+        settings = replace(self, engine="never")  # the tasks run a tap
+        return replace(settings, master=f"local[{local[1] or 1},{_TRIES}]") if local else settings
 
 
 def load_libraries(*, connect: bool = False) -> None:
     """Import Spark's Python libraries under a lock.
 
-    These libraries import each other. Without the lock, two threads that import them at the same
-    time could see partly initialized modules.
+    Without the lock, two threads that import them at the same time could see partly initialized
+    modules, because the libraries import each other.
 
     Args:
         connect: True to import the Spark Connect client; False to import the libraries for a local
@@ -230,7 +229,7 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
 
 
 def spark_conf(settings: SparkSettings, spark_version: str) -> dict[str, str]:
-    """Return all settings to start a local Spark or the driver of a cluster with.
+    """Return all settings with which to start a local Spark or the driver of a cluster.
 
     Args:
         settings: The settings of the run. The user's ``conf`` overrides the target's defaults, but
@@ -255,13 +254,13 @@ def spark_conf(settings: SparkSettings, spark_version: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The way to start a Spark JVM.
+    """Parameters with which to start a Spark JVM.
 
     Attributes:
-        conf: All Spark settings. Each jar that they name is on this machine.
+        conf: All Spark settings. The jars of table formats in them are local files.
         home: The installation folder of Spark.
-        archive: The path of the class archive for this JVM, a file of loaded Java classes that lets
-            it start faster. The settings use it if it exists.
+        archive: The path of the class archive for this JVM, a file of loaded Java classes that
+            shortens the start. ``conf`` refers to it if it exists.
     """
 
     conf: Mapping[str, str]
@@ -270,7 +269,7 @@ class Launch:
 
 
 def plan_launch(settings: SparkSettings, spark_version: str, java: str) -> Launch:
-    """Return the way to start Spark. Missing jars are downloaded.
+    """Download missing jars, and return the parameters with which to start Spark.
 
     Args:
         settings: The settings of the run.
@@ -294,9 +293,9 @@ def plan_launch(settings: SparkSettings, spark_version: str, java: str) -> Launc
 
 
 def _small_spark_conf(master: str) -> dict[str, str]:
-    """Return the target's default Spark settings, which suit small loads.
+    """Return the target's default Spark settings for small loads.
 
-    They set a small memory and no web UI; for a local master also few shuffle partitions.
+    They set 1 GB of memory and no web UI; for a local master also at most 8 shuffle partitions.
     """
     conf = {
         _MEMORY: "1g",
@@ -316,21 +315,20 @@ def _small_spark_conf(master: str) -> dict[str, str]:
 
 
 def _get_default_database(scratch: str) -> str:
-    """Return the URL of a folder for Spark's default database, in which no table is ever stored.
+    """Return the URL of the folder for Spark's default database, which never contains tables.
 
-    It is a new folder inside ``scratch``. If ``scratch`` is "", it is a folder that already exists,
-    so that Spark does not create one.
+    This is a folder inside ``scratch``. If ``scratch`` is "", it is an existing folder, so that
+    Spark does not create one in the working directory.
     """
     folder = Path(scratch, "warehouse") if scratch else Path(__file__).parent
     return to_spark_uri(str(folder))
 
 
 def _build_upload_buffer_conf(settings: SparkSettings) -> dict[str, str]:
-    """Return the setting that makes uploads to object storage use the private scratch folder.
+    """Return the Spark setting with which uploads to S3 are buffered in the private scratch folder.
 
-    All users can read Hadoop's default folder. The result is empty if no scratch folder is
-    configured, if object storage is not used, or on a cluster, where executors use their own
-    folders.
+    All users can read Hadoop's default folder. The result is empty if there is no scratch folder,
+    if the run does not use S3, or on a cluster.
     """
     is_fit = (
         settings.scratch and "," not in settings.scratch and settings.master.startswith("local")
@@ -341,10 +339,10 @@ def _build_upload_buffer_conf(settings: SparkSettings) -> dict[str, str]:
 
 
 def _build_scratch_environment(settings: SparkSettings) -> dict[str, str]:
-    """Return the environment variable that makes Spark write temporary files to the scratch folder.
+    """Return ``SPARK_LOCAL_DIRS`` for temporary files of Spark in the private scratch folder.
 
-    All users can read Spark's default folder. The result is empty if no scratch folder is
-    configured, on a cluster, or if the user has configured another folder.
+    All users can read Spark's default folder. The result is empty if there is no scratch folder, if
+    the user has configured a folder, or on a cluster.
     """
     is_fit = settings.scratch and "," not in settings.scratch  # a comma would separate folders
     is_set = "spark.local.dir" in settings.conf or "SPARK_LOCAL_DIRS" in os.environ
@@ -354,7 +352,7 @@ def _build_scratch_environment(settings: SparkSettings) -> dict[str, str]:
 
 
 class Session:
-    """A Spark driver in a JVM on this machine. The method `start` starts it in the background."""
+    """Spark driver in a JVM on this machine, which the method `start` starts in the background."""
 
     def __init__(
         self,
@@ -386,21 +384,21 @@ class Session:
         on_jvm: Callable[[int], None] | None = None,
         phases: Phases | None = None,
     ) -> Session:
-        """Start Spark in the background and return at once. The method `spark` waits for the start.
+        """Start Spark in the background and return at once; `spark` waits for the end of the start.
 
         Args:
             settings: The Spark settings of the run.
             pass_fds: File descriptors that the JVM inherits. If one belongs to a lock, the lock is
                 held until the JVM ends.
-            on_jvm: A function called with the JVM's process id before Spark can write anything.
-            phases: The phases of the run; None to record none.
+            on_jvm: Function that is called with the JVM's process id before Spark can write.
+            phases: Recorder of the run's phases, or None.
         """
         session = cls(settings, pass_fds=pass_fds, on_jvm=on_jvm, phases=phases)
         session._thread.start()
         return session
 
     def spark(self) -> SparkSession:
-        """Return the Spark session that was created at the start. Wait until Spark has started.
+        """Return the main Spark session, after waiting until Spark has started.
 
         Raises:
             SparkUnavailableError: Spark cannot start; the message has the reason.
@@ -413,9 +411,9 @@ class Session:
         return self._spark
 
     def thread_session(self) -> SparkSession:
-        """Return a Spark session for the calling thread.
+        """Return the Spark session of the calling thread, and create it at the first call.
 
-        Each thread has one session, with separate settings and temporary views.
+        The sessions of threads have separate settings and temporary views.
         """
         spark = self.spark()
         session: SparkSession | None = getattr(self._local, "spark", None)
@@ -428,21 +426,18 @@ class Session:
 
     @property
     def jvm_pid(self) -> int | None:
-        """The JVM's process id. It is None before the JVM has started."""
+        """Process id of the JVM; None before the JVM has started."""
         process = self._process()
         return None if process is None else process.pid
 
     @property
     def application(self) -> str | None:
-        """Spark's application id. It is None until Spark has started."""
+        """Spark's application id; None until Spark has started."""
         return self._application
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The error that prevented the start of Spark or ended Spark; None if there is no error.
-
-        Reading it never waits.
-        """
+        """Error that prevented the start of Spark or ended it, or None. Reading it never waits."""
         process = self._process()
         if self._failure is None and self._spark is not None and process is not None:
             code = process.poll()
@@ -455,8 +450,7 @@ class Session:
     def stop(self) -> None:
         """Stop Spark and wait until its JVM has ended.
 
-        If the JVM has not ended after 30 seconds, it is killed. A JVM that writes a class archive
-        has more time.
+        Kill the JVM if it has not ended after 30 seconds (900 if it writes a class archive).
         """
         self._thread.join()
         self._closing = True
@@ -479,20 +473,14 @@ class Session:
             process.wait()
 
     def kill(self) -> None:
-        """Kill the JVM at once.
-
-        If a commit is in progress, it may be completed or lost.
-        """
+        """Kill the JVM at once. A commit in progress may be completed or lost."""
         pid = self.jvm_pid
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
 
     def stop_waiting(self) -> None:
-        """Kill the JVM if Spark is still waiting for the executors of its cluster.
-
-        If Spark has already started, nothing happens.
-        """
+        """Kill the JVM if Spark is still waiting for the executors of its cluster."""
         if self._is_waiting:
             self._failure = SparkUnavailableError(_STILL_WAITING)
             self.kill()
@@ -512,7 +500,7 @@ class Session:
         return getattr(self._gateway, "proc", None)
 
     def _wait_for_jvm_exit(self) -> bool:
-        """Wait at most ten seconds for the end of the JVM. Return True if it has ended."""
+        """Wait at most ten seconds for the end of the JVM; return True if it has ended."""
         try:
             self._process().wait(_DEATH_SECONDS)
         except subprocess.TimeoutExpired:
@@ -557,9 +545,7 @@ class Session:
             return self._connect(conf)
 
     def _check_shared(self, spark: SparkSession) -> None:
-        """Check that the executors of a cluster can access the folders in ``shared``.
-
-        ``shared`` is an attribute of the Spark settings.
+        """Check that a cluster's executors can access the folders in `SparkSettings.shared`.
 
         Raises:
             TableError: An executor cannot access a folder.
@@ -579,7 +565,7 @@ class Session:
             self._is_waiting = False
 
     def _launch(self, conf: Mapping[str, str], home: Path, java: str) -> None:
-        """Start the JVM, with its settings in private files to keep them off the command line.
+        """Start the JVM; pass its settings in private files, which other users cannot read.
 
         Raises:
             SparkUnavailableError: The JVM ended before it was ready.
@@ -587,7 +573,7 @@ class Session:
         from pyspark import java_gateway
         from pyspark.errors import PySparkRuntimeError
 
-        launch: Any = java_gateway.launch_gateway  # it has no types
+        launch: Any = java_gateway.launch_gateway  # has no type annotations
         popen: dict[str, Any] = {
             "stdout": _get_output_descriptor(),
             "start_new_session": True,
@@ -647,12 +633,10 @@ class Session:
 
 
 def _check_values(conf: Mapping[str, str]) -> None:
-    """Check that no effective Spark setting could change stored values.
-
-    The effective settings include those in ``spark-defaults.conf``.
+    """Check that no Spark setting, also of ``spark-defaults.conf``, would change stored values.
 
     Raises:
-        UnsupportedError: A setting could change stored values.
+        UnsupportedError: A setting would change stored values; the message names it.
     """
     conflicts = [describe_conflict(key, conf[key], why) for key, why in find_conflicts(conf)]
     if conflicts:
@@ -660,7 +644,7 @@ def _check_values(conf: Mapping[str, str]) -> None:
 
 
 def _explain_failure(error: Exception, master: str) -> str:
-    """Return a short explanation of a failed start of Spark, without Java stack traces."""
+    """Return the reason why Spark did not start, for a message, without Java stack traces."""
     text = str(error)
     if _STOPPED not in text or master.startswith("local"):
         return text.partition("\n\tat ")[0]
@@ -672,10 +656,7 @@ def _explain_failure(error: Exception, master: str) -> str:
 
 
 def _explain_jvm_exit(code: int, settings: SparkSettings) -> SparkDiedError:
-    """Return the error to raise after the JVM has ended during a run.
-
-    The message explains the JVM's exit code.
-    """
+    """Return the error for a JVM that ended during a run, with the cause of its exit ``code``."""
     memory = settings.conf.get(_MEMORY) or _small_spark_conf(settings.master)[_MEMORY]
     if code in _OUT_OF_MEMORY:
         why = f"it ran out of memory: {_MEMORY} is {memory}. Set more of it (in spark)"
@@ -695,10 +676,7 @@ def _explain_jvm_exit(code: int, settings: SparkSettings) -> SparkDiedError:
 
 
 def _get_executor_python(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variable that sets the Python program of the executors.
-
-    The result is empty if the user has not configured a Python program.
-    """
+    """Return ``PYSPARK_PYTHON`` with the value of ``spark.pyspark.python``, or {} if not set."""
     python = conf.get("spark.pyspark.python")
     return {"PYSPARK_PYTHON": python} if python else {}
 
@@ -719,10 +697,7 @@ def _set_environment(**values: str) -> Iterator[None]:
 
 
 def _get_output_descriptor() -> int:
-    """Return the file descriptor for the JVM's output, which is normally standard error.
-
-    If standard error is closed, it is the null device.
-    """
+    """Return the file descriptor for the JVM's output: standard error, or DEVNULL if closed."""
     try:
         os.fstat(2)
     except OSError:

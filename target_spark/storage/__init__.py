@@ -1,1 +1,1 @@
-"""Files and folders of a load: spool, staging area, job locks and storage errors."""
+"""Files of a load: uncommitted rows, staging, job locks, and retries after storage errors."""

@@ -1,8 +1,8 @@
-"""Explanations of object storage errors for the user.
+"""Explanations of object storage errors, such as missing S3 credentials, for the user.
 
-An error is recognized by the names of its Java exceptions, and explained with the setting to
-correct. The storage's own message is repeated unchanged, but never the value of a setting.
-Transient errors are handled in `target_spark.storage.retry`.
+An error is recognized by the names of its Java exceptions. The explanation names the setting to
+correct, but never contains its value. Transient errors are handled in
+`target_spark.storage.retry`.
 """
 
 from __future__ import annotations
@@ -64,9 +64,12 @@ _SIGNS: Final = (
 
 
 def find_storage_error(text: str) -> str | None:
-    """Return an explanation of an object storage error and a remedy, or None if it is not known.
+    """Return a phrase with the cause of an object storage error and its remedy.
 
-    ``text`` is the error message with the names of its Java exceptions.
+    Return None if the error is not recognized. An example of a cause is "there is no such bucket".
+
+    Args:
+        text: The error message, with the class names of its Java exceptions.
     """
     for sign, remedy in _SIGNS:
         if found := sign.search(text):

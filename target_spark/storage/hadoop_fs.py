@@ -1,8 +1,7 @@
-"""File operations on the file systems that Spark uses: list, delete, upload and sync.
+"""File operations on the file systems that Spark uses: list, delete, upload, fetch and sync.
 
-With a local JVM, Hadoop's file systems are called through Spark's internal interface. Spark Connect
-has no such interface: a folder that exists on this machine too is accessed directly, and any other
-address is rejected. Synced files survive a power failure if the disk honors the sync.
+With a local JVM, Hadoop's file systems are called through py4j. Spark Connect has no JVM to call:
+local paths are accessed with Python, and URLs of other file systems are rejected.
 """
 
 from __future__ import annotations
@@ -34,18 +33,22 @@ __all__ = [
 
 
 def is_remote_session(spark: SparkSession) -> bool:
-    """Return True if a session is a Spark Connect session, which has no local JVM."""
+    """Return True for a Spark Connect session, which has no local JVM, else False."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def list_folders(spark: SparkSession, address: str) -> list[str]:
-    """Return the sorted names of the folders inside a folder, or none if it does not exist.
+    """Return the sorted names of the subfolders of a folder; an empty list if it does not exist.
+
+    Args:
+        spark: The session.
+        address: The path or URL of the folder.
 
     Raises:
-        UnsupportedError: The folder is not on this machine, and Spark is used through Connect.
+        UnsupportedError: The session is a Spark Connect session and the folder is not local.
     """
     if is_remote_session(spark):
-        folder = _of_this_machine(address)
+        folder = _require_local_path(address)
         return (
             sorted(each.name for each in folder.iterdir() if each.is_dir())
             if (folder.is_dir())
@@ -59,13 +62,13 @@ def list_folders(spark: SparkSession, address: str) -> list[str]:
 
 
 def remove_folder(spark: SparkSession, address: str) -> None:
-    """Delete a folder with its content, or a file. Nothing happens if the address does not exist.
+    """Delete the folder or file at a path or URL, if it exists. A folder is deleted recursively.
 
     Raises:
-        UnsupportedError: The folder is not on this machine, and Spark is used through Connect.
+        UnsupportedError: The session is a Spark Connect session and the folder is not local.
     """
     if is_remote_session(spark):
-        folder = _of_this_machine(address)
+        folder = _require_local_path(address)
         if folder.is_dir():
             shutil.rmtree(folder)
         else:
@@ -76,14 +79,14 @@ def remove_folder(spark: SparkSession, address: str) -> None:
 
 
 def remove_file(spark: SparkSession, address: str) -> None:
-    """Delete a file. Nothing happens if the file does not exist.
+    """Delete the file at a path or URL, if it exists.
 
     Raises:
-        IsADirectoryError: The address is a folder, which is not deleted.
-        UnsupportedError: The file is not on this machine, and Spark is used through Connect.
+        IsADirectoryError: The address is a folder; the folder is not deleted.
+        UnsupportedError: The session is a Spark Connect session and the file is not local.
     """
     if is_remote_session(spark):
-        file = _of_this_machine(address)
+        file = _require_local_path(address)
         if file.is_dir():
             raise IsADirectoryError("it is a folder, not a file")
         file.unlink(missing_ok=True)
@@ -97,7 +100,7 @@ def remove_file(spark: SparkSession, address: str) -> None:
 
 
 def upload_file(spark: SparkSession, path: str, address: str) -> None:
-    """Copy a local file to a URL that Spark can write to. An existing file is replaced."""
+    """Copy the local file ``path`` to the URL ``address``. An existing file there is replaced."""
     if is_remote_session(spark):
         spark.copyFromLocalToFs(path, to_spark_uri(address))
         return
@@ -107,7 +110,7 @@ def upload_file(spark: SparkSession, path: str, address: str) -> None:
 
 
 def fetch_file(spark: SparkSession, address: str, path: Path) -> None:
-    """Copy a file from a URL that Spark can read to an unused path on this machine.
+    """Copy the file at the URL ``address`` to the local path ``path``, which must not exist yet.
 
     Raises:
         IsADirectoryError: The address is a folder.
@@ -124,9 +127,9 @@ def fetch_file(spark: SparkSession, address: str, path: Path) -> None:
 
 
 def get_last_modified(spark: SparkSession, address: str) -> float | None:
-    """Return the latest modification time of the files below an address, in seconds since 1970.
+    """Return the latest modification time of all files below a path or URL, in seconds since 1970.
 
-    Return None if no files exist below the address.
+    Return None if there are no files.
     """
     system, path = _get_hadoop_objects(spark, address)
     files, times = system.listFiles(path, True), list[float]()  # noqa: FBT003  (recursively)
@@ -145,15 +148,15 @@ def sync(path: Path) -> None:
 
 
 def sync_table(folder: Path, files: Iterable[Path], hints: Iterable[Path] = ()) -> None:
-    """Flush files of a local table to the disk, together with their folders.
+    """Flush files of a local table and the folders that contain them to the disk (fsync).
 
-    Hadoop's checksum files (``.crc``) of the files are flushed as well.
+    Hadoop's checksum file (``.crc``) of each file is flushed too.
 
     Args:
         folder: The table's folder.
         files: The files to flush.
-        hints: Further files to flush. Missing ones are ignored, because other writers may delete
-            them.
+        hints: Further files to flush. Missing files are ignored, because other writers may have
+            deleted them.
     """
     files, folders = list(files), {folder, folder.parent}
     for file in files:
@@ -166,7 +169,7 @@ def sync_table(folder: Path, files: Iterable[Path], hints: Iterable[Path] = ()) 
         sync(each)
 
 
-def _of_this_machine(address: str) -> Path:
+def _require_local_path(address: str) -> Path:
     folder = to_local_folder(address)
     if folder is None:
         raise UnsupportedError(
@@ -178,7 +181,7 @@ def _of_this_machine(address: str) -> Path:
 
 
 def _get_hadoop_objects(spark: SparkSession, address: str) -> tuple[Any, Any]:
-    """Return Hadoop's Java objects for an address: the file system and the path."""
+    """Return Hadoop's Java objects for a path or URL: a tuple of the FileSystem and the Path."""
     context: Any = spark.sparkContext
     path = context._jvm.org.apache.hadoop.fs.Path(to_spark_uri(address))  # noqa: SLF001
     return path.getFileSystem(context._jsc.hadoopConfiguration()), path  # noqa: SLF001

@@ -1,12 +1,14 @@
-"""Job lock: at most one run per job, until every process that can commit has ended.
+"""Job lock, which prevents two runs of one job at the same time.
 
-The lock is a kernel lock (flock) on a file that is kept, except for jobs whose name is used once.
-The JVM inherits the open file, so the lock ends when this process and its JVM have ended; no
-process id has to be tested. Sessions on a Spark Connect server can outlive both: their ids are in
-the file, and the next run ends them first. The file also identifies the owner, and keeps the last
-run's start time, so that start times increase even if the clock was set back. For a warehouse on
-this machine the file is in the warehouse; for other addresses it is in the user's cache and covers
-the runs of this machine only.
+The lock is a kernel lock (flock) on a file. The JVM inherits the open file, so the lock is
+held until both this process and its JVM have ended. The file also contains:
+
+- the process that holds the lock, for error messages;
+- the ids of Spark Connect sessions, which may outlive both processes and which the next run closes;
+- the start time of the last run, so that start times increase even if the clock was set back.
+
+If the warehouse is a local folder, the lock file is in it. Otherwise the file is in the user's
+cache folder, and the lock only covers runs on this machine.
 """
 
 from __future__ import annotations
@@ -45,9 +47,10 @@ _SHORT = 100
 
 
 def lock_file_path(warehouse: str, job: str) -> Path:
-    """Return the path of a job's lock file.
+    """Return the path of a job's lock file, which need not exist.
 
-    Different spellings of the same warehouse location give the same path.
+    If the warehouse is a local folder, the path is inside it, else in the user's cache folder.
+    Different spellings of the same warehouse path or URL give the same result.
     """
     name = re.sub(r"[^A-Za-z0-9._-]", "_", job).lstrip(".")[:_SHORT]
     if name != job:
@@ -62,7 +65,11 @@ def lock_file_path(warehouse: str, job: str) -> Path:
 
 
 def get_lock_holder(warehouse: str, job: str) -> str | None:
-    """Describe the process that holds a job's lock, or return None if no process holds it.
+    """Return a text that describes the process that holds a job's lock; None if the lock is free.
+
+    Args:
+        warehouse: The path or URL of the tables.
+        job: The name of the job.
 
     Raises:
         JobLockError: The file system does not support locks, or another user could change the lock
@@ -83,13 +90,13 @@ def get_lock_holder(warehouse: str, job: str) -> str | None:
 
 
 def monotonic_run_start(warehouse: str, jobs: Collection[str], now: int) -> int:
-    """Return a start time for a run, later than the start of the job's last run.
+    """Return a start time for a run that is later than the start of the job's last run.
 
-    The result is ``now``. If the clock was set back, it is one millisecond after the last start.
+    Normally it is ``now``. If the clock was set back, it is one millisecond after the last start.
 
     Args:
-        warehouse: The location of the tables.
-        jobs: The present and former names of the job.
+        warehouse: The path or URL of the tables.
+        jobs: The current and all former names of the job.
         now: The current time, in milliseconds since 1970.
 
     Returns:
@@ -112,18 +119,18 @@ def _last_start(warehouse: str, job: str) -> int:
 
 
 def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60) -> None:
-    """Wait until the JVMs of dead runs have ended, for all jobs whose names have a prefix.
+    """Wait until the JVMs of killed runs have ended, for all jobs whose names start with a prefix.
 
-    A JVM that outlives its run could still commit. Active runs are ignored. The lock files of dead
+    A JVM that outlives its run could still commit. Active runs are ignored. The lock files of ended
     runs are deleted, because each of these job names is used for one run only.
 
     Args:
-        warehouse: The location of the tables.
+        warehouse: The path or URL of the tables.
         prefix: The prefix of the job names.
         wait_seconds: The longest wait for each job.
 
     Raises:
-        JobLockError: A JVM of a dead run did not end in time.
+        JobLockError: The JVM of a killed run did not end in time.
     """
     for path in sorted(lock_file_path(warehouse, prefix).parent.glob(f"{prefix}*.lease")):
         try:
@@ -142,7 +149,7 @@ def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60
 
 
 class JobLock:
-    """Exclusive lock of a job. Only the run that holds the lock may commit.
+    """Exclusive lock of a job, which a run must hold to commit.
 
     Create it with `acquire` and end it with `release`.
     """
@@ -164,18 +171,18 @@ class JobLock:
     ) -> JobLock:
         """Acquire the lock of a job.
 
-        If the run that held the lock has died but its JVM still runs, wait until the JVM ends.
+        If the previous run was killed and its JVM is still running, wait until the JVM ends.
 
         Args:
-            warehouse: The location of the tables.
+            warehouse: The path or URL of the tables.
             job: The name of the job.
             run: The id of the run.
             started: The start of the run in milliseconds since 1970. It is stored in the lock file,
                 for `monotonic_run_start` of the next run.
-            wait_seconds: The longest wait for the JVM of a dead run.
+            wait_seconds: The longest wait for the JVM of a killed run.
 
         Raises:
-            JobLockError: Another run is active, the JVM of a dead run did not end in time, or
+            JobLockError: Another run is active, the JVM of a killed run did not end in time, or
                 another user could change the lock file.
             TableError: The folder of the lock file cannot be written.
         """
@@ -216,35 +223,34 @@ class JobLock:
 
     @property
     def leftover_sessions(self) -> tuple[str, ...]:
-        """Ids of the Spark Connect sessions that an earlier, killed run has left open."""
+        """The ids of the Spark Connect sessions that an earlier, killed run left open."""
         return tuple(self._owner.get(_SESSIONS, ()))
 
     def record_sessions(self, names: Sequence[str]) -> None:
         """Store in the lock file the ids of this run's Spark Connect sessions.
 
-        If the run is killed, the next run finds them in `leftover_sessions`.
+        If this run is killed, the next run gets the ids from `leftover_sessions`.
         """
         self._owner[_SESSIONS] = list(names)
         self._write()
 
     @property
     def leftover_engine(self) -> str | None:
-        """The folder of the engine that an earlier, killed run has used; None if it used none."""
+        """The folder of the background Spark that an earlier, killed run used; None if none."""
         engine: str | None = self._owner.get(_ENGINE)
         return engine
 
     def record_engine(self, folder: str | None) -> None:
-        """Store in the lock file the folder of the engine that this run uses; None for none.
+        """Store in the lock file the folder of the background Spark process that this run shares.
 
-        If the run is killed, the next run finds it in `leftover_engine`.
+        If this run is killed, the next run gets the folder from `leftover_engine`. None means that
+        the run starts its own Spark.
         """
         self._owner[_ENGINE] = folder
         self._write()
 
     def release(self, *, remove: bool = False) -> None:
-        """Release the lock, even if the JVM still has the lock file open.
-
-        A second call does nothing.
+        """Release the lock, even if the JVM still has the lock file open. Later calls do nothing.
 
         Args:
             remove: True to delete the lock file, which is safe only if the job name is used for one
@@ -254,7 +260,7 @@ class JobLock:
             return
         sessions = {_SESSIONS: self._owner.get(_SESSIONS)}  # sessions that could not be ended
         self._owner = {_STARTED: self._owner[_STARTED], **(sessions if sessions[_SESSIONS] else {})}
-        with suppress(OSError):  # a full disk does not keep the lock
+        with suppress(OSError):  # the lock is released even if the disk is full
             self._write()
         if remove:
             self._path.unlink(missing_ok=True)
@@ -331,9 +337,9 @@ def _locked(file: int, path: Path) -> bool:
 
 
 def _read_owner(file: int) -> dict[str, Any]:
-    """Return the data that the process holding a lock has written into the lock file.
+    """Return the content of a lock file, such as the process id of the run that holds the lock.
 
-    The dictionary is empty if the data is incomplete, because it is being written.
+    Return an empty dictionary if the file is empty or is just being written.
     """
     try:
         owner = json.loads(os.pread(file, 65536, 0))
@@ -352,9 +358,9 @@ def _this_process() -> dict[str, Any]:
 
 
 def _is_dead(owner: Mapping[str, Any]) -> bool:
-    """Return True if the process that wrote a lock file has ended.
+    """Return True if the process that wrote the lock file content ``owner`` has ended.
 
-    Return False for a process of another machine, because it cannot be checked.
+    Return False for a process on another machine, because it cannot be checked.
     """
     if owner.get("host") != socket.gethostname():
         return False
@@ -369,9 +375,9 @@ def _is_dead(owner: Mapping[str, Any]) -> bool:
 
 
 def get_start_ticks(pid: int) -> str | None:
-    """Return the start time of a process in kernel ticks since boot.
+    """Return the start time of a process in kernel ticks since boot, from ``/proc``.
 
-    Return None if the time is unknown or the process is a zombie.
+    Return None if the process does not exist or is a zombie.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()

@@ -1,8 +1,8 @@
-"""Lock files of jobs, opened so that no other user can block a job or redirect a write.
+"""Secure opening of job lock files, so that no other user can block a job or redirect a write.
 
-The permissions of the warehouse folder decide who shares its locks: this user only, or the folder's
-group if it may write the folder. The folder's owner and root are always trusted. Lock files outside
-a warehouse are in the user's cache and are not shared.
+The group of the warehouse folder may use the lock files in the warehouse if it may write to the
+folder. Otherwise only the current user, the folder's owner and root may use them. Lock files of
+warehouses on other machines are in the user's cache folder and are not shared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Sharing(NamedTuple):
-    """The user and the group that may use a lock file, besides the current user and root.
+    """The owner and the group that may use a lock file, in addition to the current user and root.
 
     Attributes:
         owner: The id of the user who owns the warehouse folder.
@@ -39,18 +39,23 @@ class _Sharing(NamedTuple):
     group: int | None
 
     def fault(self, status: os.stat_result) -> str:
-        """Return the reason for not trusting a lock file, such as its owner; "" if it is trusted.
+        """Return the reason not to trust a file with this status; "" if it is trusted.
 
-        The reason is a phrase that follows the file's name in an error message.
+        The reason, such as a foreign owner, is a phrase that follows the file name in an error.
         """
         if status.st_gid == self.group:
             return ""
         return owner_fault(status, {self.owner})
 
     def tighten(self, file: int, status: os.stat_result, mode: int) -> None:
-        """Set the mode of an open file, and its group if the lock is shared with a group.
+        """Set the permissions of an open file, and its group if a group shares the lock.
 
-        ``status`` is the current status of the file. A file of another user is not changed.
+        A file of another user is not changed. Errors are ignored.
+
+        Args:
+            file: The file descriptor.
+            status: The current status of the file.
+            mode: The permissions, such as ``0o600``.
         """
         if status.st_uid != os.geteuid():
             return
@@ -62,13 +67,13 @@ class _Sharing(NamedTuple):
 
 
 def open_lock_file(path: Path, flags: int, *, in_warehouse: bool) -> int:
-    """Open a lock file and return its file descriptor.
+    """Open a job's lock file and return its file descriptor.
 
-    If ``flags`` has ``O_CREAT``, missing folders are created.
+    If ``flags`` contains ``O_CREAT``, a missing file and its missing folders are created.
 
     Args:
         path: The path of the lock file.
-        flags: The flags of `os.open`.
+        flags: The flags for `os.open`, such as ``os.O_RDWR | os.O_CREAT``.
         in_warehouse: True if the permissions of the warehouse folder decide which users share the
             lock; False if only the current user may use it.
 

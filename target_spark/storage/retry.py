@@ -1,17 +1,16 @@
-"""Classification of commit failures, and retries of those that are transient.
+"""Classification of commit failures, and retries of transient failures.
 
-Only this module retries. A failure is recognized by the names of all exceptions in its chain,
-because the storage, the catalog and the table format each have their own:
+A failure is classified by the class names of its Python and Java exceptions:
 
     passing     storage or catalog unreachable, busy or throttling: 5 attempts within a minute
     conflict    another writer changed the table: 5 attempts with shorter pauses
-    stale       the table changed after it was read: 1 retry at once
-    full, cut   disk full; Spark does not respond or is ending: no retry
-    lost        the engine ended: 1 retry at once, with the run's own Spark
-    away        Spark Connect server silent or restarted: 7 attempts within three minutes
+    stale       the table changed after it was read: 1 immediate retry
+    full, cut   disk full; connection to the JVM broken: no retry
+    lost        shared background Spark process ended: 1 immediate retry with a new Spark
+    away        Spark Connect server unreachable or restarted: 7 attempts within three minutes
     lasting     everything else: no retry
 
-A retry must repeat the same commit number: the first attempt may have succeeded unnoticed.
+A retry must use the same commit number, because the failed attempt may in fact have succeeded.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _Names: TypeAlias = Sequence[tuple[str, str]]
 
 
 class FailureKind(Enum):
-    """Kinds of failures of a commit.
+    """Kinds of commit failures, which determine the number of retries.
 
     Attributes:
         PASSING: The storage or the catalog is unreachable or busy; retried within a minute.
@@ -58,7 +57,8 @@ class FailureKind(Enum):
         FULL: A disk is full; not retried.
         CUT: The connection to the JVM broke; not retried.
         AWAY: The Spark Connect server does not respond or was restarted; retried within minutes.
-        LOST: The engine ended, and the run has its own Spark now; retried once.
+        LOST: The background Spark process that the run shared has ended; retried once with a new
+            Spark process.
         LASTING: Any other failure; not retried.
     """
 
@@ -163,9 +163,10 @@ _WORDS: Final = {
 
 
 def classify_failure(error: BaseException) -> FailureKind:
-    """Return the kind of failure that caused an exception, which decides about retries.
+    """Return the kind of failure that an exception indicates, which determines the retries.
 
-    The decision is based on the class names and messages of the exception and its causes.
+    The result depends on the class names, error numbers and messages of the exception and its Java
+    causes.
     """
     if isinstance(error, EngineLostError):
         return FailureKind.LOST
@@ -183,22 +184,21 @@ def classify_failure(error: BaseException) -> FailureKind:
 
 def retry_transient(
     step: Callable[[], _T],
-    what: str,
+    operation: str,
     before_retry: Callable[[BaseException], None],
     stopping: threading.Event | None = None,
 ) -> _T:
-    """Call a function, and call it again after transient failures.
+    """Call a function, and repeat the call after transient failures.
 
     Args:
         step: The function to call.
-        what: A description of the work for messages.
-        before_retry: Function called with the failure before each retry. If it raises an exception,
-            that exception ends the retries.
-        stopping: Event that a signal handler sets to stop the run. Once it is set, failures are not
-            retried.
+        operation: A description of the operation, with which log and error messages begin.
+        before_retry: A function that is called with the exception after each failure. If it raises
+            an exception, that exception is raised instead of a retry.
+        stopping: An event that is set to stop the run. Once it is set, failures are not retried.
 
     Returns:
-        The result of the function.
+        The result of ``step``.
 
     Raises:
         StorageError: All retries failed, or the storage or the JVM failed permanently.
@@ -214,23 +214,23 @@ def retry_transient(
             pauses = BACKOFF_SECONDS.get(fault, ())[failures.count(fault) :]
             failures.append(fault)
             if fault in _WORDS and (not pauses or stopping.is_set()):
-                raise _retries_exhausted_error(what, fault, len(failures), error) from error
+                raise _retries_exhausted_error(operation, fault, len(failures), error) from error
             if not pauses:
-                _raise_permanent_error(what, fault, error)
+                _raise_permanent_error(operation, fault, error)
                 raise
             words = "%s: attempt %d failed and is repeated in %g s: %s"
-            logger.warning(words, what, len(failures), pauses[0], first_error_line(error))
+            logger.warning(words, operation, len(failures), pauses[0], first_error_line(error))
             count_retry("storage")
             _sleep(pauses[0], stopping)
 
 
 @contextmanager
-def disk_full_context(place: str, remedy: str) -> Iterator[None]:
-    """Context manager: convert a disk-full error to one that names the location and a remedy.
+def disk_full_context(location: str, remedy: str) -> Iterator[None]:
+    """Context manager: convert a disk-full error to a `DiskFullError` with location and remedy.
 
     Args:
-        place: The name of the full location, for the message.
-        remedy: A sentence that says how to free space, without its full stop.
+        location: The data that found no space, for the message: "uncommitted rows (/tmp)".
+        remedy: An instruction for the message, such as "Free space there".
 
     Raises:
         DiskFullError: The block failed because a disk is full.
@@ -238,32 +238,32 @@ def disk_full_context(place: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        full = translate_disk_full(place, remedy, error)
+        full = translate_disk_full(location, remedy, error)
         if full is None:
             raise
         raise full from error
 
 
-def translate_disk_full(place: str, remedy: str, error: BaseException) -> DiskFullError | None:
-    """Return a `DiskFullError` if ``error`` says that a disk is full, else None.
+def translate_disk_full(location: str, remedy: str, error: BaseException) -> DiskFullError | None:
+    """Return a `DiskFullError` if ``error`` reports a full disk, else None.
 
     Args:
-        place: The name of the location, for the message.
-        remedy: A sentence that says how to free space, without its full stop.
-        error: The error to translate.
+        location: The data that found no space, for the message: "uncommitted rows (/tmp)".
+        remedy: An instruction for the message, such as "Free space there".
+        error: The exception to translate.
     """
     if classify_failure(error) is not FailureKind.FULL:
         return None
     return DiskFullError(
-        f"No space is left for {place}: {_describe_full_disk(error)}. Nothing of this batch is"
+        f"No space is left for {location}: {_describe_full_disk(error)}. Nothing of this batch is"
         f" committed, and no state that covers it is emitted. {remedy}, and start again."
     )
 
 
 def first_error_line(error: BaseException) -> str:
-    """Return the first lines of two messages: of an exception and of its root cause.
+    """Return a one-line message of an exception, without its Java stack trace.
 
-    Java stack traces are omitted, and at most 1,000 characters are returned.
+    The message of the root cause follows in parentheses. At most 1,000 characters are returned.
     """
     lines = [line for line in _format_error(error).splitlines() if line.strip(": ")]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
@@ -275,7 +275,7 @@ def first_error_line(error: BaseException) -> str:
 
 
 def _is_server_unavailable(error: BaseException) -> bool:
-    """Return True if an error says that the Spark Connect server or session is unavailable."""
+    """Return True if the Spark Connect server does not respond or does not know the session."""
     exception: Any = error
     if type(error).__module__ in _CLIENT:  # a py4j error would call the JVM
         status = exception.getGrpcStatusCode() if hasattr(error, "getGrpcStatusCode") else None
@@ -316,8 +316,8 @@ def _is_passing(text: str, names: _Names) -> bool:
 def _format_error(error: BaseException) -> str:
     """Return the message of an exception.
 
-    PySpark replaces some errors by an error with a generic message. In this case the message of the
-    original error is returned.
+    PySpark replaces some errors of Delta Lake by an error with a generic message. In this case,
+    return the message of the original error.
     """
     text = _IN_WORDS.sub(r"Spark Connect: \1: \2", str(error))
     context = error.__context__
@@ -346,47 +346,43 @@ def _describe_full_disk(error: BaseException) -> str:
 
 
 def _retries_exhausted_error(
-    what: str, fault: FailureKind, tries: int, error: BaseException
+    operation: str, fault: FailureKind, tries: int, error: BaseException
 ) -> StorageError:
     tried = "once" if tries == 1 else f"{tries} times"
     return StorageError(
-        f"{what}: {_WORDS[fault]}. Tried {tried}; last error: {first_error_line(error)}."
+        f"{operation}: {_WORDS[fault]}. Tried {tried}; last error: {first_error_line(error)}."
         " Nothing of this batch is committed and no state that covers it is emitted; earlier"
         " commits are safe. Start again when this is repaired."
     )
 
 
-def _raise_permanent_error(what: str, fault: FailureKind, error: BaseException) -> None:
-    """Raise a `StorageError` for a permanent storage or JVM error; ignore other errors.
-
-    The message contains the text of the error, because the text of a Py4JJavaError can no longer be
-    read when the JVM has ended.
+def _raise_permanent_error(operation: str, fault: FailureKind, error: BaseException) -> None:
+    """Raise a `StorageError` for a permanent storage or JVM error; return for other errors.
 
     Args:
-        what: A description of the work for the message.
+        operation: A description of the operation, with which the message begins.
         fault: The kind of failure.
-        error: The failure.
+        error: The exception.
 
     Raises:
-        StorageError: The storage refused the request, or the error came from the JVM.
+        StorageError: The storage rejected the request, or the exception is a Py4JJavaError.
     """
     if fault is not FailureKind.LASTING or isinstance(error, TargetSparkError):
         return
     refusal = find_storage_error(_format_error(error))
     if refusal is None and type(error).__name__ != _OF_JVM:
         return
+    # The text of a Py4JJavaError cannot be read after the JVM has ended, so it is copied now.
     shown = f"{refusal}. Error: {first_error_line(error)}" if refusal else first_error_line(error)
     raise StorageError(
-        f"{what}: {shown}. Nothing of this batch is committed and no state that covers it is"
+        f"{operation}: {shown}. Nothing of this batch is committed and no state that covers it is"
         " emitted; earlier commits are safe. Start again when this is repaired."
     ) from error
 
 
 def _sleep(seconds: float, stopping: threading.Event) -> None:
-    """Sleep for a number of seconds, but end early when ``stopping`` is set.
-
-    The event is checked at intervals, because a signal handler in the same thread sets it.
-    """
+    """Sleep for a number of seconds, or until the event ``stopping`` is set."""
+    # The event is polled, because a signal handler in the same thread may set it.
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and not stopping.is_set():
         time.sleep(min(left, _STEP))

@@ -1,11 +1,10 @@
-"""Ordinals of rows that several processes spool at the same time.
+"""Ordinals (positions in the input) of rows that several Spark workers write at the same time.
 
-A row's ordinal is its position in the input: it decides which of two rows is newer, and is part of
-``_sdc_sequence``, which must not run ahead of the clock. A worker does not know how many rows
-others read before its own, so its lines contain a line number: the number of its part (of the
-input) and of the row in it. After all parts are read, the loader reserves one ordinal per row, and
-line numbers are converted when the lines are read. See `target_spark.storage.spool` for lines and
-`target_spark.frames.sql_plan` for the sequence.
+The ordinal decides which of two rows with the same key is newer, and is part of ``_sdc_sequence``.
+Each worker reads one partition of the input and does not know how many rows precede it. So it
+writes provisional numbers, made of the partition number and the row number in the partition. After
+all partitions are read, the first ordinal of each partition is known, and Spark converts the
+provisional numbers when it reads the rows.
 """
 
 from __future__ import annotations
@@ -16,28 +15,31 @@ from typing import Final
 __all__ = ["first_in_part", "resolve_ordinals"]
 
 _PARTS: Final = 1 << 62
-"""The first number of such lines; larger than the number of messages of any input."""
+"""The first provisional number, which is larger than the ordinal of any row."""
 
 _ROW_BITS: Final = 32
 _ROWS: Final = (1 << _ROW_BITS) - 1
 
 
-def first_in_part(part: int) -> int:
-    """Return the provisional number of the first row of a part of the input.
+def first_in_part(partition: int) -> int:
+    """Return the provisional number of the first row of a partition of the input.
 
-    Each part is read by one process, which does not know how many rows precede the part.
-    `resolve_ordinals` later converts the provisional numbers. Parts are numbered within the run.
+    The final number, the row's position in the whole input, is unknown while several workers read
+    partitions at the same time. `resolve_ordinals` converts provisional to final numbers.
+
+    Args:
+        partition: The number of the partition, which is unique within the run.
     """
-    return _PARTS + (part << _ROW_BITS)
+    return _PARTS + (partition << _ROW_BITS)
 
 
 def resolve_ordinals(number: str, starts: Mapping[int, int]) -> str:
-    """Return the SQL expression that computes a row's ordinal, its position in the input.
+    """Return a SQL expression for a row's ordinal, which is its position in the input.
 
     Args:
-        number: The SQL expression of the number stored with the row. This is the ordinal or a
-            provisional number (see `first_in_part`).
-        starts: The ordinal of the first row of each part, by the number of the part.
+        number: The SQL expression of the number stored with the row: either the ordinal, or a
+            provisional number (see `first_in_part`), which is converted to the ordinal.
+        starts: The ordinal of the first row of each partition, by partition number.
     """
     if not starts:
         return number

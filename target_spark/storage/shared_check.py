@@ -1,9 +1,9 @@
-"""Test at the start of a run that all executors of a cluster can use the shared folders.
+"""Test that all executors of a Spark cluster can read and write the shared folders.
 
-An executor without the folder would create one on its local disk, and its rows would be lost. So
-the test writes files into a private folder there; tasks read each file and write it back, and the
-result is read here. A task that does not see its file returns nothing instead of failing, since
-Spark would retry the task on another executor and hide the failure. The executors need only Spark.
+An executor that does not have the shared folder would create a folder on its local disk, and its
+rows would be lost. So at the start of a run this process writes test files into the shared folder,
+Spark tasks read them and write copies, and this process reads the copies. A task ignores a missing
+file, because Spark would retry a failed task on another executor and hide the failure.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def check_shared(
     executors: Callable[[], int] = int,
     tasks: int = _FILES,
 ) -> None:
-    """Test that Spark's executors can read and write folders of this machine.
+    """Test that Spark's executors can read and write the same folders as this process.
 
     Args:
         spark: A Spark session whose settings no other code uses.
-        folders: The folders to test, by the name of the setting that names the folder.
-        executors: Function that returns the current number of executors. The test is run up to
-            three times, until this number of executors has taken part.
+        folders: The folders to test, by the name of the config setting that contains the path.
+        executors: A function that returns the current number of executors. The test is repeated
+            up to three times, until it has run on this number of executors.
         tasks: The number of test files, each of which one Spark task reads.
 
     Raises:
@@ -61,7 +61,7 @@ def check_shared(
 
 
 class _NotSharedError(Exception):
-    """Raised if this machine and an executor do not see each other's files in a folder."""
+    """Raised if an executor does not see the files of this process in a folder, or vice versa."""
 
 
 def _check(spark: SparkSession, folder: Path, executors: Callable[[], int], tasks: int) -> None:
@@ -75,11 +75,12 @@ def _check(spark: SparkSession, folder: Path, executors: Callable[[], int], task
 
 
 def _run_test_tasks(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
-    """Let Spark tasks read test files and write them back; return the names of the executors.
+    """Run Spark tasks that copy test files inside a folder.
+
+    Return the names (host and process) of the executors that ran the tasks.
 
     Raises:
-        _NotSharedError: An executor did not see a file, or the file that it wrote is not visible
-            here.
+        _NotSharedError: An executor did not see a test file, or this process does not see a copy.
     """
     probe = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=folder))
     try:
@@ -104,7 +105,7 @@ def _run_test_tasks(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Delete the test folders of runs that were killed during their test."""
+    """Delete test folders older than one hour, which runs left that were killed during the test."""
     for leftover in folder.glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if leftover.stat().st_mtime < time.time() - _OLD_SECONDS:
@@ -113,9 +114,9 @@ def _remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def _temporary_folder(folder: Path) -> Iterator[None]:
-    """Context manager: create a folder if it does not exist, with its missing parents.
+    """Context manager: create a folder and its parents if they do not exist.
 
-    When the block ends, the created folders are deleted, unless they have content.
+    When the block ends, the created folders are deleted unless they contain files.
     """
     new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -129,7 +130,7 @@ def _temporary_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _errors_naming_setting(setting: str, folder: str) -> Iterator[None]:
-    """Context manager: convert any failure to a TableError that names a setting and its folder."""
+    """Context manager: convert exceptions to a TableError that names a setting and its folder."""
     try:
         yield
     except (OSError, _NotSharedError) as error:

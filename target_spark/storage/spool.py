@@ -1,11 +1,12 @@
-"""Spool: the rows that wait for their commit, in one file of lines per stream and batch.
+"""Spool: files on disk that keep rows until their commit, one file per stream and batch.
 
-- A line is ``{"n":ordinal,"t":time_extracted,"v":version,"r":record}`` with the record's bytes
-unchanged. Metadata of the source precede the record as ``"m"``. The ordinal, the message's position
-in the input, decides later which of two rows is newer, since files and their splits keep no order.
-- A folder belongs to one process, which holds a lock on a file in it. A folder with a free lock
-belongs to a dead run and is deleted; folders of running targets are never deleted.
-- Only the owner can read the folder, because it contains rows in plain text.
+- A row is a line ``{"n":ordinal,"t":time_extracted,"v":version,"r":record}`` of JSON. Metadata of
+an Airbyte source precedes the record as ``"m"``. The record's bytes are unchanged. The ordinal is
+the position of the row in the input. It decides which of two rows is newer, because Spark does not
+keep the order of lines.
+- Each run has a spool folder with a locked file. A folder whose lock is free belongs to a run that
+has died, and is deleted by a later run.
+- Only the current user can read the folder, because it contains rows in plain text.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ _DELETED_AT: Final = b'"_sdc_deleted_at"'
 
 
 class _Line(msgspec.Struct, gc=False):
-    """One row as a JSON line of a spool file, which keeps rows on disk until their commit.
+    """A row as a JSON line of a spool file, which keeps rows on disk until their commit.
 
-    The names are short because each line repeats them.
+    The names of the fields are short because they are repeated in each line.
 
     Attributes:
         n: The ordinal, which is the position of the row in the input.
@@ -82,7 +83,7 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _LineWithMeta(msgspec.Struct, gc=False):
-    """A line of a spool file like `_Line`, with the record's metadata in the field ``m``."""
+    """A line of a spool file like `_Line`, with metadata of the Airbyte source in ``m``."""
 
     n: int
     t: str | None
@@ -92,7 +93,7 @@ class _LineWithMeta(msgspec.Struct, gc=False):
 
 
 class _Head(msgspec.Struct, gc=False, omit_defaults=True):
-    """The fields before the record in a line of a spool file (see `_Line`)."""
+    """The fields of a spool file line that precede the record (see `_Line` for their meaning)."""
 
     n: int
     t: str | None
@@ -112,7 +113,7 @@ LARGE_ROWS_BYTES: Final = 16 * MIB
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of one stream that wait on disk and are committed together.
+    """Rows of one stream that are kept on disk and committed to the table together.
 
     Attributes:
         stream: The stream of the rows.
@@ -126,9 +127,9 @@ class Batch:
             row is.
         received_at: The time at which the first row was received, in seconds since 1970.
         closed_at: The time at which the batch was closed, in seconds since 1970.
-        files: Batch files whose rows belong to the batch.
-        starts: The ordinal of the first row of each part of the input, by the number of the part.
-            Empty unless other processes have written the rows, each for one part.
+        files: The files of BATCH messages whose rows belong to the batch.
+        starts: The ordinal of the first row of each partition of the input, by partition number.
+            Empty unless several Spark workers have written the rows, each for its partition.
         has_large_rows: True if a row has 2 MiB or more.
     """
 
@@ -148,9 +149,11 @@ class Batch:
 
     @classmethod
     def of(cls, event: SpooledRows, ordinal: int) -> Batch:
-        """Return a batch of rows that other processes have written to spool files.
+        """Return a batch of rows that Spark workers have already written to spool files.
 
-        ``event`` names the spool files, and ``ordinal`` is the position of the event in the input.
+        Args:
+            event: The event with the paths of the spool files.
+            ordinal: The position of the event in the input.
         """
         now = time.time()
         return cls(
@@ -168,7 +171,7 @@ class Batch:
         )
 
     def remove(self) -> None:
-        """Delete the batch's files on this machine, after its commit. Missing files are ignored."""
+        """Delete the local spool files of the batch after its commit. Missing files are ignored."""
         for folder in filter(None, map(to_local_folder, self.paths)):
             if folder.is_dir():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -177,12 +180,12 @@ class Batch:
 
 
 def open_spool_folder(staging: str | None, content: str) -> SpoolFolder:
-    """Create a folder for rows on disk, in the configured or the system's temporary folder.
+    """Create a folder for temporary files in the staging folder or the system's temporary folder.
 
     Args:
         staging: The setting ``staging``. If it is None or a remote URL, the system's temporary
             folder is used.
-        content: A phrase that describes the folder's content in the error message.
+        content: A phrase for the error message, such as "uncommitted rows".
 
     Raises:
         TableError: The folder cannot be written.
@@ -197,14 +200,14 @@ def open_spool_folder(staging: str | None, content: str) -> SpoolFolder:
 
 
 class SpoolFolder:
-    """A private folder of one run for spool files and other temporary files.
+    """A private temporary folder of one run, which keeps rows in files until their commit.
 
-    ``base`` is a folder that exists or can be created; None means the system's temporary folder.
-    The constructor raises `OSError` if the folder cannot be written.
+    The folder is created inside the folder ``base``; None means the system's temporary folder. The
+    constructor raises `OSError` if this fails.
     """
 
     def __init__(self, base: str | os.PathLike[str] | None = None) -> None:
-        """Create and lock the folder, and delete the spool folders of dead runs in ``base``."""
+        """Create and lock the folder, and delete the folders of killed runs in ``base``."""
         root = Path(base) if base is not None else Path(tempfile.gettempdir())
         root.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(root)
@@ -212,16 +215,14 @@ class SpoolFolder:
         self._open_files: OrderedDict[Path, IO[bytes]] = OrderedDict()
 
     def new_path(self, name: str) -> Path:
-        """Return an unused path in the folder. The file name starts with ``name``.
-
-        No file is created.
-        """
+        """Return an unused path in the folder, whose file name starts with ``name``."""
         return self.path / f"{name}-{uuid.uuid4().hex[:12]}"
 
     def write(self, path: Path, data: bytes) -> None:
-        """Append bytes to a file of the folder, which stays open for further writes.
+        """Append bytes to a file of the folder, which is created if it does not exist.
 
-        At most `MAX_OPEN_FILES` files stay open.
+        The file stays open for further writes. If more than `MAX_OPEN_FILES` are open, the least
+        recently used is closed.
 
         Raises:
             DiskFullError: The disk is full.
@@ -241,7 +242,7 @@ class SpoolFolder:
             raise self._not_written(error) from error
 
     def finish(self, path: Path) -> None:
-        """Close a file of the folder, so that its content is visible to other processes."""
+        """Close a file of the folder, so that other processes can read all bytes written to it."""
         file = self._open_files.pop(path, None)
         if file is not None:
             try:
@@ -250,9 +251,11 @@ class SpoolFolder:
                 raise self._not_written(error) from error
 
     def _not_written(self, error: OSError) -> Exception:
-        place = f"rows that wait ({self.path})"
+        location = f"uncommitted rows ({self.path})"
         return (
-            translate_disk_full(place, "Free space there, or set staging to another folder", error)
+            translate_disk_full(
+                location, "Free space there, or set staging to another folder", error
+            )
             or error
         )
 
@@ -269,12 +272,12 @@ class SpoolFolder:
 
 @dataclass
 class Spool:
-    """The open batch of one stream: its rows, which are kept on disk, and its batch files.
+    """The open batch of one stream, which writes received rows to a file until it is closed.
 
     Attributes:
         folder: The folder in which the rows are kept.
         stream: The stream of the rows.
-        count: The number of rows and batch files; a batch file counts as one.
+        count: The number of rows plus the number of files of BATCH messages.
         nbytes: The bytes of the rows.
         first: The ordinal (position in the input) of the first row or message.
         last: The ordinal of the last row or message in the batch.
@@ -283,7 +286,7 @@ class Spool:
         oldest: The time at which the first row was received, as a value of `time.monotonic`.
         received_at: The time at which the first row was received, in seconds since 1970.
         large_bytes: The total bytes of those rows that have 2 MiB or more.
-        files: The batch files.
+        files: The files of BATCH messages in the batch.
     """
 
     folder: SpoolFolder
@@ -323,10 +326,10 @@ class Spool:
         return nbytes
 
     def add_files(self, files: Sequence[BatchFile], ordinal: int, version: int | None) -> None:
-        """Append the batch files of a BATCH message to the open batch.
+        """Add the files of a BATCH message to the open batch. The files are not read.
 
         Args:
-            files: The batch files of one BATCH message.
+            files: The files that the message names.
             ordinal: The position of the message in the input.
             version: The table version of the rows in the files, or None.
         """
@@ -342,11 +345,11 @@ class Spool:
         self.oldest, self.received_at = time.monotonic(), time.time()
 
     def age(self) -> float:
-        """Return the seconds since the oldest row was received; 0 if there are no rows."""
+        """Return the seconds since the first row of the batch was received; 0.0 if empty."""
         return time.monotonic() - self.oldest if self.count else 0.0
 
     def cut(self) -> Batch:
-        """Close the open batch and return it. Later rows are added to a new batch.
+        """Close the open batch and return it for a commit. Later rows are added to a new batch.
 
         Raises:
             ValueError: The open batch is empty.
@@ -376,12 +379,13 @@ class Spool:
 
 
 def _new_folder(root: Path) -> tuple[Path, IO[bytes]]:
-    """Create a spool folder and lock it; return its path and the open lock file.
+    """Create a folder for uncommitted rows inside ``root`` and lock it.
 
-    If another run deletes the folder before it is locked, the next folder is created.
+    Return its path and its open lock file. If another run deletes the folder before it is locked,
+    another folder is created.
     """
     while True:
-        # Under another name until the lock is held.
+        # The folder has a temporary name until its lock is held.
         new_folder = Path(tempfile.mkdtemp(prefix=_NEW_FOLDER_PREFIX, dir=root))
         with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
             lock = stack.enter_context(_open_private(new_folder / _LOCK_NAME))
@@ -392,29 +396,32 @@ def _new_folder(root: Path) -> tuple[Path, IO[bytes]]:
 
 
 def _open_private(path: Path) -> IO[bytes]:
-    """Open a file for appending, with permissions for the current user only."""
+    """Open a file for appending; create it if it is missing, readable by the current user only."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.open(path, flags, 0o600)
     return os.fdopen(file, "ab", buffering=_BUFFER_SIZE)
 
 
 def may_contain_deletes(lines: bytes) -> bool:
-    """Return True if one of the given spool lines may contain a delete record."""
+    """Return True if the text of rows as JSON lines contains ``"_sdc_deleted_at"``.
+
+    The name may also occur inside a value, so a result of True does not prove a delete record.
+    """
     return _DELETED_AT in lines
 
 
 def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
-    """Yield rows as the lines of a spool file.
+    """Yield the bytes of a spool file with these rows: one line of JSON per row.
 
     Usually all lines are yielded as one bytes object. If a record has 1 MiB or more, each line is
-    yielded in several pieces, so that large records are not copied.
+    yielded in three pieces, so that large records are not copied.
 
     Args:
         rows: The rows.
         first_ordinal: The position of the first row in the input.
 
     Raises:
-        InvalidInputLine: A record is too long for Spark.
+        InvalidInputLine: A record has more than `RECORD_BYTES` bytes, which is too long for Spark.
     """
     bodies = (
         map(_to_delete_record, rows.rows, _get_times(rows)) if rows.op is Op.DELETE else rows.rows
@@ -443,17 +450,17 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
 
 
 def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
-    """Yield a single iterator over the rows' metadata, or nothing if the rows have no metadata."""
+    """Yield one iterator over the metadata of all rows, or nothing if the rows have no metadata."""
     if rows.meta is not None:
         yield (_NOTHING if each is None else msgspec.Raw(each) for each in rows.meta)
 
 
 def _to_delete_record(row: bytes, at: str | None) -> bytes:
-    """Return a row as a Singer delete record, with ``_sdc_deleted_at`` added.
+    """Return a record with the property ``_sdc_deleted_at`` added, which marks it as deleted.
 
     Args:
-        row: The record as JSON.
-        at: The time of extraction, which becomes the deletion time; None to use the current time.
+        row: The record as a JSON object.
+        at: The deletion time, which is the extraction time; None to use the current time.
     """
     time = at or datetime.now(timezone.utc).isoformat()
     values = row.rstrip()[:-1].rstrip()
@@ -467,7 +474,7 @@ def _get_times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:
 
 
 def _remove_leftovers(root: Path) -> None:
-    """Delete the spool folders of this user's dead runs in the folder ``root``."""
+    """Delete the temporary folders in ``root`` that killed runs of this user have left."""
     for prefix in (_FOLDER_PREFIX, _NEW_FOLDER_PREFIX):
         for folder in root.glob(f"{prefix}*"):
             with contextlib.suppress(OSError):  # owned by another user, or deleted meanwhile
@@ -479,11 +486,10 @@ def _remove_leftovers(root: Path) -> None:
 
 
 def _is_locked(folder: Path) -> bool:
-    """Return True if a spool folder must be kept, because a running process holds its lock.
+    """Return True if a folder must not be deleted, because a running process has locked it.
 
-    Without a lock file, the name decides. A folder with the generated name of a spool folder is not
-    locked, because its deletion was interrupted. Any other folder is treated as locked, because it
-    may belong to another program.
+    For a folder without a lock file, return False if its name is that of a spool folder, because
+    its deletion was interrupted. Return True otherwise, because it may belong to another program.
     """
     try:
         with (folder / _LOCK_NAME).open("rb") as lock:

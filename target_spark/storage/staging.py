@@ -1,7 +1,7 @@
-"""Staging of rows in Parquet files until their commit is made.
+"""Temporary Parquet files that keep the rows of a DataFrame until their commit.
 
-Staged files are deleted when the commit succeeds or fails. An unreadable file raises an error
-regardless of the session's settings, so that no rows are lost.
+The files are deleted when the commit succeeds or fails. An unreadable file always raises an error,
+even if the Spark session ignores missing or corrupt files, so that no rows are lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ __all__ = ["stage_frame", "temporary_location", "translate_write_errors"]
 
 @contextmanager
 def temporary_location(spark: SparkSession, staging_area: StagingArea, name: str) -> Iterator[str]:
-    """Context manager: yield an unused URL for temporary files, which are deleted at the end."""
+    """Context manager: yield an unused URL, and delete the files below it at the end of the block.
+
+    Args:
+        spark: The session that deletes the files.
+        staging_area: The folder or remote URL for temporary files.
+        name: The prefix of the last component of the URL.
+    """
     address = staging_area.new_address(name)
     try:
         yield address
@@ -31,13 +37,13 @@ def temporary_location(spark: SparkSession, staging_area: StagingArea, name: str
 
 
 def translate_write_errors(staging_area: StagingArea) -> AbstractContextManager[None]:
-    """Return a context manager that adds the staging location to the message of disk-full errors.
+    """Return a context manager that adds the staging location to the text of disk-full errors.
 
     Raises:
         DiskFullError: The block failed because a disk is full.
     """
     return disk_full_context(
-        f"rows that wait ({staging_area.location})",
+        f"uncommitted rows ({staging_area.location})",
         "Free space there, or set staging",
     )
 
@@ -46,13 +52,13 @@ def translate_write_errors(staging_area: StagingArea) -> AbstractContextManager[
 def stage_frame(
     spark: SparkSession, staging_area: StagingArea, df: DataFrame
 ) -> Iterator[DataFrame]:
-    """Context manager: write a DataFrame to temporary files, and yield a DataFrame that reads them.
+    """Context manager: write ``df`` to temporary Parquet files, and yield a DataFrame of the files.
 
-    The rows of ``df`` are thus computed only once, even if the yielded DataFrame is read
-    repeatedly. The files are deleted when the block ends.
+    Thus Spark computes ``df`` only once, even if the yielded DataFrame is used repeatedly. The
+    files are deleted when the block ends.
 
     Raises:
-        DiskFullError: There is no space for the rows.
+        DiskFullError: The disk has no space for the files.
     """
     with temporary_location(spark, staging_area, "staged") as address:
         with translate_write_errors(staging_area):

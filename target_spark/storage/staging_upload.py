@@ -1,12 +1,12 @@
-"""Location of waiting rows that Spark can read: the local spool, or a remote staging URL.
+"""Location of a run's temporary files for Spark: a local folder, or a remote staging URL.
 
-- In a local folder Spark reads the spool files directly. If ``staging`` is a remote URL, rows are
-still spooled locally; their files are uploaded when the commit begins and deleted when it
-succeeds or fails.
-- At the URL each run has a folder inside its job's folder, so runs never share files. The next
-run of the job deletes folders of killed runs: at once for runs of this machine, whose end the job
-lock proves, otherwise after a day without writes. A wrongly deleted folder only fails the other
-run's commit, since a missing file raises an error.
+- Uncommitted rows are always written to local files first. If the setting ``staging`` is a remote
+URL, the files are uploaded when the commit begins, and the copies are deleted when it succeeds or
+fails. Otherwise Spark reads the local files.
+- At a remote URL each run has a separate folder inside the folder of its job. The next run of the
+job deletes folders of killed runs: at once for runs on this machine, whose end the job lock proves,
+otherwise after a day without writes. If a folder is deleted too early, the commit of that run
+fails, because a missing file raises an error.
 """
 
 from __future__ import annotations
@@ -51,17 +51,20 @@ _SHORT: Final = 40
 
 
 def run_folder(staging: str, run: RunInfo) -> str:
-    """Return the URL of a run's folder for temporary files, below a remote staging URL."""
+    """Return the URL of the folder for a run's temporary files.
+
+    ``staging`` is the remote URL of the setting ``staging``, below which the folder is located.
+    """
     return f"{_job_folder(staging, run.job)}/{_this_machine()}{run.id}"
 
 
 class StagingArea:
-    """Locations of one run's temporary files: a local folder, and a folder at a remote URL.
+    """Storage for one run's temporary files: a local folder and, if configured, a remote URL.
 
-    Thread-safe.
+    The class is thread-safe.
 
     Args:
-        folder: The local spool folder.
+        folder: The local folder that keeps rows on disk until their commit.
         staging: The setting ``staging``: a local folder, a remote URL, or None.
         run: The identity of the run.
         is_exclusive: True if the run holds the lock of its job. Remote folders of earlier runs of
@@ -87,11 +90,11 @@ class StagingArea:
 
     @property
     def location(self) -> str:
-        """Location of the run's temporary files, for messages to the user."""
+        """The URL or local path of the folder with the run's temporary files, for messages."""
         return self._address or str(self._folder.path)
 
     def new_address(self, name: str) -> str:
-        """Return an unused URL for files that Spark will write. No file is created."""
+        """Return an unused URL whose last component starts with ``name``. No file is created."""
         if self._address is None:
             return to_spark_uri(str(self._folder.new_path(name)))
         return f"{self._address}/{name}-{uuid.uuid4().hex[:12]}"
@@ -107,9 +110,9 @@ class StagingArea:
         return copies
 
     def delete(self, spark: SparkSession, address: str) -> None:
-        """Delete the content of a staging URL.
+        """Delete the files at a URL of this staging area.
 
-        A failure is logged. The next call of the method tries the deletion again.
+        If a remote deletion fails, a warning is logged, and the next call tries it again.
         """
         folder = to_local_folder(address)
         if folder is not None:
@@ -125,10 +128,7 @@ class StagingArea:
             logger.warning(words, address, first_error_line(error))
 
     def _clear(self, spark: SparkSession) -> None:
-        """Delete the remote folders that killed runs of this job left.
-
-        Only the first call does so.
-        """
+        """Delete the remote folders of killed runs of this job. Later calls do nothing."""
         with self._clearing:
             if self._is_cleared or self._base is None or self._address is None:
                 return
@@ -153,9 +153,10 @@ class StagingArea:
 def staged_for_spark(
     spark: SparkSession, staging_area: StagingArea, paths: Sequence[str]
 ) -> Iterator[Sequence[str]]:
-    """Context manager: yield the URLs at which Spark can read local spool files.
+    """Context manager: yield URLs at which Spark can read the local files ``paths``.
 
-    If Spark runs on other machines, the files are uploaded, and the copies are deleted at the end.
+    If the setting ``staging`` is a remote URL, the files are uploaded to it, and the copies are
+    deleted at the end of the block.
     """
     if not staging_area.is_remote:
         yield [to_spark_uri(path) for path in paths]
@@ -174,6 +175,6 @@ def _job_folder(staging: str, job: str) -> str:
 
 
 def _this_machine() -> str:
-    """Return the prefix of remote staging folder names for this user on this machine."""
+    """Return the prefix of remote folder names for runs of this user on this machine."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())
     return f"of-{host}-{os.getuid()}-"

@@ -1,7 +1,7 @@
-"""Conversion of locations: local paths, and the form that Spark reads.
+"""Conversion of paths and URLs of tables and files: to local paths, and to URLs for Spark.
 
-A location without a scheme is a folder of this machine, regardless of Spark's default file system;
-Spark therefore gets it with the scheme ``file``.
+A path without a scheme is always local, regardless of Spark's default file system, so it is passed
+to Spark with the scheme ``file``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 def to_local_folder(address: str) -> Path | None:
-    """Return the absolute path for a path or ``file:`` URL; None for any other URL."""
+    """Return the absolute local path of a path or ``file:`` URL; None for any other URL.
+
+    The path may be that of a file or a folder. Example: ``"file:///data"`` -> ``Path("/data")``.
+    """
     scheme = _SCHEME.match(address)
     if scheme is None:
         return Path(address).expanduser().absolute()
@@ -28,10 +31,10 @@ def to_local_folder(address: str) -> Path | None:
 
 
 def resolve_address(address: str) -> str:
-    """Return the normal form of a path or URL, which is the same for different spellings.
+    """Return a normalized URL, which is equal for all spellings of the same path or URL.
 
-    A local folder becomes absolute, without ``..`` and symbolic links. For any other URL the scheme
-    becomes lower case, and the path has no ``.``, ``..``, double or trailing slash.
+    A local path becomes a ``file://`` URL of the absolute path without ``..`` and symbolic links.
+    For other URLs: ``"S3A://bucket/a//b/../c/"`` -> ``"s3a://bucket/a/c"``.
     """
     folder = to_local_folder(address)
     if folder is not None:
@@ -45,17 +48,20 @@ def resolve_address(address: str) -> str:
 
 
 def get_scheme(address: str) -> str:
-    """Return the scheme of a URL in lower case; "" for a local path."""
+    """Return the scheme of a URL in lower case, such as "s3a"; "" for a path without scheme."""
     scheme = _SCHEME.match(address)
     return "" if scheme is None else scheme[1].lower()
 
 
 def is_s3(address: str) -> bool:
-    """Return True if a URL has the scheme of S3-compatible object storage in Spark (``s3a``)."""
+    """Return True if a URL has the scheme ``s3a``, which Spark uses for S3-compatible storage."""
     return get_scheme(address) == "s3a"
 
 
 def to_spark_uri(address: str) -> str:
-    """Return a path or URL as the URL to pass to Spark, without percent escapes for local paths."""
+    """Return the URL that Spark accepts for a local path or URL.
+
+    A local path becomes a ``file://`` URL without percent-encoding. Other URLs are unchanged.
+    """
     folder = to_local_folder(address)
     return address if folder is None else f"file://{folder}"

@@ -1,1 +1,1 @@
-"""Model of target tables: identifiers, layout, constraints and quarantine."""
+"""Target tables: names, layout, constraints, commit metadata, quarantine and the table of runs."""

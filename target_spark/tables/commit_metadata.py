@@ -1,9 +1,9 @@
-"""Metadata that each commit of target-spark carries, and the order of such metadata.
+"""Metadata that target-spark stores in each commit of a table, such as the Singer state.
 
-A `CommitMetadata` has the batch (``job``, ``run``, ``batch``) and the newest state that the commit
-covers, with its position in the input (``run_started``, ``ordinal``). A commit that covers no state
-of its run repeats the table's previous position and state, and notes in ``uncovered_since`` that it
-did so.
+The metadata identifies the batch (``job``, ``run``, ``batch``) and contains the newest state whose
+rows are all committed, with its position in the input (``run_started``, ``ordinal``). If the run
+has no such state yet, the state of the table's previous commit is repeated, and ``uncovered_since``
+is set.
 """
 
 from __future__ import annotations
@@ -44,12 +44,11 @@ class CommitMetadata:
         state: The newest state whose rows are all committed, or None.
         replay: Id of the last run that loaded quarantined rows of the table again; None if no run
             did.
-        uncovered_since: Start of a later run whose commits follow ``state`` without a state of
-            their own, in milliseconds since 1970; None if there are no such commits. If that run
-            resumed from before ``state`` and its tap sends changes instead of current values, it
-            may have replaced rows by older ones.
-        former: Names that earlier releases of target-spark gave the job. They are not stored in the
-            commit.
+        uncovered_since: Start of a later run that committed rows after ``state`` but no newer
+            state, in milliseconds since 1970; None if there is no such run. If that run resumed
+            from an older state and its tap sends changes (log-based replication), it may have
+            replaced rows by older versions.
+        former: Default names of the job in earlier releases. They are not stored in the commit.
     """
 
     job: str
@@ -63,7 +62,7 @@ class CommitMetadata:
     former: tuple[str, ...] = field(default=(), compare=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields that are stored in the commit, by name."""
+        """Return the attributes that are stored in the commit, by name (all except ``former``)."""
         fields = asdict(self)
         del fields["former"]
         return fields
@@ -74,7 +73,7 @@ class CommitMetadata:
 
     @classmethod
     def from_json(cls, text: str | None) -> CommitMetadata | None:
-        """Parse metadata from a commit; return None if the commit was made by another program."""
+        """Parse the metadata of a commit. Return None if target-spark did not write it."""
         try:
             document = json.loads(text or "")
             return cls(**document[_FIELD])
@@ -82,18 +81,20 @@ class CommitMetadata:
             return None
 
     def is_same_run(self, other: CommitMetadata | None) -> bool:
-        """Return True if ``other`` was written by the same run of the same job."""
+        """Return True if ``other`` has the same job and run."""
         return other is not None and (self.job, self.run) == (other.job, other.run)
 
     def same_batch(self, other: CommitMetadata | None) -> bool:
-        """Return True if ``other`` belongs to the same commit: same job, run and commit number."""
+        """Return True if ``other`` has the same job, run and commit number."""
         return other is not None and self.is_same_run(other) and self.batch == other.batch
 
     def with_earlier_state(self, before: CommitMetadata | None) -> CommitMetadata:
-        """Return a copy in which a missing state is filled in from the table's previous commit.
+        """Return a copy with the state of the table's previous commit if this commit has none.
 
-        ``before`` is the metadata of that commit, or None. If both have a list of states per
-        stream, the lists are merged.
+        If both commits have a list of states per stream, the lists are merged.
+
+        Args:
+            before: The metadata of the table's previous commit, or None.
         """
         if before is None:
             return self
@@ -114,11 +115,17 @@ class CommitMetadata:
 
 
 def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMetadata | None:
-    """Merge the commit metadata of a job's tables into the one from which the next run resumes.
+    """Return the metadata with the state from which the next run of a job resumes.
 
-    The result is the newest metadata that has a state, with the merged states of all tables. If
-    there are no states, it is the newest metadata. ``uncovered_since`` is set if the commits of a
-    run that started after the newest state follow it. Return None if no table has metadata.
+    It is the newest metadata with a state, in which the states of all tables are merged. If no
+    metadata has a state, return the newest. ``uncovered_since`` is set if a later run committed
+    rows but no state.
+
+    Args:
+        markers: The metadata of the newest commit of each table, or None.
+
+    Returns:
+        The metadata; None if there is no metadata.
     """
     present = [marker for marker in markers if marker is not None]
     in_order = sorted(
@@ -155,19 +162,19 @@ def find_last_commits(commits: Iterable[tuple[int, CommitMetadata | None]]) -> d
 
 
 def txn_app_id(job: str, stream: str, run: str) -> str:
-    """Return the application id that a run uses in a Delta table's transaction log.
+    """Return the application id (``txnAppId``) of a run's commits in a Delta table.
 
-    Each run needs another id. Delta silently skips a commit whose transaction number its
-    application id has already used, and each run numbers its batches from 1.
+    It is different for each run, because Delta skips a commit if the same id has already used its
+    transaction number, and each run numbers its commits from 1.
     """
     return f"target-spark:{job}:{stream}:{run}"
 
 
 def merge_states(before: str, after: str) -> str:
-    """Merge the state of an older commit (``before``) into the state of a newer one (``after``).
+    """Merge the states of an older commit (``before``) and a newer commit (``after``).
 
-    If both are JSON lists of states per stream, the streams that are missing in ``after`` are added
-    from ``before``. Otherwise the result is ``after``.
+    If both are JSON lists of Airbyte states per stream, return a list with the newest state of each
+    stream. Otherwise return ``after``.
     """
     if not (before.startswith("[") and after.startswith("[")):
         return after

@@ -1,7 +1,7 @@
-"""Detection of table constraints that a batch violates, by the text of Spark's error.
+"""Detection of table constraints that a batch violates, from the text of Spark's error.
 
-A NOT NULL violation is handled by relaxing the column; every other constraint belongs to the
-table's owner and raises an error that names it. Row values are never repeated in messages.
+After a NOT NULL violation the loader makes the column nullable. Any other violation ends the run
+with an error that names the constraint, but contains no values of rows.
 """
 
 from __future__ import annotations
@@ -35,15 +35,19 @@ _LENGTH: Final = re.compile(
 
 
 def is_not_null_violation(text: str) -> bool:
-    """Return True if Spark's error text says that a column with NOT NULL got a null."""
+    """Return True if a Spark error text reports a null in a column that is declared NOT NULL."""
     return _NULL.search(text) is not None
 
 
 def check_constraint_violation(table: Table, error: BaseException) -> None:
-    """Raise a TableError if Spark's error means that a row violates a table constraint.
+    """Raise a TableError if Spark's error was caused by a row that violates a table constraint.
 
-    This covers CHECK constraints and the lengths of char and varchar columns. Nothing happens for
-    any other error.
+    CHECK constraints and the lengths of char and varchar columns are detected. Any other error is
+    ignored.
+
+    Args:
+        table: The table, which is named in the message.
+        error: The exception that Spark raised.
 
     Raises:
         TableError: A row violates a constraint of the table.

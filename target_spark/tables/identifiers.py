@@ -1,9 +1,8 @@
-"""Conversion of source names to names that every table format accepts.
+"""Conversion of stream and property names to table and column names of all table formats.
 
-The result depends only on the set of names in the same table or struct, never on their order.
-Acceptable names stay unchanged: dots, emoji, upper case and SQL keywords are fine, because every
-reference goes through `quote`. White space and ``,;{}()=``, which Parquet and Delta Lake reject,
-and characters that break quoting or logs (backticks, control characters) become ``_``.
+Names with dots, emoji, upper case or SQL keywords stay unchanged, because SQL always quotes them
+with `quote`. White space, the characters ``,;{}()=`` (which Parquet and Delta Lake reject),
+backticks and control characters become ``_``.
 """
 
 from __future__ import annotations
@@ -67,38 +66,38 @@ _LONGEST_GIVEN_NAME = 200
 
 
 def quote(*parts: str) -> str:
-    """Return a column name, or the dotted path of a struct field, quoted for Spark SQL."""
+    """Return a column name or a path quoted for Spark SQL: ``("a", "b c")`` -> `` `a`.`b c` ``."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
 def sql_literal(text: str) -> str:
-    """Return a text as a Spark SQL string literal, with quotes and backslashes escaped."""
+    """Return a Spark SQL string literal for a text, with quotes and backslashes escaped."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def format_instant(at: datetime) -> str:
-    """Return a datetime as a Spark SQL timestamp expression.
+    """Return the SQL expression ``timestamp_micros(...)`` for a datetime.
 
-    A datetime without a time zone is taken as UTC.
+    A datetime without a time zone is interpreted as UTC.
     """
     aware = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
     return f"timestamp_micros({(aware - _EPOCH) // timedelta(microseconds=1)}L)"
 
 
 def fold_case(name: str) -> str:
-    """Return a name in lower case, to compare names. Tables ignore the case of names."""
+    """Return a name in lower case. Names are compared in this form, as tables ignore case."""
     return name.lower()
 
 
 def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict[str, str]:
-    """Return a valid column name for each source name. The names differ in more than case.
+    """Return a unique, valid column name for each property name, by property name.
 
-    Several source names may lead to the same column name. The source name that equals the column
-    name gets it, or else the first source name in sorted order. The others get ``_2``, ``_3`` and
-    so on appended. A name with the prefix of an internal column gets an additional ``_`` in front.
+    Invalid characters become ``_``. If several names lead to the same column name, ignoring case,
+    ``_2``, ``_3`` and so on are appended: ``["a b", "a_b"]`` -> ``{"a b": "a_b_2", "a_b": "a_b"}``.
+    The result does not depend on the order of the names.
 
     Args:
-        names: The source names.
+        names: The names of the properties in one table or struct.
         reserved: Column names that must not be used.
     """
     taken = {fold_case(name) for name in reserved}
@@ -120,7 +119,7 @@ def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict
 
 
 def is_internal(name: str) -> bool:
-    """Return True if a name starts with a prefix of target-spark's internal columns.
+    """Return True if a name has the prefix of an internal column, such as ``__target_spark_``.
 
     Internal columns exist only in DataFrames, never in a table.
     """
@@ -135,9 +134,9 @@ def _allowed(name: str) -> str:
 def table_name(stream: StreamId) -> str:
     """Return the name of a stream's table, which is also the name of its folder.
 
-    The name is the stream's name. If the stream has a namespace, the namespace and two underscores
-    precede it. If the result is not a valid folder name, or another stream could get the same name,
-    it is made valid and a hash is appended.
+    The name is ``stream``, or ``namespace__stream`` if the stream has a namespace. If this is not a
+    valid folder name, or another stream could get the same name, invalid characters are replaced
+    and a hash is appended.
     """
     plain = f"{stream.namespace}__{stream.name}" if stream.namespace else stream.name
     name = _REFUSED_IN_PATHS.sub("_", plain)
@@ -152,9 +151,9 @@ def table_name(stream: StreamId) -> str:
 def catalog_identifier(stream: StreamId) -> str:
     """Return the name of a stream's table in a catalog, with lower-case letters, digits and ``_``.
 
-    Catalogs such as Hive's accept no other characters and ignore case. The name is the name of the
-    table's folder in lower case, with hyphens replaced by ``_``. If other characters had to be
-    replaced as well, a hash is appended.
+    Catalogs such as Hive's accept no other characters. The name is that of `table_name` in lower
+    case, with other characters replaced by ``_``. A hash is appended if a character other than a
+    hyphen was replaced.
     """
     folder, digest = table_name(stream), _digest(stream)
     candidate = folder.lower().replace("-", "_")
@@ -167,7 +166,8 @@ def catalog_identifier(stream: StreamId) -> str:
 def is_valid_folder_name(name: str) -> bool:
     """Return True if a name is a valid folder name for a table on every file system.
 
-    It must not be hidden, contain special characters, or exceed 200 bytes.
+    A valid name has at most 200 bytes and no special characters, and does not start with ``.`` or
+    ``_``, because Spark ignores such folders.
     """
     hidden = name[:1] in {"", ".", "_"}
     short = len(name.encode(errors="replace")) <= _LONGEST_GIVEN_NAME

@@ -1,7 +1,7 @@
-"""Check of a stream's layout settings (partitions, clusters, order) against its schema.
+"""Validation of ``partition_by``, ``cluster_by`` and ``sort_by`` against a stream's schema.
 
-A setting of this one stream that cannot be applied is an error. A setting for all streams applies
-where possible, and the report names the streams without it.
+A setting of a single stream that cannot be applied is an error. A setting for all streams is
+applied if possible, and the report names the streams for which it was not.
 """
 
 from __future__ import annotations
@@ -34,16 +34,19 @@ _COMPARED: Final = (Date, Decimal, Double, Integer, Text, Timestamp)
 def resolve_layout(
     options: LoadOptions, stream: StreamId, table_schema: TableSchema
 ) -> tuple[TableLayout, tuple[str, ...]]:
-    """Return the physical layout of a stream's table, and remarks about settings not applied.
+    """Return the layout of a stream's table, such as its partition fields.
 
     Args:
         options: The options of the load.
         stream: The stream.
         table_schema: The stream's table schema.
 
+    Returns:
+        A tuple of the layout, and of remarks about settings for all streams that cannot be applied,
+        for example because the stream has no such property.
+
     Raises:
-        UnsupportedError: A layout setting of this stream cannot be applied. If a setting of all
-            streams cannot be applied, a remark is returned instead.
+        UnsupportedError: A layout setting of this single stream cannot be applied.
     """
     own = options.streams.get(str(stream), StreamOptions())
     settings, remarks = options.of(stream), list[str]()
@@ -90,10 +93,10 @@ def resolve_layout(
 def add_partition_columns(
     options: LoadOptions, stream: StreamId, table_schema: TableSchema
 ) -> TableSchema:
-    """Return a table schema that requires text partition columns of Delta tables to be non-empty.
+    """Return a table schema that rejects empty strings in partition columns of a Delta table.
 
-    The properties of these columns are stored in ``filled``. A row with an empty text in one of
-    them is quarantined, because Delta would store null instead.
+    The properties of text partition columns are stored in ``filled``. A row with an empty string in
+    one of them is quarantined, because Delta would store null instead.
     """
     if options.format != "delta":
         return table_schema

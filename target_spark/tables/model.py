@@ -1,7 +1,7 @@
-"""Values that describe a table, its configured layout, and the effect of a commit.
+"""Data classes that describe a table, its configured layout, and the effect of a commit.
 
-This module does not import Spark. A table is a folder or a name in a catalog; both are addressed
-through `Table`, so other modules need not distinguish them.
+A table is a folder or a name in a catalog. `Table` represents both, so other modules need not
+distinguish them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Transform: TypeAlias = Literal["identity", "year", "month", "day", "hour"]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Reference to a table: its folder, its name within the job, and its name in a catalog.
+    """Reference to a table by its folder, its name in a catalog, or both.
 
     Attributes:
         path: Path or URL of the table's folder; "" if the catalog chooses the location of the
             files.
-        name: The name of the table within the job.
+        name: The name of the table without catalog and database.
         identifier: The name in a catalog, as a tuple of catalog, database and table. The catalog,
             or the catalog and the database, may be missing. Empty for a table without a catalog.
     """
@@ -48,16 +48,16 @@ class Table:
 
     @property
     def key(self) -> str:
-        """Unique key of the table within a run: its catalog name, or its path without a catalog."""
+        """Unique key of the table: its name in the catalog, or its path if it has none."""
         return ".".join(self.identifier) or self.path
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """The locations that the table uses: its catalog name in lower case, and its folder."""
+        """The table's name in the catalog, in lower case, and its path, as far as they are set."""
         return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
     def with_suffix(self, suffix: str) -> Table:
-        """Return a reference to another table, whose name and folder have ``suffix`` appended."""
+        """Return a reference to another table, with ``suffix`` appended to its name and path."""
         path = self.path and f"{self.path}{suffix}"
         name = self.identifier[-1:] and (f"{self.identifier[-1]}{suffix}",)
         return Table(path, f"{self.name}{suffix}", (*self.identifier[:-1], *name))
@@ -65,10 +65,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One partition field of a table: a stream property, or the year to hour of its date.
+    """One partition field of a table: a property, or the year, month, day or hour of a property.
 
     Attributes:
-        source: The name of the property.
+        source: The name of the stream's property.
         transform: ``identity`` for the value of the property; ``year``, ``month``, ``day`` or
             ``hour`` for a date or timestamp truncated to this unit.
     """
@@ -86,7 +86,7 @@ class TableLayout:
         cluster_by: Properties of the stream to cluster by.
         sort_by: Properties of the stream by which the rows of each file are sorted.
         file_bytes: Target size of files in bytes; None means the format's default.
-        properties: Additional properties of a new table.
+        properties: Names and values of additional table properties for a new table.
     """
 
     partition_by: tuple[PartitionField, ...] = ()
@@ -98,7 +98,7 @@ class TableLayout:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceOptions:
-    """Options of a table's maintenance, which runs after the last commit of a run.
+    """Options for the maintenance of a table after the last commit of a run.
 
     Attributes:
         compact: True to merge many small files into large ones; False to leave the files as they
@@ -114,15 +114,15 @@ class MaintenanceOptions:
 
     @property
     def is_configured(self) -> bool:
-        """True if the options configure any work: compaction, or the deletion of old files."""
+        """True if compaction or the deletion of old files is configured."""
         return self.compact or self.retain_days is not None
 
 
 @dataclass(frozen=True, slots=True)
 class CommitStats:
-    """Statistics of a commit, read from the table's own metadata.
+    """Statistics of a commit, read from the metadata of the table format.
 
-    Rows that an overwrite removed are not counted, because a table records only their files.
+    Rows that an overwrite removes are not counted, because the metadata records only their files.
 
     Attributes:
         inserted: Rows inserted.

@@ -1,7 +1,6 @@
-"""Summary of a stream's quarantined rows: number, reasons, location, and replay command.
+"""Summary of a stream's quarantined rows: number, errors, table, and the command to load them.
 
-Pure values and texts without Spark, so that the log, the report and the error of an incomplete
-stream all have the same text.
+The log, the report and the errors of a run show the same texts from this module.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _CATALOG: Final = "catalog.json"
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A reason for which rows were quarantined, with the number of rows and an example.
+    """An error for which rows were quarantined, with the number of rows and an example.
 
     Attributes:
-        reason: The text of the reason.
-        rows: The number of rows.
-        example: The offending value in one of these rows, redacted; None if there is no value to
+        reason: The error text, such as "price: not a number".
+        rows: The number of rows with this error.
+        example: The invalid value in one of these rows, redacted; None if there is no value to
             show.
     """
 
@@ -39,7 +38,7 @@ class Reason:
     example: str | None = None
 
     def __str__(self) -> str:
-        """Return the reason, the number of rows and the example, as part of a sentence."""
+        """Return a text such as ``2 rows: price: not a number (for example "x")``."""
         rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
         example = "no value" if self.example is None else f"for example {self.example}"
         return f"{rows}: {self.reason} ({example})"
@@ -47,17 +46,17 @@ class Reason:
 
 @dataclass
 class QuarantineSummary:
-    """Summary of the quarantined rows of one stream in a run, for the report.
+    """Summary of the quarantined rows of one stream in a run, for the run's JSON report.
 
-    The attributes are keys in the JSON file of the report; renaming one would change that file.
+    The attributes are keys in the report, so their names must not be changed.
 
     Attributes:
         table: The name of the quarantine table.
-        place: The location of the quarantine table: its name in the catalog. Without a catalog,
-            the path of its folder.
-        replay: The command that loads the quarantined rows again; None if the next run loads the
-            whole stream anyway.
-        reasons: The most frequent reasons.
+        place: The name of the quarantine table in the catalog. Without a catalog, the path of its
+            folder.
+        replay: The command line that loads the quarantined rows again; None if the next run loads
+            the whole stream anyway.
+        reasons: The most frequent errors.
     """
 
     table: str
@@ -66,7 +65,7 @@ class QuarantineSummary:
     reasons: list[Reason] = field(default_factory=list)
 
     def add(self, reasons: Iterable[Reason]) -> None:
-        """Add the reasons of further rows, and keep only the 100 most frequent reasons."""
+        """Add the errors of further rows, and keep only the 100 most frequent errors."""
         by_text = {each.reason: each for each in self.reasons}
         for each in reasons:
             before = by_text.get(each.reason)
@@ -78,17 +77,16 @@ class QuarantineSummary:
     def describe(
         self, rows: int, received: int, *, withheld: bool = False, dry_run: bool = False
     ) -> str:
-        """Return a text for the user about the quarantined rows and what to do about them.
+        """Return a text for the user about the quarantined rows.
 
-        The text has the number of rows, the reasons and the quarantine table.
+        It contains the number of rows, the errors, the quarantine table and the remedy.
 
         Args:
             rows: The number of quarantined rows.
             received: The number of rows received.
-            withheld: True if no state after the rows was emitted, so that the tap sends the rows
-                again. False if the next sync continues after them.
-            dry_run: True if the run was a dry run, which writes no rows; False if the rows were
-                written.
+            withheld: True if no state that covers the rows was emitted, so that the tap sends the
+                rows again. False if the next sync continues after them.
+            dry_run: True if the run was a dry run, which writes no rows.
         """
         subject = f"{rows:,} of {received:,} rows do not fit their columns and"
         why = describe_reasons(self.reasons)
@@ -110,9 +108,9 @@ class QuarantineSummary:
 
 
 def describe_reasons(reasons: Sequence[Reason]) -> str:
-    """Return the three most frequent reasons, as part of a sentence.
+    """Return a text with the first three errors, and the number of further errors.
 
-    If there are more reasons, the text says how many.
+    ``reasons`` must be sorted with the most frequent error first.
     """
     more = len(reasons) - _SHOWN
     parts = list(map(str, reasons[:_SHOWN]))
@@ -120,17 +118,19 @@ def describe_reasons(reasons: Sequence[Reason]) -> str:
 
 
 def replay_command(stream: str, config: Sequence[str]) -> str:
-    """Return the command line that loads a stream's quarantined rows again.
+    """Return the shell command that loads a stream's quarantined rows again.
 
-    ``config`` has the values of the option ``--config`` in this run.
+    An example is ``target-spark replay users --config a.json --schema catalog.json``. ``config``
+    has the values of the option ``--config``.
     """
     return f"{stream_command('replay', stream, config)} --schema {_CATALOG}"
 
 
 def stream_command(name: str, stream: str, config: Sequence[str]) -> str:
-    """Return the command line that runs a command of target-spark for a stream.
+    """Return the shell command that runs a subcommand of target-spark for a stream.
 
-    ``config`` has the values of the option ``--config`` in this run.
+    An example is ``target-spark show users --config a.json``. ``config`` has the values of the
+    option ``--config``.
     """
     arguments = [word for path in (config or ["config.json"]) for word in ("--config", path)]
     return shlex.join(["target-spark", name, stream, *arguments])

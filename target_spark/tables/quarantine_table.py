@@ -1,8 +1,8 @@
-"""The quarantine table of a table: its columns, its rows, and the limit on their number.
+"""Quarantine tables, which store records with values that do not fit the columns of a table.
 
-A record is stored unchanged, with every reason why it does not match its schema and its position in
-the input, so that it can be replayed. `target_spark.frames.conversion_errors` finds the reasons;
-`target_spark.loader.batch_writer` separates the rows and commits them here.
+A record is stored unchanged, with all errors and its position in the input, so that it can be
+loaded later. `target_spark.frames.conversion_errors` detects the errors, and
+`target_spark.loader.batch_writer` commits the records.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _COLUMNS: Final[Mapping[str, ColumnType]] = {
     "replay": Text(),
 }
 SCHEMA: Final = TableSchema(tuple(Column(name, name, type_) for name, type_ in _COLUMNS.items()))
-"""The columns of every quarantine. ``replay`` is the run that replays the record."""
+"""The columns of quarantine tables. ``replay`` is the id of a run that loads the record again."""
 
 _REASONS: Final = 100
 """The largest number of reasons that are collected from one batch, most frequent first."""
@@ -64,10 +64,12 @@ _OF_THE_VALUE: Final = re.compile(r"[:.\[]")
 
 
 class QuarantineGuard:
-    """Counter of a run's quarantined rows, which checks them against the user's limit.
+    """Thread-safe counter of a run's quarantined rows, which checks the user's limit.
 
-    All tables and threads share it. ``withholds`` is True if states are held back when too many
-    rows of a stream are quarantined. It is False in a replay, which loads quarantined rows again.
+    Args:
+        limit: The limit of the setting ``max_quarantined``.
+        withholds: True to withhold states if too many rows of a stream are quarantined; False in a
+            replay, which loads quarantined rows again.
     """
 
     def __init__(self, limit: QuarantineLimit, *, withholds: bool = True) -> None:
@@ -84,7 +86,7 @@ class QuarantineGuard:
         quarantined: int,
         reasons: Sequence[Reason],
     ) -> None:
-        """Count rows that are about to be quarantined.
+        """Add rows that are about to be quarantined, and check the limit.
 
         Args:
             request: The commit request that contains the rows.
@@ -92,10 +94,10 @@ class QuarantineGuard:
             written: The number of rows of the stream that this run has written before this batch.
             quarantined: The number of rows of the stream that this run has quarantined before this
                 batch.
-            reasons: The reasons for which the rows do not fit, for the error message.
+            reasons: The errors in the rows, for the message of the exception.
 
         Raises:
-            QuarantineError: The rows exceed the limit.
+            QuarantineError: With these rows, the limit is exceeded.
         """
         limit = self._limit
         with self._lock:
@@ -111,7 +113,9 @@ class QuarantineGuard:
             raise _limit_exceeded_error(request, count, so_far, limit, reasons)
 
     def find_withhold_reason(self, written: int, quarantined: int) -> str | None:
-        """Return the reason for holding back states after a stream's rows, or None to emit them.
+        """Return the reason not to emit states that cover a stream's rows, or None to emit them.
+
+        The reason is a phrase, such as "none of its rows could be written".
 
         Args:
             written: The number of rows of the stream that this run has written so far.
@@ -141,14 +145,14 @@ def _limit_exceeded_error(
 
 
 def get_quarantine_table(table: Table) -> Table:
-    """Return the reference to a table's quarantine table."""
+    """Return the reference to a table's quarantine table, whose name ends with ``__quarantine``."""
     return table.with_suffix(QUARANTINE)
 
 
 def get_values(batch: int, run: str) -> tuple[str, ...]:
-    """Return the SQL expressions that compute the columns of the quarantine table, in order.
+    """Return the SQL expression of each column of the quarantine table, in order.
 
-    The expressions are evaluated on `SpoolFrame.bad`, the DataFrame of the rows that do not fit.
+    The expressions are evaluated on the DataFrame that `SpoolFrame.bad` returns.
 
     Args:
         batch: The number of the commit.
@@ -164,12 +168,10 @@ def get_values(batch: int, run: str) -> tuple[str, ...]:
 
 
 def find_reasons(bad: DataFrame, table_schema: TableSchema) -> tuple[Reason, ...]:
-    """Return the reasons of quarantined rows, most frequent first, each with an example.
-
-    At most 100 reasons are returned.
+    """Return the 100 most frequent errors in quarantined rows, each with an example value.
 
     Args:
-        bad: The rows that do not fit, as returned by `SpoolFrame.bad`.
+        bad: The quarantined rows, as returned by `SpoolFrame.bad`.
         table_schema: The table schema of the rows.
     """
     raw = f"if(octet_length(`raw`) <= {LONGEST_RECORD}, `raw`, NULL) AS `raw`"
@@ -188,15 +190,15 @@ def find_reasons(bad: DataFrame, table_schema: TableSchema) -> tuple[Reason, ...
 
 
 def find_example(raw: str | None, reason: str, table_schema: TableSchema) -> str | None:
-    """Return the value that caused a row's quarantine, redacted and shortened for a message.
+    """Return the value that caused a record's quarantine, redacted and shortened for a message.
 
-    If the reason is about the whole record, the record is returned. Return None if the record does
-    not contain the value or is over 1 MiB.
+    Return the record if the error is about the whole record. Return None if the record does not
+    contain the value or is larger than 1 MiB.
 
     Args:
-        raw: The record as JSON, or None if it is over 1 MiB.
-        reason: The text of the reason, which starts with the name of a property if it is about a
-            value.
+        raw: The record as JSON, or None if it is larger than 1 MiB.
+        reason: The error text, such as "price: not a number". It starts with the name of a property
+            unless it is about the whole record.
         table_schema: The table schema of the record.
     """
     if raw is None:
@@ -216,7 +218,10 @@ def find_example(raw: str | None, reason: str, table_schema: TableSchema) -> str
 
 
 def _find_value_path(reason: str, table_schema: TableSchema) -> tuple[str, ...]:
-    """Return the path of the value that a reason is about; empty for the whole record."""
+    """Return the path of the value that an error text is about; ``()`` for the whole record.
+
+    Example: "price: not a number" -> ``("price",)``.
+    """
     columns = [each for each in table_schema.columns if _mentions(reason, each.source)]
     if not columns:
         return ()

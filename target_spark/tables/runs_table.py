@@ -1,7 +1,7 @@
-"""The table of runs: its columns, and its rows made from the report of a run.
+"""The table of runs ``_target_spark_runs``, which has one row per run and stream.
 
-A run has one row for each of its streams. Later releases may add columns, and never remove or
-reinterpret one. The values are those of the report, in which secrets are redacted.
+The values are those of the run's report, without secrets. Later releases may add columns, but never
+remove a column or change its meaning.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _STATE_CHARACTERS: Final = 4 << 20
 def build_rows(
     report: Mapping[str, Any], states: tuple[str | None, str | None], versions: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return the rows of a run, one for each stream, as values by column.
+    """Return the rows of a run for the table of runs, one dict per stream.
 
-    A state is null if it is missing, or if the rows together would have more than 4 Mi characters
-    of states.
+    The states are stored in each row. If that would take more than 4 Mi characters in total, they
+    are replaced by null.
 
     Args:
-        report: The report of the run, as `Report.as_dict` returns it, with the outcome.
-        states: The states before and after the run.
+        report: The report of the run with its outcome, as `Report.as_dict` returns it.
+        states: The Singer states before and after the run, each of which may be None.
         versions: The values of the columns ``target_spark_version`` and ``library_versions``.
     """
     streams = report["streams"]

@@ -1,1 +1,1 @@
-"""The warm engine: a Spark of this machine that stays between runs, and the runs that use it."""
+"""The engine: a Spark process that keeps running in the background and is shared by runs."""

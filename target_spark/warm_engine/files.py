@@ -1,9 +1,9 @@
-"""Files of the engines of this user: one private folder for each engine.
+"""Folders of engines, which are background Spark processes that runs of one user share.
 
-A folder has the socket on which the engine listens, a lock that the engine and its JVM hold until
-both have ended, a description of the engine, and its log. No other user may enter a folder, and
-owner and mode are checked before a file in it is used. There is no token on disk: the kernel
-lets only this user connect to the socket, and both sides check the user at the other end.
+A folder contains the Unix socket of the engine, its lock file, its description and its log. The
+lock is held until the engine and its JVM have ended. Only the current user may have access to a
+folder: owner and mode are checked before a file is used, and both ends of a connection check the
+user of the other process.
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ _PAUSE: Final = 0.1
 
 
 def engines_folder() -> Path:
-    """Return the folder for the engines of this user, in the user's cache folder."""
+    """Return the folder that contains the folders of all engines of this user."""
     return cache_folder() / "engines"
 
 
 @dataclass(frozen=True, slots=True)
 class EngineFolder:
-    """The folder of one engine.
+    """The folder of one engine, a background Spark process, with its socket, lock and log.
 
     Attributes:
-        path: The path of the folder; its name is the engine's identity.
+        path: The path of the folder. Its name is the key of the engine's `Identity`.
     """
 
     path: Path
 
     @classmethod
     def find(cls, key: str) -> EngineFolder | None:
-        """Return the folder of an engine, or None if it does not exist.
+        """Return the folder of the engine with an identity key, or None if it does not exist.
 
         Raises:
-            UntrustedPathError: Another user owns the folder or may enter it.
+            UntrustedPathError: Another user owns the folder or has access to it.
         """
         folder = cls(engines_folder() / key)
         if not folder.path.is_dir():
@@ -80,10 +80,10 @@ class EngineFolder:
 
     @classmethod
     def make(cls, key: str) -> EngineFolder:
-        """Return the folder of an engine, and create it if it does not exist.
+        """Return the folder of the engine with an identity key; create it if it does not exist.
 
         Raises:
-            UntrustedPathError: Another user owns the folder or may enter it.
+            UntrustedPathError: Another user owns the folder or has access to it.
             OSError: The folder cannot be created.
         """
         folder = cls(engines_folder() / key)
@@ -95,14 +95,15 @@ class EngineFolder:
 
     @property
     def log(self) -> Path:
-        """The log of the engine and of its JVM."""
+        """The path of the log file of the engine and its JVM."""
         return self.path / "log"
 
     def check(self) -> None:
-        """Check that only this user can use the folder.
+        """Check that only the current user has access to the folder.
 
         Raises:
-            UntrustedPathError: Another user owns the folder or a folder above it, or may enter it.
+            UntrustedPathError: Another user owns the folder or a parent folder, or has access to
+                it.
         """
         check_parents(self.path)
         for path in (self.path.parent, self.path):
@@ -112,9 +113,9 @@ class EngineFolder:
             _check_private(path, status)
 
     def lock(self) -> int | None:
-        """Take the engine's lock, and return its file descriptor; None if an engine has it.
+        """Acquire the engine's lock, and return its file descriptor; None if an engine holds it.
 
-        The JVM inherits the descriptor, so the lock lasts until engine and JVM have ended.
+        The JVM must inherit the descriptor, so that the lock lasts until the JVM has ended too.
         """
         file = self._open("lock", os.O_RDWR | os.O_CREAT)
         try:
@@ -125,15 +126,15 @@ class EngineFolder:
         return file
 
     def open_log(self) -> int:
-        """Create an empty log, and return its file descriptor."""
+        """Create or empty the log file, and return its file descriptor."""
         return self._open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
 
     def describe(self, **facts: Any) -> None:
-        """Write the description of the engine."""
+        """Write the description of the engine, such as its process id, to a JSON file."""
         replace_file(self.path / "engine.json", json.dumps(facts))
 
     def read_description(self) -> dict[str, Any]:
-        """Return the description of the engine, which is empty if the file is missing.
+        """Return the facts that `describe` has written; empty if the file is missing or invalid.
 
         Raises:
             UntrustedPathError: Another user could have written the description.
@@ -150,7 +151,7 @@ class EngineFolder:
         return found if isinstance(found, dict) else {}
 
     def listen(self) -> socket.socket:
-        """Return a socket that listens for runs. The caller must have the engine's lock."""
+        """Return a listening Unix socket for connections of runs. The caller must hold the lock."""
         (self.path / "socket").unlink(missing_ok=True)  # of an engine that was killed
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with self._address() as address:
@@ -162,10 +163,10 @@ class EngineFolder:
         """Return a connection to the engine.
 
         Args:
-            timeout: The seconds after which connecting, or a response, fails.
+            timeout: The timeout of the connection and of each response, in seconds.
 
         Raises:
-            OSError: No engine listens, or it belongs to another user.
+            OSError: No engine is running, or it belongs to another user.
         """
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(timeout)
@@ -181,15 +182,19 @@ class EngineFolder:
     def request(self, timeout: float, **message: Any) -> dict[str, Any]:
         """Send one message to the engine and return its response.
 
+        Args:
+            timeout: The timeout of the connection and of the response, in seconds.
+            **message: The fields of the message, such as ``request="status"``.
+
         Raises:
-            OSError: No engine listens, or it does not respond.
+            OSError: No engine is running, or it does not respond.
         """
         with self.connect(timeout) as connection:
             send_message(connection, message)
             return receive_message(connection)[0]
 
     def remove_socket(self) -> None:
-        """Remove the socket and the description, so that no further run finds the engine."""
+        """Delete the socket and the description, so that no new run connects to the engine."""
         for name in ("socket", "engine.json"):
             (self.path / name).unlink(missing_ok=True)
 
@@ -205,7 +210,7 @@ class EngineFolder:
 
     @contextlib.contextmanager
     def _address(self) -> Iterator[str]:
-        """Context manager: yield the address of the socket; a short one if the path is long."""
+        """Context manager: yield a path of the Unix socket that is short enough for the kernel."""
         path = str(self.path / "socket")
         if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
             yield path
@@ -218,10 +223,12 @@ class EngineFolder:
 
 
 def list_engines() -> list[EngineFolder]:
-    """Return the folders of all engines of this user that have a description.
+    """Return the folders of all engines (background Spark processes) of the current user.
+
+    Only folders with a description are returned. The engine may have been killed.
 
     Raises:
-        UntrustedPathError: Another user owns a folder or may enter it.
+        UntrustedPathError: Another user owns a folder or has access to it.
     """
     root = engines_folder()
     if not root.is_dir():
@@ -233,9 +240,10 @@ def list_engines() -> list[EngineFolder]:
 
 
 def wait_for_engine(path: str, seconds: float) -> bool:
-    """Wait until an engine accepts connections or has ended with its JVM. Return False if neither.
+    """Wait until an engine (background Spark process) accepts connections, or has ended.
 
-    An engine that was killed leaves a JVM that may commit for a moment.
+    The JVM of a killed engine may still commit for a moment, so its end is awaited too. Return
+    False if the time is over.
 
     Args:
         path: The path of the engine's folder.
@@ -261,7 +269,10 @@ def wait_for_engine(path: str, seconds: float) -> bool:
 def send_message(
     connection: socket.socket, message: dict[str, Any], files: Sequence[int] = ()
 ) -> None:
-    """Send a message as a line of JSON, together with open files."""
+    """Send a message as a line of JSON over a Unix socket.
+
+    ``files`` are file descriptors that the receiver gets too.
+    """
     data = json.dumps(message).encode() + b"\n"
     if not files:
         connection.sendall(data)
@@ -272,10 +283,11 @@ def send_message(
 
 
 def receive_message(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return the next message and the open files that were sent with it.
+    """Return the next message from a Unix socket, and the file descriptors sent with it.
 
     Raises:
-        OSError: The other side closed the connection, or sent something else.
+        OSError: The connection was closed, or the message is longer than 1 MiB.
+        ValueError: The message is not JSON.
     """
     data, files = b"", list[int]()
     while not data.endswith(b"\n"):
@@ -293,7 +305,7 @@ def check_peer(connection: socket.socket) -> None:
     """Check that the process at the other end of a Unix socket belongs to this user.
 
     Raises:
-        PermissionError: It belongs to another user.
+        PermissionError: The process belongs to another user.
     """
     if not hasattr(socket, "SO_PEERCRED"):  # elsewhere the mode of the folder decides
         return

@@ -1,8 +1,8 @@
-"""Identity of an engine: all that its Spark was started with, except the locations of tables.
+"""Identity of an engine, which is a Spark process that runs share: versions, settings, variables.
 
-A run uses an engine only if both have the same identity, so the run has the same Spark, jars,
-settings, credentials and file modes as with its own Spark. The parts are kept as digests,
-because settings and environment variables may contain secrets.
+A run uses an engine only if both have the same identity. So the run gets the same Spark version,
+jars, settings, credentials and file modes as with a Spark that it starts itself. Values are stored
+as hashes, because settings and environment variables may contain secrets.
 """
 
 from __future__ import annotations
@@ -38,18 +38,17 @@ _SHORT: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """All that the Spark of an engine was started with, as digests by name.
+    """Versions, settings and environment variables with which a shared Spark process was started.
 
     Attributes:
-        parts: A digest of the value of each part, such as ``master`` or
-            ``spark.driver.memory``.
+        parts: A hash of each value, by name, such as ``master`` or ``spark.driver.memory``.
     """
 
     parts: Mapping[str, str]
 
     @classmethod
     def of_run(cls, settings: SparkSettings, environ: Mapping[str, str] | None = None) -> Identity:
-        """Return the identity of the engine that a run with these settings may use.
+        """Return the identity that a shared Spark process must have for a run with these settings.
 
         Args:
             settings: The Spark settings of the run.
@@ -65,19 +64,19 @@ class Identity:
 
     @property
     def key(self) -> str:
-        """The name of the engine's folder: a digest of all parts."""
+        """A hash of all parts, which is the name of the engine's folder."""
         return _digest(json.dumps(self.parts, sort_keys=True))
 
 
-def find_differences(wanted: Identity, found: Mapping[str, str]) -> list[str]:
-    """Return the sorted names of the parts that two identities do not share.
+def find_differences(identity: Identity, engine_parts: Mapping[str, str]) -> list[str]:
+    """Return the sorted names of settings, versions or variables in which two identities differ.
 
     Args:
-        wanted: The identity of a run.
-        found: The parts of the identity of an engine.
+        identity: The identity of a run.
+        engine_parts: The attribute ``parts`` of an engine's identity.
     """
-    names = {*wanted.parts, *found}
-    return sorted(name for name in names if wanted.parts.get(name) != found.get(name))
+    names = {*identity.parts, *engine_parts}
+    return sorted(name for name in names if identity.parts.get(name) != engine_parts.get(name))
 
 
 def _digest(*texts: str) -> str:
@@ -87,7 +86,7 @@ def _digest(*texts: str) -> str:
 def _program_parts(
     settings: SparkSettings, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the programs that the engine runs, and the rights of the files that it creates."""
+    """Yield the names and values of environment parts: program versions or paths, and the umask."""
     version = metadata.version("pyspark")
     yield "PySpark", version
     yield "Python", sys.executable
@@ -125,7 +124,7 @@ def _describe_jar(jar: str) -> str:
 
 
 def _describe_file(path: str) -> str:
-    """Return a file's path, size and time of its last change; without the last two if missing."""
+    """Return a text with path, size and modification time of a file; the path if it is missing."""
     try:
         status = os.stat(path)  # noqa: PTH116  (a path as text)
     except OSError:

@@ -1,10 +1,10 @@
-"""The process of an engine: it starts Spark, serves runs, and ends after an idle time.
+"""The process of an engine, which starts Spark, serves runs, and ends after an idle time.
 
-- A run connects to the engine's socket and keeps the connection until its end, so the kernel tells
-the engine when a run has ended, even if it was killed.
-- A run gets its own py4j server on loopback, with a new token that is sent over the socket.
-- A run hands over the locks of its job. The engine releases them when no thread of the JVM works
-for the run any more, so no other run of the job starts before.
+- A run stays connected to the engine's socket until it ends, so the engine notices the end of a run
+even if the run was killed.
+- Each run gets a separate py4j server on the loopback interface. Its token is sent over the socket.
+- A run passes the file descriptors of its job's locks to the engine. The engine closes them when
+the JVM has ended all work for the run, so that no other run of the job can start before.
 - The JVM ends with this process, because its standard input is a pipe from this process.
 """
 
@@ -48,13 +48,14 @@ _STOPPING: Final = "The engine is stopping."
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run that uses the engine.
+    """A run that is connected to the engine.
 
     Attributes:
-        id: The id of the run, which names its JVM threads and tags its Spark jobs.
+        id: The id of the run, which is part of the names of its JVM threads and tags its Spark
+            jobs.
         pid: The process id of the run.
         job: The name of the run's job.
-        started: The start of the run's use of the engine, in seconds since 1970.
+        started: The time at which the run connected, in seconds since 1970.
     """
 
     id: str
@@ -63,16 +64,16 @@ class _Run:
     started: float
 
     def describe(self) -> str:
-        """Return the run as text: job, process, start."""
+        """Return a text such as "job a, process 12, since 2024-01-01T00:00:00Z"."""
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.started))
         return f"job {self.job or 'without a name'}, process {self.pid}, since {since}"
 
 
 class EngineServer:
-    """Serves the Spark of this process to runs, until it is stopped or idle for too long.
+    """Server of an engine, which lets several runs use the Spark of this process.
 
     Args:
-        session: The started Spark.
+        session: The Spark session, which may still be starting.
         idle_seconds: The seconds without a run after which the engine ends.
     """
 
@@ -87,10 +88,10 @@ class EngineServer:
         self._stop = threading.Event()
 
     def serve(self, listener: socket.socket) -> int:
-        """Serve runs until the engine is stopped, idle for too long, or its JVM has ended.
+        """Serve runs until the engine is stopped, is idle for too long, or its JVM has ended.
 
         Args:
-            listener: The socket on which the engine listens.
+            listener: The listening Unix socket of the engine.
 
         Returns:
             The exit code: 0, or 1 if Spark did not start or its JVM ended.
@@ -109,7 +110,7 @@ class EngineServer:
         return 0
 
     def request_stop(self) -> None:
-        """End the engine as soon as no run uses it. New runs are refused at once."""
+        """Let the engine end when no run uses it any more. From now on, reject new runs."""
         self._is_closing = True
         self._stop.set()
 
@@ -177,7 +178,7 @@ class EngineServer:
     # Runs
 
     def _serve_run(self, connection: socket.socket, message: Mapping[str, Any]) -> None:
-        """Attach a run to Spark, wait for its end, and wait until the JVM does nothing for it."""
+        """Give a run access to Spark, wait until the run ends, and cancel its remaining work."""
         run = _Run(str(message["run"]), int(message["pid"]), str(message["job"]), time.time())
         with self._guard:
             if self._is_closing:
@@ -200,9 +201,9 @@ class EngineServer:
         send_message(connection, {"ended": True})
 
     def _open_gateway(self, connection: socket.socket) -> Any:
-        """Start a py4j server for a run, and send its port and token to the run.
+        """Start a py4j server in the JVM for a run, and send its port and token to the run.
 
-        Return None if Spark did not start.
+        Return the Java object of the server, or None if Spark did not start.
         """
         try:
             spark: Any = self._session.spark()
@@ -224,9 +225,9 @@ class EngineServer:
         return gateway
 
     def _end_run(self, run: _Run, gateway: Any) -> None:
-        """Cancel what the JVM still does for a run that has ended, and wait for it.
+        """Cancel the Spark jobs of a run that has ended, and wait until they have stopped.
 
-        Return at once if the JVM has ended.
+        Return immediately if the JVM has ended.
         """
         spark: Any = self._session.spark()
         jvm = spark.sparkContext._jvm  # noqa: SLF001
@@ -242,31 +243,31 @@ class EngineServer:
                 logger.exception("The end of the run of %s was not clean.", run.describe())
 
 
-def main(given: Mapping[str, Any]) -> None:
-    """Run an engine until its end, and exit.
+def main(arguments: Mapping[str, Any]) -> None:
+    """Run an engine in this process until it ends, and exit.
 
-    Standard output is a pipe to the process that starts the engine. It gets one line: ``ready`` or
-    ``exists``.
+    One line is written to standard output: ``ready`` when the engine accepts connections, or
+    ``exists`` if another engine with the same identity is running.
 
     Args:
-        given: The engine's folder (``folder``), the parts of its identity (``identity``), its
+        arguments: The engine's folder (``folder``), the parts of its identity (``identity``), its
             Spark settings (``settings``), its idle time in seconds (``idle_seconds``), and its
             working folder (``cwd``).
     """
-    folder = EngineFolder(Path(given["folder"]))
+    folder = EngineFolder(Path(arguments["folder"]))
     folder.check()
     lock = folder.lock()
     if lock is None:
         os.write(1, b"exists\n")
         sys.exit(0)
     output = _redirect_output(folder)
-    os.chdir(given["cwd"])
+    os.chdir(arguments["cwd"])
     logging.basicConfig(level=logging.INFO, format="%(asctime)s | %(levelname)-8s | %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     scratch = open_spool_folder(None, "Spark's temporary files")
-    settings = SparkSettings(**given["settings"], scratch=str(scratch.path.absolute()))
+    settings = SparkSettings(**arguments["settings"], scratch=str(scratch.path.absolute()))
     session = Session.start(settings, pass_fds=[lock])
-    server = EngineServer(session, float(given["idle_seconds"]))
+    server = EngineServer(session, float(arguments["idle_seconds"]))
 
     def stop(_signum: int, _frame: FrameType | None) -> None:
         server.request_stop()
@@ -274,7 +275,7 @@ def main(given: Mapping[str, Any]) -> None:
     signal.signal(signal.SIGTERM, stop)
     listener = folder.listen()
     folder.describe(
-        pid=os.getpid(), born=get_start_ticks(os.getpid()), identity=dict(given["identity"])
+        pid=os.getpid(), born=get_start_ticks(os.getpid()), identity=dict(arguments["identity"])
     )
     with contextlib.suppress(OSError):  # the process that started the engine may have ended
         os.write(output, b"ready\n")
@@ -290,7 +291,10 @@ def main(given: Mapping[str, Any]) -> None:
 
 
 def _redirect_output(folder: EngineFolder) -> int:
-    """Send everything that is printed to the log. Return a descriptor of the former output."""
+    """Redirect standard output and standard error to the engine's log file.
+
+    Return a file descriptor of the previous standard output.
+    """
     former = os.dup(1)
     log = folder.open_log()
     for target in (1, 2):

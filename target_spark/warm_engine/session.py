@@ -1,8 +1,9 @@
-"""Sessions in the Spark of an engine, with the same interface as a local `Session`.
+"""Spark sessions of a run in an engine, which is a background Spark process that runs share.
 
-The run uses the JVM of the engine as if it were its own, but in separate sessions. If no engine
-can be used, or the engine ends, the run starts its own Spark. It does so only when the JVM of the
-engine has ended: until then a commit could still appear, and the run would write it twice.
+The run uses the JVM of the engine, but in separate sessions. If no engine can be used, or the
+engine ends during the run, the run starts its own Spark. In the second case it first waits until
+the JVM of the engine has ended, because that JVM could still complete a commit, which would then be
+written twice.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ _INSTEAD: Final = "This run starts its own Spark."
 
 
 def may_use_engine(settings: SparkSettings) -> bool:
-    """Return True if a run with these settings may use an engine.
+    """Return True if a run with these settings may use a shared Spark process (engine).
 
-    Only a Spark of this machine can be an engine.
+    That is not possible with a cluster, with Spark Connect, or if ``engine`` is "never".
     """
     return (
         settings.engine != "never" and not settings.remote and settings.master.startswith("local")
@@ -67,19 +68,23 @@ def may_use_engine(settings: SparkSettings) -> bool:
 
 
 def looks_for_engine(settings: SparkSettings) -> bool:
-    """Return True if a run with these settings starts an engine, or if there may be one."""
+    """Return True if a run with these settings must look for a shared Spark process (engine).
+
+    That is the case if the run may use an engine, and would either start one (``engine`` is "keep")
+    or may find one that is running.
+    """
     return may_use_engine(settings) and (settings.engine == "keep" or engines_folder().is_dir())
 
 
 @dataclass(frozen=True, slots=True)
 class _Attachment:
-    """The connection of a run to an engine.
+    """The connection of a run to an engine, a background Spark process.
 
     Attributes:
         folder: The folder of the engine.
-        connection: The connection that tells the engine that the run is alive.
+        connection: The connection to the engine, which stays open until the run ends.
         jvm: The process id of the engine's JVM.
-        born: The start time of that process in kernel ticks; None if unknown.
+        born: The start time of the JVM in kernel ticks; None if unknown.
     """
 
     folder: EngineFolder
@@ -98,7 +103,7 @@ class _Attachment:
         return not data
 
     def is_jvm_gone(self) -> bool:
-        """Return True if the JVM of the engine has ended."""
+        """Return True if the process of the engine's JVM has ended."""
         try:
             os.kill(self.jvm, 0)
         except ProcessLookupError:
@@ -109,18 +114,20 @@ class _Attachment:
 
 
 class EngineSession:
-    """The Spark of a run: that of an engine if one fits, otherwise its own. Use `start`.
+    """The Spark of a run: a shared background process (engine) if possible, else its own Spark.
+
+    Create it with `start`.
 
     Args:
         settings: The Spark settings of the run.
-        run: The id of the run; "" for a new one.
+        run: The id of the run; "" to generate one.
         job: The name of the run's job, for messages of the engine.
-        locks: File descriptors of the locks of the job. The engine, or the run's own JVM, holds
-            them until it does nothing for the run any more.
-        on_jvm: A function called with the process id of the JVM before it can write anything.
-        on_engine: A function called with the path of the engine's folder before the engine can
-            write anything; with None when the run has its own Spark.
-        phases: The phases of the run; None to record none.
+        locks: File descriptors of the locks of the job. The engine, or the run's own JVM, keeps
+            them open until all work for the run has ended.
+        on_jvm: A function that is called with the process id of the JVM, before the JVM can write.
+        on_engine: A function that is called with the path of the engine's folder, before the engine
+            can write. It is called with None when the run starts its own Spark.
+        phases: The stopwatch for phases of the run, such as the start of Spark; None for none.
     """
 
     def __init__(
@@ -154,21 +161,21 @@ class EngineSession:
 
     @classmethod
     def start(cls, settings: SparkSettings, **given: Any) -> EngineSession:
-        """Connect to an engine, or start Spark, in the background. Return at once.
+        """Connect to an engine, or start Spark, in a background thread. Return immediately.
 
         Args:
             settings: The Spark settings of the run.
-            **given: The other arguments of the class.
+            **given: The other arguments of the class, by name.
         """
         session = cls(settings, **given)
         session._thread.start()
         return session
 
     def spark(self) -> SparkSession:
-        """Return a session of this run. Wait until Spark has started.
+        """Wait until Spark has started, and return the first session of this run.
 
         Raises:
-            SparkUnavailableError: Spark cannot start; the message has the reason.
+            SparkUnavailableError: Spark cannot start, or was stopped.
         """
         self._thread.join()
         with self._guard:  # another thread may be replacing the engine
@@ -181,7 +188,7 @@ class EngineSession:
             return self._spark
 
     def thread_session(self) -> SparkSession:
-        """Return a Spark session for the calling thread.
+        """Return the Spark session of the calling thread; create it at the first call.
 
         Each thread has one session, with separate settings and temporary views.
         """
@@ -199,23 +206,23 @@ class EngineSession:
 
     @property
     def application(self) -> str | None:
-        """Spark's application id. It is None until Spark has started."""
+        """Spark's application id; None until Spark has started."""
         if self._own is not None:
             return self._own.application
         return None if self._spark is None else self._application
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """The error that prevented the start of Spark or ended Spark; None if there is no error.
+        """The error with which Spark failed to start or ended; None if there is no error.
 
-        The end of an engine is no error, because the run then starts its own Spark.
+        The end of an engine is not an error, because the run then starts its own Spark.
         """
         return self._failure if self._own is None else self._own.failure or self._failure
 
     def stop(self) -> None:
-        """End this run's use of the engine, and wait until the engine does nothing for it.
+        """Disconnect from the engine after its work for this run has ended.
 
-        If the run has its own Spark, stop that.
+        If the run has its own Spark, stop it.
         """
         self._thread.join()
         if self._own is not None:
@@ -232,9 +239,9 @@ class EngineSession:
             self._quiet = None
 
     def kill(self) -> None:
-        """Cancel what the engine does for this run, or kill the run's own JVM.
+        """Cancel the work of the engine for this run, or kill the run's own JVM.
 
-        If a commit is in progress, it may be completed or lost. Other runs continue.
+        A commit in progress may be completed or lost. Other runs of the engine continue.
         """
         own, attachment = self._own, self._attachment
         if own is not None:
@@ -243,16 +250,17 @@ class EngineSession:
             attachment.connection.close()
 
     def replace_lost_engine(self, wait_seconds: float = _LOSS_SECONDS) -> bool:
-        """Start an own Spark in place of an engine that has ended.
+        """Start the run's own Spark if its engine has ended.
 
         Args:
-            wait_seconds: The longest wait for a sign of the engine's end.
+            wait_seconds: The longest wait for the end of the engine.
 
         Returns:
-            True if the calling thread used an engine that has ended: it can repeat its work.
+            True if the calling thread has used an engine that has ended, so that it can repeat its
+            work.
 
         Raises:
-            SparkDiedError: The JVM of the engine has not ended in time.
+            SparkDiedError: The engine has ended, but its JVM has not ended in time.
         """
         was_of_engine = getattr(self._local, "of_engine", False)
         with self._guard:
@@ -268,7 +276,11 @@ class EngineSession:
         return was_of_engine
 
     def _start_instead(self, attachment: _Attachment) -> None:
-        """Start an own Spark after the JVM of the engine has ended."""
+        """Wait for the end of the engine's JVM, and then start the run's own Spark.
+
+        Raises:
+            SparkDiedError: The JVM has not ended in time.
+        """
         logger.warning(
             "The engine ended in the middle of the run (its log is %s); this run continues with"
             " its own Spark. A batch whose commit was in progress is written if it is missing.",
@@ -306,7 +318,7 @@ class EngineSession:
                 error,
                 _INSTEAD,
             )
-        except Exception as error:  # noqa: BLE001  (the run's own Spark is the way out)
+        except Exception as error:  # noqa: BLE001  (the run starts its own Spark)
             text = str(error) if isinstance(error, TargetSparkError) else first_error_line(error)
             logger.warning("The engine cannot be used: %s. %s", text.rstrip("."), _INSTEAD)
         if self._spark is None:
@@ -317,12 +329,12 @@ class EngineSession:
             self._start_own()
 
     def _attach(self) -> None:
-        """Connect to the engine and create a session. Without an engine nothing happens.
+        """Connect to the engine, if one is running or must be started, and create a session.
 
         Raises:
-            TargetSparkError: The engine cannot be started or refuses the run.
-            UntrustedPathError: Another user can enter the engine's folder.
-            OSError: The engine ended meanwhile.
+            TargetSparkError: The engine cannot be started or rejects the run.
+            UntrustedPathError: Another user has access to the engine's folder.
+            OSError: The engine ended during the connection.
         """
         found: tuple[Any, ...] | None = connect_engine(self._identity)
         if found is None and self._settings.engine == "keep":
@@ -343,10 +355,12 @@ class EngineSession:
         self._spark = self._create_context(int(response["port"]), str(response["token"]))
 
     def _request_gateway(self, connection: socket.socket) -> dict[str, Any]:
-        """Hand the locks of the job to the engine, and return its py4j server and its JVM.
+        """Register this run with the engine, and pass the file descriptors of the job's locks.
+
+        Return the response: port and token of a py4j server, and process id and start of the JVM.
 
         Raises:
-            SparkUnavailableError: The engine refuses the run.
+            SparkUnavailableError: The engine rejects the run.
             OSError: The engine ended, or does not respond.
         """
         connection.settimeout(_RESPONSE_SECONDS)
@@ -359,7 +373,7 @@ class EngineSession:
         return response
 
     def _explain_other_engines(self) -> None:
-        """Log in which settings each running engine differs from this run."""
+        """Log the names of the settings in which each running engine differs from this run."""
         for folder in list_engines():
             try:
                 folder.connect(_CONNECT_SECONDS).close()
@@ -378,7 +392,10 @@ class EngineSession:
             )
 
     def _wait_for_loss(self) -> bool:
-        """Wait at most ten seconds for the end of the engine. Return True if it has ended."""
+        """Wait at most ten seconds for the end of the engine. Return True if it has ended.
+
+        Return True immediately if this run does not use an engine any more.
+        """
         attachment, end = self._attachment, time.monotonic() + _LOSS_SECONDS
         while attachment is not None and not attachment.is_lost():
             if time.monotonic() > end:
@@ -389,7 +406,10 @@ class EngineSession:
     # PySpark
 
     def _create_context(self, port: int, token: str) -> SparkSession:
-        """Let PySpark use the JVM of the engine, and return a new session in it."""
+        """Connect PySpark to the JVM of the engine, and return a new session.
+
+        ``port`` and ``token`` are those of the py4j server that the engine has started.
+        """
         load_libraries()
         from pyspark import SparkConf, SparkContext, java_gateway
         from pyspark.sql import SparkSession
@@ -416,7 +436,7 @@ class EngineSession:
         return self._create_session(SparkSession(context, engine_session))
 
     def _create_session(self, spark: SparkSession) -> SparkSession:
-        """Return a new session, and mark the JVM's thread and its jobs with the id of the run."""
+        """Return a new session, and tag the JVM thread and its Spark jobs with the run's id."""
         context: Any = spark.sparkContext
         name = threading.current_thread().name
         context._jvm.java.lang.Thread.currentThread().setName(f"{self._run_id} {name}")  # noqa: SLF001
@@ -425,7 +445,7 @@ class EngineSession:
         return spark.newSession()
 
     def _leave_context(self) -> None:
-        """Remove PySpark's references to the engine's JVM. The JVM continues to run."""
+        """Remove PySpark's references to the engine's JVM, which continues to run."""
         self._spark = None
         if self._quiet is None:
             return

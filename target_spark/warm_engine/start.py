@@ -1,7 +1,7 @@
-"""Start of an engine as a process that outlives the process that starts it.
+"""Start of an engine, which is a Spark process that later runs on this machine share.
 
-The engine has its own session and log, and inherits no open file, so a pipeline ends when its
-run ends. Its settings, which may contain secrets, go through its standard input.
+The process is detached, so it outlives the run that starts it. It inherits no open files. Its
+settings, which may contain secrets, are passed through standard input.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _PAUSE: Final = 0.1
 
 
 def connect_engine(identity: Identity) -> tuple[EngineFolder, socket.socket] | None:
-    """Return the folder of the running engine with an identity, and a connection to it.
+    """Connect to the running background Spark process (engine) with an identity.
 
-    Return None if it is not running.
+    Return its folder and the connection, or None if no such engine is running.
 
     Raises:
-        UntrustedPathError: Another user can enter the folder of the engine.
+        UntrustedPathError: Another user has access to the folder of the engine.
         OSError: The engine does not respond.
     """
     folder = EngineFolder.find(identity.key)
@@ -62,9 +62,9 @@ def connect_engine(identity: Identity) -> tuple[EngineFolder, socket.socket] | N
 def start_engine(
     settings: SparkSettings, identity: Identity
 ) -> tuple[EngineFolder, socket.socket, bool]:
-    """Start an engine, unless one with the same identity is running.
+    """Start a background Spark process (engine), unless one with the same identity is running.
 
-    The engine accepts runs at once, which wait for its Spark.
+    The engine accepts connections before its Spark has started.
 
     Args:
         settings: The Spark settings of the engine.
@@ -76,7 +76,7 @@ def start_engine(
     Raises:
         SparkUnavailableError: The process did not start, or another engine with the same identity
             is just ending.
-        UntrustedPathError: Another user can enter the folder of the engine.
+        UntrustedPathError: Another user has access to the folder of the engine.
         OSError: The folder of the engine cannot be created, or the engine does not respond.
     """
     end, is_new = time.monotonic() + _CONNECT_SECONDS, False
@@ -90,9 +90,9 @@ def start_engine(
 
 
 def _start_process(settings: SparkSettings, identity: Identity) -> bool:
-    """Start the process of an engine, unless one with the same identity is running.
+    """Start a background Spark process (engine), and wait until it accepts connections.
 
-    When the function returns, the engine listens.
+    Nothing is started if an engine with the same identity is running.
 
     Args:
         settings: The Spark settings of the engine.
@@ -103,7 +103,7 @@ def _start_process(settings: SparkSettings, identity: Identity) -> bool:
 
     Raises:
         SparkUnavailableError: The process did not start.
-        UntrustedPathError: Another user can enter the folder of the engine.
+        UntrustedPathError: Another user has access to the folder of the engine.
         OSError: The folder of the engine cannot be created.
     """
     folder = EngineFolder.make(identity.key)
@@ -138,5 +138,5 @@ def _start_process(settings: SparkSettings, identity: Identity) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Return a value of a setting as JSON has it."""
+    """Return the value of a setting for JSON: a mapping as a dict, any other value unchanged."""
     return dict(value) if hasattr(value, "keys") else value  # type: ignore[call-overload]

@@ -186,6 +186,6 @@ def check_folder_is_empty(
     foreign = next((name for name in names if name[0] not in "._" and name not in allowed), None)
     if foreign is not None:
         raise TableError(
-            f"{folder} has files ({foreign}) but is not a {table_format} table. Set path to"
-            " another folder, or move the files away."
+            f"{folder} has files ({foreign}) and is not a table in {table_format} format. Set path"
+            " to another folder, or move the files away."
         )

@@ -193,8 +193,8 @@ def test_response_without_a_token_is_an_error(server, caplog, reply, reason):
 
 def test_failed_certificate_verification_is_not_retried():
     refused = requests.exceptions.SSLError("CERTIFICATE_VERIFY_FAILED")
-    assert not RequestOutcome(utc_now(), error=refused).may_pass
-    assert RequestOutcome(utc_now(), error=requests.exceptions.SSLError("EOF")).may_pass
+    assert not RequestOutcome(utc_now(), error=refused).is_retryable
+    assert RequestOutcome(utc_now(), error=requests.exceptions.SSLError("EOF")).is_retryable
 
 
 def test_invalid_endpoint_url_is_an_error_without_retry():

@@ -163,7 +163,7 @@ def test_full_staging_folder_is_an_error(
         run.send(large, state(2))
         assert run.end() == 1, run.read_log()
     assert run.states() == [1]
-    assert "No space is left for rows that wait" in run.report()["outcome"]
+    assert "No space is left for uncommitted rows" in run.report()["outcome"]
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
     assert load.run(described, large, state(2)).states() == [2]
     assert [row["text"] == text for row in load.rows("kept")["kept"]] == [True]

@@ -48,7 +48,7 @@ def answer_questions(questions: Iterable[FieldSpec], config: Mapping[str, Any]) 
         for below in question.below:
             held = answer != "" if below.answer is None else to_text(below.answer) == answer
             if held:
-                answers.update(answer_questions(below.questions, config))
+                answers.update(answer_questions(below.fields, config))
     return answers
 
 
@@ -58,7 +58,7 @@ def find_option(question: FieldSpec, value: Mapping[str, Any]) -> str:
     [found] = [
         below.answer
         for below in question.below
-        if any(each.path[-1] == mark for each in below.questions)
+        if any(each.path[-1] == mark for each in below.fields)
     ]
     return str(found)
 
@@ -72,7 +72,7 @@ def default_answers(questions: Iterable[FieldSpec]) -> dict[str, str]:
         if "default" in question.schema and question.kind is not FieldKind.PASSWORD:
             found[question.name] = to_text(question.schema["default"])
         for below in question.below:
-            found.update(default_answers(below.questions))
+            found.update(default_answers(below.fields))
     return found
 
 

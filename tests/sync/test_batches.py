@@ -593,7 +593,7 @@ class Csv(BaseBatcher):
 
 
 def test_third_party_batcher_gets_mapped_records(tmp_path, monkeypatch):
-    monkeypatch.setattr("tap_core.batch.batchers._installed", lambda _name: Csv)
+    monkeypatch.setattr("tap_core.batch.batchers._load_installed", lambda _name: Csv)
 
     def get_batch_config(self, config):
         given = copy.deepcopy(batch_config(tmp_path)["batch_config"])

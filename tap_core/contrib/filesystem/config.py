@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.contrib.filesystem.config``.
 
-The names are defined in `tap_core.filesystem.config`.
+It only re-exports names of `tap_core.filesystem.config`.
 """
 
 from __future__ import annotations

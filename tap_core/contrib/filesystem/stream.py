@@ -1,6 +1,6 @@
-"""Compatibility import path of singer_sdk; nothing is defined here.
+"""Compatibility module for plugins that import ``singer_sdk.contrib.filesystem.stream``.
 
-The names are defined in `tap_core.filesystem.stream`.
+It only re-exports names of `tap_core.filesystem.stream`.
 """
 
 from __future__ import annotations

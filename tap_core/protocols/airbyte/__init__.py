@@ -1,1 +1,1 @@
-"""The Airbyte protocol: source commands, message reader and message writer."""
+"""Support for the Airbyte protocol: source commands, message reader and message writer."""

@@ -1,12 +1,13 @@
 """Discovery catalogs and configured catalogs of Airbyte, and their conversion to a tap's catalog.
 
-- Airbyte identifies a stream by namespace and name (`stream_id`); the tap and its state use the
-  tap's own stream name.
+- Airbyte identifies a stream by namespace and name (`stream_id`). The tap and its state use the
+  tap's stream name.
 - An outdated configured catalog is accepted: streams and fields that no longer exist are skipped.
-  An invalid catalog, or an impossible request, is an error that names the file and the place.
+  For an invalid catalog, the error names the file and the path of the value.
 - Only fields of the configured schema are sent, at every depth where both schemas declare
-  properties; this also applies to keys and cursors. A schema without properties selects all fields.
-- The cursor is the tap's own; else the configured one; else the default one.
+  properties. This also applies to keys and cursors. A schema without properties selects all fields.
+- The cursor is the tap's replication key. If users may choose the cursor, it is the configured
+  field, else the default field of the catalog.
 
 Source: the Airbyte protocol, sections "Catalog" and "Schema Mismatches".
 """
@@ -60,17 +61,17 @@ _Inclusion = Metadata.InclusionType
 
 
 def stream_id(stream: SyncStream) -> StreamId:
-    """Return the name and namespace that a stream has in Airbyte."""
+    """Return the identifier of a tap's stream in Airbyte: its name and namespace."""
     return StreamId(stream.name_in_namespace, stream.namespace)
 
 
 def build_catalog(streams: Mapping[str, SyncStream]) -> dict[str, Any]:
-    """Return the AirbyteCatalog of a tap's streams, sorted by namespace and name."""
+    """Return the discovery catalog of a tap (AirbyteCatalog), sorted by namespace and name."""
     found = sorted(streams.values(), key=lambda one: (one.namespace or "", one.name))
-    return {"streams": [_discovered(stream) for stream in found]}
+    return {"streams": [_describe_stream(stream) for stream in found]}
 
 
-def _discovered(stream: SyncStream) -> dict[str, Any]:
+def _describe_stream(stream: SyncStream) -> dict[str, Any]:
     known, replication = stream_id(stream), _Replication.of(stream)
     discovered: dict[str, Any] = {
         "name": known.name,
@@ -91,22 +92,19 @@ def _discovered(stream: SyncStream) -> dict[str, Any]:
 
 
 def _build_airbyte_schema(stream: SyncStream) -> JsonSchema:
-    """Return a stream's schema in Airbyte's form.
-
-    Properties that the tap cannot read are left out.
-    """
+    """Return a stream's schema for the discovery catalog, without unsupported properties."""
     schema = airbyte_schema(stream.schema)
     if properties := _properties(schema):
         metadata = get_catalog_entry(stream).metadata
         schema["properties"] = {
             name: inner
             for name, inner in properties.items()
-            if _inclusion(metadata, ("properties", name)) != _Inclusion.UNSUPPORTED
+            if _get_inclusion(metadata, ("properties", name)) != _Inclusion.UNSUPPORTED
         }
     return schema
 
 
-def _inclusion(metadata: MetadataMapping, path: Breadcrumb) -> str | None:
+def _get_inclusion(metadata: MetadataMapping, path: Breadcrumb) -> str | None:
     known = metadata.get(path)
     return known.inclusion if known else None
 
@@ -131,7 +129,7 @@ class _Replication(NamedTuple):
         return cls(method, key or None, is_free)
 
     def path_in(self, schema: JsonSchema) -> _Path:
-        """Return the path to the replication key: the names of the properties that lead to it."""
+        """Return the path to the replication key in a schema, such as ``("meta", "updated")``."""
         return parse_path(self.key or "", schema)
 
     @property
@@ -146,9 +144,9 @@ class _Replication(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredStream:
-    """Stream of a configured catalog.
+    """Stream of an Airbyte configured catalog, with the sync modes that the user has chosen.
 
-    A field is given as a path: the property names that lead to it.
+    Cursor and key fields are paths of property names, such as ``("meta", "updated")``.
     """
 
     id: StreamId
@@ -166,9 +164,10 @@ class ConfiguredStream:
 
     @property
     def cursor(self) -> _Path:
-        """Path to the cursor field. It is empty if the stream has no cursor.
+        """Path to the cursor field; empty if the stream has no cursor.
 
-        A source-defined cursor comes first, then the configured one, then the default one.
+        It is the configured cursor field, else the default cursor field. If the source defines the
+        cursor, the configured field is ignored.
         """
         if self.source_defined_cursor:
             return self.default_cursor_field
@@ -177,9 +176,9 @@ class ConfiguredStream:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredCatalog:
-    """Parsed ConfiguredAirbyteCatalog.
+    """Parsed ConfiguredAirbyteCatalog: the streams that the user has selected.
 
-    ``source`` is the name of its file, used in error messages.
+    ``source`` is the name of the catalog file, for error messages.
     """
 
     streams: tuple[ConfiguredStream, ...]
@@ -194,34 +193,37 @@ def parse_configured_catalog(text: str | bytes, source: str) -> ConfiguredCatalo
     message are read with full_refresh and written with append.
 
     Args:
-        text: Content of the file.
-        source: Name of the file for error messages.
+        text: Content of the catalog file.
+        source: Name of the catalog file, for error messages.
 
     Raises:
-        CatalogFileError: The content is not a valid catalog; the message names the location.
+        CatalogFileError: The content is not a valid catalog. The message names the invalid value.
     """
-    document = _document(text, source)
+    document = _parse_document(text, source)
     streams = document.child("streams")
     if streams.value is None:
-        raise document.wrong(
+        raise document.make_error(
             "a catalog must be an object with a list of 'streams'; this one has none"
         )
-    return ConfiguredCatalog(tuple(map(_configured, streams.items())), source)
+    return ConfiguredCatalog(tuple(map(_parse_stream, streams.items())), source)
 
 
-def _document(text: str | bytes, source: str) -> JsonNode:
+def _parse_document(text: str | bytes, source: str) -> JsonNode:
     try:
         whole = parse(text, f"Catalog '{source}'", CatalogFileError)
     except CatalogFileError:
-        document = next(_in_messages(text, source), None)
+        document = next(_find_catalogs(text, source), None)
         if document is None:
             raise
         return document
     return whole.child("catalog") if _is_message(whole) else whole
 
 
-def _in_messages(text: str | bytes, source: str) -> Iterator[JsonNode]:
-    """Yield the catalog of each CATALOG message in the output of ``discover``."""
+def _find_catalogs(text: str | bytes, source: str) -> Iterator[JsonNode]:
+    """Yield the catalog of each CATALOG message in ``text``, the output of ``discover``.
+
+    ``source`` is the name of the file, for error messages.
+    """
     for line in as_bytes(text).splitlines():
         if b'"CATALOG"' in line:
             message = parse(line, f"Catalog '{source}'", CatalogFileError)
@@ -233,18 +235,20 @@ def _is_message(document: JsonNode) -> bool:
     return isinstance(document.value, dict) and document.value.get("type") == "CATALOG"
 
 
-def _configured(entry: JsonNode) -> ConfiguredStream:
+def _parse_stream(entry: JsonNode) -> ConfiguredStream:
     stream = entry.child("stream")
     if stream.value is None:
-        stream = entry  # the entry of a discovery catalog
-    name = stream.child("name").needed()
-    entry, stream = entry.called(name), stream.called(name)
-    modes = tuple(mode.needed().lower() for mode in stream.child("supported_sync_modes").items())
+        stream = entry  # in a discovery catalog, the entry itself is the stream
+    name = stream.child("name").required_text()
+    entry, stream = entry.with_name(name), stream.with_name(name)
+    modes = tuple(
+        mode.required_text().lower() for mode in stream.child("supported_sync_modes").items()
+    )
     keys = entry.child("primary_key").paths() or stream.child("source_defined_primary_key").paths()
     return ConfiguredStream(
         id=StreamId(name, stream.child("namespace").text()),
         json_schema=stream.child("json_schema", "schema").members(),
-        sync_mode=_sync_mode(entry.child("sync_mode")),
+        sync_mode=_parse_sync_mode(entry.child("sync_mode")),
         destination_sync_mode=(entry.child("destination_sync_mode").text() or "append").lower(),
         cursor_field=entry.child("cursor_field").path(),
         primary_key=keys,
@@ -257,11 +261,11 @@ def _configured(entry: JsonNode) -> ConfiguredStream:
     )
 
 
-def _sync_mode(node: JsonNode) -> str:
+def _parse_sync_mode(node: JsonNode) -> str:
     given = node.text()
     mode = FULL_REFRESH if given is None else given.lower()
     if mode not in (FULL_REFRESH, INCREMENTAL):
-        raise node.wrong(f"'{given}' is not a sync mode: use {FULL_REFRESH} or {INCREMENTAL}")
+        raise node.make_error(f"'{given}' is not a sync mode: use {FULL_REFRESH} or {INCREMENTAL}")
     return mode
 
 
@@ -290,7 +294,7 @@ def apply_configured_catalog(
         if stream is None:
             remarks.append(f"Stream '{wanted.id}' of the catalog is not in the source: skipped.")
             continue
-        replication = _resolved(stream, wanted, configured.source)
+        replication = _resolve_replication(stream, wanted, configured.source)
         if wanted.sync_mode == INCREMENTAL and replication.method == REPLICATION_FULL_TABLE:
             remarks.append(
                 f"Stream '{wanted.id}' has no cursor: it is read in full although the catalog"
@@ -298,37 +302,44 @@ def apply_configured_catalog(
             )
         if stream.name in catalog:
             remarks.append(f"Stream '{wanted.id}' is in the catalog twice: the last one is used.")
-        entry = _selected(stream, wanted, replication)
-        for name in (stream.tap_stream_id, stream.name):  # a tap looks up both names
+        entry = _make_entry(stream, wanted, replication)
+        for name in (stream.tap_stream_id, stream.name):  # taps look up an entry by both names
             catalog[name] = entry
     return catalog, remarks
 
 
-def _resolved(stream: SyncStream, wanted: ConfiguredStream, source: str) -> _Replication:
-    """Return the replication method and key to use for a configured stream.
+def _resolve_replication(stream: SyncStream, wanted: ConfiguredStream, source: str) -> _Replication:
+    """Return the replication method and replication key for the sync of a configured stream.
 
     Args:
         stream: The tap's stream.
-        wanted: The stream of the configured catalog.
-        source: Name of the catalog file for error messages.
+        wanted: The same stream in the configured catalog.
+        source: Name of the catalog file, for error messages.
+
+    Raises:
+        CatalogFileError: The stream does not support the configured cursor field.
     """
     own = _Replication.of(stream)
     if wanted.sync_mode == FULL_REFRESH or not own.is_possible:
         return own._replace(method=REPLICATION_FULL_TABLE)
     if not own.is_free:
         return own
-    return _Replication(REPLICATION_INCREMENTAL, _chosen(stream, wanted, own, source), is_free=True)
+    cursor = _choose_cursor(stream, wanted, own.key, source)
+    return _Replication(REPLICATION_INCREMENTAL, cursor, is_free=True)
 
 
-def _chosen(
-    stream: SyncStream, wanted: ConfiguredStream, own: _Replication, source: str
-) -> str | None:
-    """Return the cursor field to use for a stream that accepts any cursor field.
+def _choose_cursor(
+    stream: SyncStream, wanted: ConfiguredStream, replication_key: str | None, source: str
+) -> str:
+    """Return the name of the cursor field for a stream whose users may choose any field.
 
-    It is the configured field, else the catalog's default, else the tap's own replication key.
+    It is the configured field, else the catalog's default, else the tap's ``replication_key``.
+
+    Raises:
+        CatalogFileError: There is no cursor field, or its name is unknown or ambiguous.
     """
     path = wanted.cursor_field or wanted.default_cursor_field
-    key = ".".join(path) or own.key
+    key = ".".join(path) or replication_key
     start = f"Catalog '{source}': stream '{wanted.id}'"
     if key is None:
         raise CatalogFileError(
@@ -346,7 +357,7 @@ def _chosen(
     return key
 
 
-def _selected(
+def _make_entry(
     stream: SyncStream, wanted: ConfiguredStream, replication: _Replication
 ) -> CatalogEntry:
     """Return a copy of a stream's catalog entry with only the configured properties selected."""
@@ -357,14 +368,18 @@ def _selected(
     entry.replication_method = root.forced_replication_method = replication.method
     entry.replication_key = root.replication_key = replication.key
     _select(entry.metadata, (), airbyte_schema(stream.schema), wanted.json_schema)
-    entry.schema = Schema.from_dict(_narrowed(entry.schema.to_dict(), wanted.json_schema))
+    entry.schema = Schema.from_dict(_remove_unwanted(entry.schema.to_dict(), wanted.json_schema))
     return entry
 
 
 def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any) -> None:
-    """Select the configured properties and deselect all others, even key properties.
+    """Select the configured properties in ``metadata`` and deselect all others, even keys.
 
-    If ``wanted`` declares no properties, all properties are selected.
+    Args:
+        metadata: Catalog metadata to change.
+        path: Breadcrumb of the object whose properties are selected.
+        known: Schema of the object in the tap.
+        wanted: Configured schema of the object. Without properties, it selects all properties.
     """
     asked = _properties(wanted)
     for name, definition in _properties(known).items():
@@ -375,10 +390,11 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
             _select(metadata, crumb, definition, asked.get(name))
 
 
-def _narrowed(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
-    """Return a schema without the unwanted properties that catalog metadata cannot deselect.
+def _remove_unwanted(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
+    """Return the schema ``known`` without properties that are missing in the schema ``wanted``.
 
-    These are properties inside arrays and undeclared properties (``additionalProperties``).
+    Only properties that catalog metadata cannot deselect are removed: properties inside arrays, and
+    undeclared properties (``additionalProperties``). ``in_list`` is True inside an array.
     """
     result = dict(known)
     asked, properties = _properties(wanted), _properties(known)
@@ -386,7 +402,7 @@ def _narrowed(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonS
         if known.get("additionalProperties") and not wanted.get("additionalProperties"):
             result["additionalProperties"] = False
         result["properties"] = {
-            name: _narrowed(inner, asked.get(name), in_list=in_list)
+            name: _remove_unwanted(inner, asked.get(name), in_list=in_list)
             if isinstance(inner, dict)
             else inner
             for name, inner in properties.items()
@@ -394,11 +410,11 @@ def _narrowed(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonS
         }
     items = known.get("items")
     if isinstance(items, dict) and isinstance(wanted, Mapping):
-        result["items"] = _narrowed(items, wanted.get("items"), in_list=True)
+        result["items"] = _remove_unwanted(items, wanted.get("items"), in_list=True)
     return result
 
 
 def _properties(schema: Any) -> Mapping[str, Any]:
-    """Return the declared properties of a schema, or an empty mapping."""
+    """Return the ``properties`` of a schema, or an empty mapping if it declares no properties."""
     found = schema.get("properties") if isinstance(schema, Mapping) else None
     return found if isinstance(found, Mapping) else {}

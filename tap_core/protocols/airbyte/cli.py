@@ -1,9 +1,9 @@
-"""Runs of the Airbyte commands of a tap: spec, check, discover and read.
+"""Execution of a tap's Airbyte commands: ``spec``, ``check``, ``discover`` and ``read``.
 
-The tap class is passed in, never imported, and each command imports its modules when it runs.
-Standard output carries only messages of the protocol. Any failure is an ERROR trace and a nonzero
-exit code; a failed connection check is a regular result with exit code 0. After a signal, pending
-output is written in order and the process ends by the same signal.
+Standard output carries only Airbyte messages. Any failure is reported as an ERROR trace and a
+nonzero exit code. A failed connection check is a regular result with exit code 0. After a signal,
+pending output is written in order and the process ends by the same signal. Each command imports its
+modules when it runs, for a fast start.
 Source: the Airbyte protocol, sections "Common Interface" and "Source".
 """
 
@@ -32,9 +32,10 @@ __all__ = ["run_source_command"]
 
 
 def run_source_command(context: typer.Context) -> int:
-    """Run the Airbyte command of a context, whose ``obj`` is the tap class; return its exit code.
+    """Run the Airbyte command that the user called, and return its exit code.
 
-    After a signal the exit code is the negative signal number.
+    ``context`` is the command's typer context, and its ``obj`` is the tap class. After a signal,
+    the exit code is the negative signal number.
     """
     with StdoutWriter.open() as wire:
         job = _CommandRun(context.obj, context, wire)
@@ -43,7 +44,7 @@ def run_source_command(context: typer.Context) -> int:
 
 
 class _CommandRun:
-    """One run of an Airbyte command: its input files, its tap and its output."""
+    """Run of one Airbyte command, with its input files, its tap and its output."""
 
     def __init__(
         self, tap_class: type[SyncTap], context: typer.Context, wire: StdoutWriter
@@ -58,10 +59,7 @@ class _CommandRun:
         self._hiders: list[Callable[[str], str]] = []
 
     def run(self) -> int:
-        """Run the command and return its exit code.
-
-        After a signal, return the negative signal number.
-        """
+        """Run the command. Return its exit code, or the negative signal number after a signal."""
         try:
             self.files = get_files(self._context)
             _COMMANDS[str(self._context.info_name)](self)
@@ -78,11 +76,11 @@ class _CommandRun:
         return text
 
     def say(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
-        """Write an Airbyte message of type ``kind`` with ``body`` in its field ``field``."""
+        """Write the Airbyte message ``{"type": kind, field: body}`` to standard output."""
         self.wire.write(line(kind, field, body))
 
     def tap(self) -> SyncTap:
-        """Create the tap with the settings of the configuration file, without catalog and state.
+        """Create the tap with the settings of the ``--config`` file, without catalog and state.
 
         Raises:
             ConfigFileError: The file cannot be read.
@@ -103,9 +101,9 @@ class _CommandRun:
         self._hiders.append(make_redactor(settings, schema))
 
     def _write_control_message(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-        """Write a CONTROL message if the tap changed its settings, such as a refresh token.
+        """Write a CONTROL message if the tap has changed a setting, such as its refresh token.
 
-        ``renew`` takes the current settings and returns the changed ones.
+        ``renew`` takes the current settings and returns the new settings.
         """
         settings = renew(self.settings or {})
         if settings != self.settings:
@@ -123,9 +121,10 @@ class _CommandRun:
         return 1
 
     def _report_exit(self, leave: BaseException) -> int:
-        """Report why the process ends early, and return the exit code.
+        """Report that a signal or the tap's code ends the process, and return the exit code.
 
-        A signal is logged as a warning. An exit by the tap's code is written as an ERROR trace.
+        A signal is logged as a warning, and the exit code is its negative number. An exit by the
+        tap's code is written as an ERROR trace.
         """
         number = self._tap.stopped_by if self._tap is not None else None
         if isinstance(leave, KeyboardInterrupt):
@@ -139,7 +138,7 @@ class _CommandRun:
 
     @property
     def tap_logger(self) -> logging.Logger:
-        """Logger of the tap."""
+        """Logger with the name of the tap, such as ``tap-petstore``."""
         return logging.getLogger(self.tap_class.name)
 
 

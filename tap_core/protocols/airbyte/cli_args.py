@@ -1,7 +1,7 @@
-"""Command lines of the Airbyte protocol: paths of files, each after its option.
+"""Parsing of the command lines of the Airbyte protocol, whose options are paths of files.
 
-An invalid command line does not end the process with a text: the command gets the error, and
-reports it as a message of the protocol. Error messages end with the command's usage.
+An error in the command line is not printed as text: `get_files` raises it, so that the command
+reports it as an Airbyte message. Error messages end with the command's usage.
 Source: the Airbyte protocol, section "Interface Invariants": all arguments are JSON files.
 """
 
@@ -59,12 +59,16 @@ class _UsageError(ConfigurationError):
 
 
 class AirbyteCommand(Command):
-    """Command of the Airbyte protocol. `get_files` raises the error of an invalid command line."""
+    """Typer command of the Airbyte protocol, such as ``read --config FILE --catalog FILE``.
+
+    Parsing an invalid command line raises no error. Instead, `get_files` raises the error, so that
+    the command can report it as an Airbyte message.
+    """
 
     allow_extra_args = True
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments. An error is kept for `get_files`."""
+        """Parse the command-line arguments. Store an error in ``ctx``; `get_files` raises it."""
         message = ""
         unknown: list[str] = []
         try:
@@ -81,7 +85,7 @@ class AirbyteCommand(Command):
         return []
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002  typer passes it
-        """Return the words of the usage after the command's name."""
+        """Return the options in the usage line, such as ``["--config FILE", "[--state FILE]"]``."""
         return [*self._usage_words()] or ["[OPTIONS]"]
 
     def _usage_words(self) -> Iterator[str]:
@@ -92,7 +96,7 @@ class AirbyteCommand(Command):
                 yield words if param.required else f"[{words}]"
 
     def _describe(self, ctx: Any, error: Any) -> str:
-        """Return the message for an error of typer's parser."""
+        """Return the message for the user about an error of typer's command-line parser."""
         option = getattr(error, "option_name", None)
         param = getattr(error, "param", None)
         if option is not None and not hasattr(error, "possibilities"):
@@ -114,9 +118,9 @@ class AirbyteCommand(Command):
 
 
 def get_files(context: typer.Context) -> Mapping[str, str]:
-    """Return the file paths on the command line of a running command, keyed by option.
+    """Return the file paths on the command line, such as ``{"config": "c.json"}``, by option.
 
-    The keys have no ``--``. Options that were not passed are missing.
+    Options that were not passed are missing. ``context`` belongs to an `AirbyteCommand`.
 
     Raises:
         ConfigurationError: A required option or a path is missing, or an option is unknown.
@@ -135,17 +139,17 @@ def get_files(context: typer.Context) -> Mapping[str, str]:
     }
 
 
-def read_text(path: str, error: type[ConfigurationError], what: str) -> bytes:
-    """Return the content of a file.
+def read_text(path: str, error: type[ConfigurationError], label: str) -> bytes:
+    """Return the content of a file as bytes.
 
     Args:
         path: Path of the file.
         error: Class of the error to raise if the file cannot be read or is too large.
-        what: Name of the file in the error message, such as "Catalog".
+        label: Kind of the file for the error message, such as "Catalog".
     """
     try:
         return read_at_most(Path(path), STATE_BYTES)
     except InputTooLargeError as reason:
-        raise error(f"{what} file '{path}' cannot be read: {reason}") from None
+        raise error(f"{label} file '{path}' cannot be read: {reason}") from None
     except OSError as reason:
-        raise error(f"{what} file '{path}' cannot be read: {reason.strerror}") from None
+        raise error(f"{label} file '{path}' cannot be read: {reason.strerror}") from None

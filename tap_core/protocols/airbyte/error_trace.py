@@ -1,6 +1,7 @@
-"""ERROR traces: a message for the user, details for an engineer, and the failure type.
+"""Content of Airbyte's ERROR trace messages.
 
-Secrets are redacted in every text. Source: the Airbyte protocol, section
+It consists of a message for the user, details for an engineer, and the failure type. Secrets are
+redacted in every text. Source: the Airbyte protocol, section
 "AirbyteErrorTraceMessage".
 """
 
@@ -17,7 +18,7 @@ __all__ = ["error_body"]
 
 
 def error_body(error: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
-    """Return the body of an Airbyte ERROR trace message. ``hide`` redacts secrets in a text."""
+    """Return the content of an ERROR trace about an exception. ``hide`` redacts secrets."""
     return {
         "message": redact_line(hide(summarize_error(error))),
         "internal_message": redact_line(hide(f"{type(error).__qualname__}: {error}")),

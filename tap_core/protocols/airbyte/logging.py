@@ -1,8 +1,8 @@
 """Logging as messages of the Airbyte protocol.
 
-While a command runs, each log record is a LOG message on standard output, and each metric an
-ANALYTICS trace. If standard error is a terminal, the log is written there too, for the user at
-the terminal. Secrets of the configuration are redacted. A failure to write the log is ignored.
+While a command runs, each log record is written to standard output as a LOG message, and each
+metric as an ANALYTICS trace. If standard error is a terminal, the log is written there too. Secrets
+of the configuration are redacted. A failure to write the log is ignored.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class MessageHandler(logging.Handler):
     def __init__(self, write: Callable[[bytes], None], hide: Callable[[str], str]) -> None:
         """Create a handler.
 
-        ``write`` writes complete lines, and ``hide`` redacts secrets in a text.
+        ``write`` writes complete lines, and ``hide`` returns a text with its secrets redacted.
         """
         super().__init__()
         self._write = write
         self._hide = hide
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one log record. A closed output is ignored."""
+        """Write a log record as a LOG message, or a metric as an ANALYTICS trace."""
         with contextlib.suppress(OSError):  # the reader is gone: the next RECORD message raises
             try:
                 self._write(self._line(record))
@@ -63,12 +63,11 @@ class MessageHandler(logging.Handler):
     def _format_message(
         self, record: logging.LogRecord, text: str, trace: str | None = None
     ) -> bytes:
-        """Return the LOG message of a log record.
+        """Return a log record as a LOG message with this text, encoded as a line of JSON.
 
-        ``trace`` is the traceback, or None without an exception.
-
-        The message text starts with the name of the logger, which often contains the stream's name.
+        ``trace`` is the traceback of the record's exception, or None without an exception.
         """
+        # The name of the logger often contains the stream's name.
         full_text = f"{record.name}: {redact_line(self._hide(text))}"
         return log_line(_level(record.levelno), full_text, trace)
 
@@ -79,7 +78,7 @@ def _level(number: int) -> str:
 
 @contextlib.contextmanager
 def redirect_logging(handler: MessageHandler) -> Iterator[None]:
-    """Send log records and Python warnings to ``handler`` until the end of the block."""
+    """During the ``with`` block, send log records and Python warnings to ``handler``."""
     root = logging.getLogger()
     shown = contextlib.nullcontext() if _is_terminal() else without_console()
     logging.captureWarnings(capture=True)

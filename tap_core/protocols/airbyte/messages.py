@@ -1,7 +1,7 @@
-"""Single messages of the Airbyte protocol as JSON lines, except RECORD and STATE messages.
+"""Encoding of Airbyte messages as lines of JSON, except RECORD and STATE messages.
 
-Each line is one message with its type and the field of that type. `AirbyteWriter` and
-`StreamStates` build the frequent RECORD and STATE messages from bytes, for speed.
+For speed, `AirbyteWriter` and `StreamStates` build the frequent RECORD and STATE messages from
+bytes.
 Source of the message formats: the Airbyte protocol, section "Messages".
 """
 
@@ -31,7 +31,7 @@ __all__ = [
 encode_json: Callable[[Any], bytes] = msgspec.json.Encoder(
     decimal_format="number", enc_hook=str
 ).encode
-"""Encode JSON types, decimals with all their digits, and any other value as a string."""
+"""Encode a value as JSON: decimals as numbers with all their digits, other types as strings."""
 
 
 def now_ms() -> int:
@@ -40,18 +40,18 @@ def now_ms() -> int:
 
 
 def descriptor(stream: StreamId) -> dict[str, str]:
-    """Return the StreamDescriptor of a stream. It has no ``namespace`` if the stream has none."""
+    """Return Airbyte's StreamDescriptor: the ``name`` and, if there is one, the ``namespace``."""
     named = {"name": stream.name}
     return named if stream.namespace is None else {**named, "namespace": stream.namespace}
 
 
 def line(kind: str, field: str, body: Mapping[str, Any]) -> bytes:
-    """Return an Airbyte message as a line of JSON: its type ``kind``, and ``body`` in ``field``."""
+    """Return the Airbyte message ``{"type": kind, field: body}`` as a line of JSON."""
     return _encoded({"type": kind, field: body}) + b"\n"
 
 
 def log_line(level: str, message: str, stack_trace: str | None = None) -> bytes:
-    """Return a LOG message as a line of JSON. ``level`` is one of Airbyte's level names."""
+    """Return a LOG message as a line of JSON. ``level`` is a level of Airbyte, such as WARN."""
     body = {"level": level, "message": message}
     return line("LOG", "log", {**body, "stack_trace": stack_trace} if stack_trace else body)
 
@@ -59,17 +59,14 @@ def log_line(level: str, message: str, stack_trace: str | None = None) -> bytes:
 def trace_line(kind: str, body: Mapping[str, Any]) -> bytes:
     """Return a TRACE message as a line of JSON, with the current time.
 
-    ``kind`` is its trace type.
+    ``kind`` is the trace type, such as ERROR. ``body`` is the content of a trace of this type.
     """
     field = kind.lower()
     return line("TRACE", "trace", {"type": kind, "emitted_at": now_ms(), field: body})
 
 
 def status_line(stream: StreamId, status: str) -> bytes:
-    """Return a STREAM_STATUS trace message as a line of JSON.
-
-    ``status`` is STARTED, RUNNING, COMPLETE or INCOMPLETE.
-    """
+    """Return a STREAM_STATUS trace as a line of JSON. ``status`` is, for example, STARTED."""
     return trace_line("STREAM_STATUS", {"stream_descriptor": descriptor(stream), "status": status})
 
 
@@ -78,8 +75,8 @@ def estimate_line(
 ) -> bytes:
     """Return an ESTIMATE trace message as a line of JSON. Unknown numbers (None) are omitted.
 
-    ``rows`` and ``nbytes`` are the expected rows and bytes of the stream if ``kind`` is STREAM, or
-    of the whole sync if it is SYNC.
+    ``rows`` and ``nbytes`` are the expected numbers of rows and bytes: of the stream if ``kind`` is
+    STREAM, or of the whole sync if ``kind`` is SYNC.
     """
     known = {"row_estimate": rows, "byte_estimate": nbytes}
     return trace_line(
@@ -93,15 +90,12 @@ def estimate_line(
 
 
 def analytics_line(kind: str, value: str) -> bytes:
-    """Return an ANALYTICS trace message as a line of JSON. ``kind`` names the measured quantity."""
+    """Return an ANALYTICS trace as a line of JSON. ``kind`` is the name of a metric."""
     return trace_line("ANALYTICS", {"type": kind, "value": value})
 
 
 def control_line(config: Mapping[str, Any]) -> bytes:
-    """Return a CONTROL message as a line of JSON.
-
-    It replaces the connector's stored configuration.
-    """
+    """Return a CONTROL message as a line of JSON. It replaces the platform's configuration."""
     body = {"type": "CONNECTOR_CONFIG", "emitted_at": now_ms()}
     return line("CONTROL", "control", {**body, "connectorConfig": {"config": config}})
 
@@ -109,7 +103,7 @@ def control_line(config: Mapping[str, Any]) -> bytes:
 def _encoded(message: Mapping[str, Any]) -> bytes:
     try:
         return encode_json(message)
-    except UnicodeEncodeError:  # a lone surrogate in a string of the tap's author or the source
+    except UnicodeEncodeError:  # lone surrogate in a string of the tap's code or the source
         return encode_json(_whole(message))
 
 

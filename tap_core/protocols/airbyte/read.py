@@ -1,8 +1,8 @@
-"""Command ``read``: apply a configured catalog and a state to a tap and sync it.
+"""Airbyte's command ``read``: sync a tap with a configured catalog and a state.
 
-The tap is passed in. It discovers all streams first; then the catalog selects streams and fields,
-and the state sets their start. Errors in the files are raised before the first request to the
-source. Source: the Airbyte protocol, section "Read".
+The tap has discovered all its streams before. The catalog selects streams and fields, and the state
+says where each stream resumes. Errors in the files are raised before the first request to the
+source system. Source: the Airbyte protocol, section "Read".
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ __all__ = ["ReadRequest", "read"]
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """Input of Airbyte's command ``read``: the configured catalog and the state."""
+    """Parsed input files of Airbyte's command ``read``: the configured catalog and the state."""
 
     catalog: ConfiguredCatalog
     state: InputState
 
     @classmethod
     def of(cls, catalog: bytes, state: bytes, *, sources: tuple[str, str]) -> ReadRequest:
-        """Parse the contents of a catalog and a state file.
+        """Parse the contents of a catalog file and a state file.
 
-        ``sources`` are the two files' names for errors.
+        ``sources`` are the names of the two files, for error messages.
 
         Raises:
             CatalogFileError: The catalog is invalid.
@@ -53,10 +53,12 @@ class ReadRequest:
 
 
 def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> None:
-    """Sync a tap with the given catalog and state. ``write`` writes complete lines to the output.
+    """Sync a tap with the catalog and state of a request, and write Airbyte messages.
+
+    ``write`` is called with complete lines of JSON.
 
     Raises:
-        CatalogFileError: The catalog requests something that the tap does not support.
+        CatalogFileError: A stream does not support the configured cursor field.
         StreamMapConfigError: A stream map renames a stream to a name that is not in the catalog.
     """
     wanted = {stream.id: stream for stream in request.catalog.streams}
@@ -67,7 +69,7 @@ def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> 
         tap.logger.warning(sentence)
     tap.use_catalog(chosen)
     tap.setup_mapper()
-    _refuse_renamed(tap, names)
+    _check_stream_maps(tap, names)
     _resume(tap, to_state_document(request.state, tap.streams, in_full))
     for name, state in get_previous_states(request.state, tap.streams, in_full).items():
         tap.streams[name].previously_sent_state = state
@@ -81,10 +83,10 @@ def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> 
         raise
 
 
-def _refuse_renamed(tap: SyncTap, names: Collection[str]) -> None:
-    """Raise StreamMapConfigError if a stream map sends a stream under another name than its own.
+def _check_stream_maps(tap: SyncTap, names: Collection[str]) -> None:
+    """Raise StreamMapConfigError if a stream map renames or copies one of the streams ``names``.
 
-    The catalog does not contain the other name, so that Airbyte would ignore the records.
+    The catalog does not contain the new name, so Airbyte would ignore the records.
     """
     if not tap.config.get("stream_maps"):
         return
@@ -99,7 +101,10 @@ def _refuse_renamed(tap: SyncTap, names: Collection[str]) -> None:
 
 
 def _resume(tap: SyncTap, document: dict[str, Any]) -> None:
-    """Load a state document into the tap. Top-level values that streams share are loaded too."""
+    """Load a Singer state document into the tap.
+
+    Its top-level keys besides ``bookmarks`` are the state that all streams share.
+    """
     tap.load_state(document)
     for name, value in document.items():
         if name not in PER_STREAM_KEYS:

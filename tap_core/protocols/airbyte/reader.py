@@ -1,14 +1,14 @@
-"""Reader of Airbyte messages for a destination: bytes in, events out, without I/O.
+"""Reader of Airbyte messages for a destination: it converts bytes to events, without I/O.
 
-- One line is one message. Bodies of records and states stay bytes; only the envelope is decoded.
-- Consecutive records of one stream are one `Rows` event. The division of the input into ``feed()``
-  calls affects only the size of these chunks.
-- Schemas come from the configured catalog and are yielded first. Records of other streams are
-  counted and skipped, as are lines that are not messages; the first of those is logged. Only an
-  incomplete message at the end of the input is an error, because its source has crashed.
-- A stream is complete if its statuses say so. A source that sends no statuses uses an older
-  protocol, whose only sign is the end of the input. Statuses may arrive in any order, even before
-  their rows, so completions are yielded at the end of the input.
+- One line is one message. Records and states stay bytes; only the rest of a message is decoded.
+- Consecutive records of one stream become one `Rows` event. The division of the input into
+  ``feed()`` calls affects only the size of these events.
+- Schemas come from the configured catalog and are yielded first. Records of other streams and lines
+  that are not messages are counted and skipped. Only an incomplete message at the end of the input
+  is an error, because the Airbyte source has crashed.
+- A stream is complete if the source has sent its status COMPLETE. Sources with an older protocol
+  version send no statuses, so all their streams are complete at the end of the input. Statuses may
+  arrive even before their rows, so completions are yielded at the end of the input.
 - For lone surrogates, NaN, byte order marks and blank lines see `tap_core.io.json_lines`.
 
 Source: the Airbyte protocol, sections AirbyteMessage to AirbyteTraceMessage, and its models for
@@ -62,15 +62,17 @@ logger: logging.Logger = logging.getLogger(__name__)
 _OPEN_BRACE: Final = ord("{")
 _NULL: Final = msgspec.Raw(b"null")
 _SECONDS_BELOW: Final = 100_000_000_000
-"""Times below this are in seconds; as milliseconds they would be before April 1973."""
+"""Times below this number are in seconds. As milliseconds, they would be before April 1973."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStream:
     """Stream of a configured catalog that a destination expects to receive.
 
-    ``generation`` is Airbyte's generation id of the rows of this sync. If ``truncates`` is True,
-    rows of other generations are removed once the stream is complete.
+    Attributes:
+        describe: Schema and keys of the stream.
+        generation: Airbyte's generation id of the rows of this sync.
+        truncates: True if rows of other generations are removed once the stream is complete.
     """
 
     describe: SchemaEvent
@@ -79,7 +81,7 @@ class ExpectedStream:
 
 
 class _Body(msgspec.Struct, gc=False):
-    """Body of a RECORD message. ``data`` and ``meta`` are kept as unparsed bytes of the input."""
+    """Content of a RECORD message. ``data`` (the record) and ``meta`` are unparsed JSON bytes."""
 
     stream: str
     data: msgspec.Raw
@@ -89,20 +91,20 @@ class _Body(msgspec.Struct, gc=False):
 
 
 class _TextBody(_Body):
-    """Body of a record that cannot be decoded safely.
+    """Content of a RECORD message whose record cannot be decoded, such as one with lone surrogates.
 
-    ``data`` is the original JSON as a JSON string.
+    ``data`` is a JSON string that contains the JSON text of the record.
     """
 
 
 class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
-    """RECORD message, with the record in its field ``record``."""
+    """RECORD message of an Airbyte source: one record of a stream."""
 
     record: _Body
 
 
 class _State(msgspec.Struct, tag="STATE", tag_field="type"):
-    """STATE message. ``state`` is kept as unparsed bytes of the input."""
+    """STATE message of an Airbyte source. ``state`` is unparsed JSON bytes."""
 
     state: msgspec.Raw
 
@@ -124,17 +126,17 @@ class _Descriptor(msgspec.Struct):
     namespace: str | None = None
 
 
-class _OfStream(msgspec.Struct):
-    """Part of a stream's state or STREAM_STATUS that names the stream. ``status`` is its status."""
+class _StreamReference(msgspec.Struct):
+    """Stream that a STATE or STREAM_STATUS message names. Only STREAM_STATUS has a ``status``."""
 
     stream_descriptor: _Descriptor
     status: Any = None
 
 
 class _StateScope(msgspec.Struct):
-    """Type of a state (STREAM, GLOBAL or LEGACY) and its stream.
+    """Type of an Airbyte state (STREAM, GLOBAL or LEGACY), and its stream if the type is STREAM.
 
-    In states of old protocol versions, the field ``state_type`` has the type.
+    Old protocol versions have the type in the field ``state_type`` instead of ``type``.
     """
 
     type: Any = None
@@ -162,15 +164,15 @@ _decode: Final[Callable[[bytes], _Message]] = msgspec.json.Decoder(_Message).dec
 _decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_scope: Final = msgspec.json.Decoder(_StateScope).decode
 _decode_trace: Final = msgspec.json.Decoder(_TraceKind).decode
-_decode_of_stream: Final = msgspec.json.Decoder(_OfStream).decode
+_decode_stream_reference: Final = msgspec.json.Decoder(_StreamReference).decode
 _decode_error: Final = msgspec.json.Decoder(_Error).decode
 
 
 @dataclass(slots=True)
 class _Chunk:
-    """Consecutive rows of one stream.
+    """Consecutive rows of one stream, collected until they become an event.
 
-    ``expected`` is None if the catalog does not have the stream.
+    ``expected`` is None if the stream is not in the catalog.
     """
 
     name: str
@@ -180,10 +182,10 @@ class _Chunk:
     times: list[str | None] = field(default_factory=list)
     meta: dict[int, bytes] = field(default_factory=dict)
 
-    def finished(self) -> Iterator[Rows]:
+    def take_rows(self) -> Iterator[Rows]:
         """Yield the collected rows as one event and empty the chunk.
 
-        Yield nothing if it has no rows.
+        Yield nothing if there are no rows, or if the stream is not in the catalog.
         """
         if not self.rows or self.expected is None:
             return
@@ -199,7 +201,7 @@ class _Chunk:
 
 
 class AirbyteReader:
-    """Reader that converts the output of an Airbyte source to events.
+    """Reader that converts the output of an Airbyte source, passed as bytes, to events.
 
     Call `feed` with each block of bytes, and `close` at the end of the input. Consume all events
     that both methods yield. After that, `remarks` yields warnings that summarize the skipped input.
@@ -226,11 +228,10 @@ class AirbyteReader:
         fails_on_undeclared: bool = False,
         check: RecordCheck | None = None,
     ) -> None:
-        """Create a reader at the beginning of an input (line 1)."""
         self._check = check
         self._checks_records = fails_on_undeclared or check is not None
         self._expected = {each.describe.stream: each for each in expected}
-        self._by_name = _by_name(self._expected)
+        self._by_name = _index_by_name(self._expected)
         self._fails_on_undeclared = fails_on_undeclared
         self._lines = MessageLines(_FORMAT, self._refuse_invalid, self._refuse_unknown)
         self._times = _Times()
@@ -242,17 +243,15 @@ class AirbyteReader:
         self._unknown_streams: Counter[str] = Counter()
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield the events of all lines that end within ``data``.
-
-        An incomplete last line is kept.
-        """
+        """Yield the events of all lines that end within ``data``. Keep an incomplete last line."""
         yield from self._yield_schemas()
         yield from self._events(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
-        """Yield the events of a last line without line feed, then the end of each completed stream.
+        """End the input: yield the events of its last line, then the end of each complete stream.
 
-        An incomplete message at the end of the input raises an error.
+        Raises:
+            TruncatedInputLine: The last line is an incomplete message.
         """
         yield from self._yield_schemas()
         rest, junk = self._lines.rest(), self._skipped_lines
@@ -266,7 +265,7 @@ class AirbyteReader:
             )
 
     def remarks(self) -> Iterator[str]:
-        """Yield one warning for each kind of input that was skipped."""
+        """Yield warnings with the number of skipped lines, and of skipped records per stream."""
         if self._skipped_lines:
             yield f"Skipped lines of the input that are not messages: {self._skipped_lines:,}"
         for name, count in self._unknown_streams.items():
@@ -275,20 +274,23 @@ class AirbyteReader:
     # Rows
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
-        """Yield the events of complete lines. Consecutive rows of one stream become one event."""
+        """Yield the events of complete lines. Consecutive records of one stream become one event.
+
+        If a line is invalid, the events of the lines before it are yielded first.
+        """
         chunk = _Chunk("", None, None)
         message: _Message | None
         body: _Body | None
         try:
             for message in self._lines.messages(lines):
                 if not isinstance(message, _Record):
-                    yield from chunk.finished()
+                    yield from chunk.take_rows()
                     yield from self._convert_message(message)
                     continue
                 body = message.record
                 is_same = body.stream == chunk.name and body.namespace == chunk.namespace
                 if not is_same or not chunk.expected:
-                    yield from chunk.finished()
+                    yield from chunk.take_rows()
                     chunk = self._make_chunk(body)
                 if self._checks_records:
                     self._check_record(body, chunk.expected)
@@ -296,28 +298,25 @@ class AirbyteReader:
                     self._add_row(body, chunk)
             message = body = None  # do not keep a long line in memory
         except (FatalSyncError, InvalidInputLine):
-            yield from chunk.finished()
+            yield from chunk.take_rows()
             raise
-        yield from chunk.finished()
+        yield from chunk.take_rows()
 
     def _make_chunk(self, body: _Body) -> _Chunk:
-        """Return a new, empty chunk for the stream of a record.
-
-        If the catalog does not have the stream, count it for a warning.
-        """
+        """Return an empty chunk for a record. Count its stream if the catalog does not have it."""
         expected = self._expected.get(self._stream(body.stream, body.namespace))
         if expected is None:
             self._unknown_streams[str(StreamId(body.stream, body.namespace))] += 1
         return _Chunk(body.stream, body.namespace, expected)
 
     def _check_record(self, body: _Body, expected: ExpectedStream | None) -> None:
-        """Check that the catalog declares a record's stream and fields, then check its values.
+        """Check a record as the options of the reader require.
 
-        Each of the two checks is made only if the reader was created with that option.
+        ``fails_on_undeclared`` requires that the catalog declares the record's stream and fields.
+        ``check`` validates the values of the record.
 
         Raises:
-            FatalSyncError: The catalog does not declare the stream or a field, or a value is
-                invalid.
+            FatalSyncError: The stream or a field is not declared, or a value is invalid.
         """
         if self._fails_on_undeclared:
             if expected is None:
@@ -331,22 +330,19 @@ class AirbyteReader:
             described = expected.describe if expected else None
             check_record(self._check, self._lines.number, stream, described, bytes(body.data))
 
-    def _make_undeclared_error(self, what: str, body: _Body) -> RecordsWithoutSchemaException:
-        """Return the error for a record that is not in the catalog.
+    def _make_undeclared_error(self, clause: str, body: _Body) -> RecordsWithoutSchemaException:
+        """Return the error for a record whose stream or fields are not in the catalog.
 
-        ``what`` is the part of the message between the stream's name and "in the catalog".
+        ``clause`` is the text before "in the catalog" in the message, such as "which is not".
         """
         return RecordsWithoutSchemaException(
             f"Line {self._lines.number} is a record of stream"
-            f" {StreamId(body.stream, body.namespace)}, {what} in the catalog. Add it there, or set"
-            " outside_catalog to ignore."
+            f" {StreamId(body.stream, body.namespace)}, {clause} in the catalog. Add it there, or"
+            " set outside_catalog to ignore."
         )
 
     def _add_row(self, body: _Body, chunk: _Chunk) -> None:
-        """Add a record to the rows of its stream.
-
-        A record whose data is not an object is skipped.
-        """
+        """Add a record to the rows in ``chunk``. Skip it if its data is not a JSON object."""
         row = bytes(body.data)
         if row[0] != _OPEN_BRACE and not isinstance(body, _TextBody):
             self._skip_line(row, "a record's data must be an object")
@@ -370,45 +366,42 @@ class AirbyteReader:
         self._skip_line(line, describe_decode_error(error))
 
     def _refuse_unknown(self, line: bytes, kind: object) -> None:
-        if not isinstance(kind, str):  # a type that the protocol gets later is no fault
+        if not isinstance(kind, str):  # a string may be a type of a newer protocol version
             self._skip_line(line, "it has no type")
 
-    def _skip_line(self, line: bytes, why: str) -> None:
-        """Count a skipped line. Only the first one is logged, with the reason ``why``."""
+    def _skip_line(self, line: bytes, reason: str) -> None:
+        """Count a skipped line. Log only the first skipped line, with the reason."""
         self._skipped_lines += 1
         if self._skipped_lines == 1:
             logger.warning(
                 "Line %d is not an Airbyte message (%s) and is skipped; others are counted."
                 " It begins: %s",
                 self._lines.number,
-                why,
+                reason,
                 excerpt(line),
             )
 
     # Other messages
 
     def _yield_schemas(self) -> Iterator[SchemaEvent]:
-        """Yield the schemas of the catalog's streams at the first call.
-
-        Later calls yield nothing.
-        """
+        """Yield the schema of each stream in the catalog. Second and later calls yield nothing."""
         if not self._described:
             self._described = True
             yield from (each.describe for each in self._expected.values())
 
     def _stream(self, name: str, namespace: str | None) -> StreamId:
-        """Return the catalog's stream that a message means by a name and namespace.
+        """Return the catalog's identifier for a stream that a message names.
 
-        Sources built with Airbyte's CDK omit the namespace. Then a stream of that name is meant if
-        the catalog has exactly one.
+        Sources built with Airbyte's CDK omit the namespace. In this case, the stream is found by
+        its name, unless several streams of the catalog have this name.
         """
-        given = StreamId(name, namespace)
-        return given if namespace or given in self._expected else self._by_name.get(name, given)
+        named = StreamId(name, namespace)
+        return named if namespace or named in self._expected else self._by_name.get(name, named)
 
     def _convert_message(self, message: _State | _Trace | _Log) -> Iterator[Event]:
-        """Yield the event of a STATE message.
+        """Yield a `Checkpoint` event for a STATE message. Other messages yield no event.
 
-        TRACE messages are only recorded, and LOG messages ignored.
+        The status or error in a TRACE message is recorded. LOG messages are ignored.
         """
         if isinstance(message, _State):
             state = bytes(message.state)
@@ -422,7 +415,7 @@ class AirbyteReader:
             self._record_trace(message.trace)
 
     def _record_trace(self, trace: msgspec.Raw) -> None:
-        """Record the stream status or the error that a TRACE message reports."""
+        """Record the stream status or the source error of a TRACE message. Ignore other traces."""
         try:
             kind = _decode_trace(trace)
             if kind.type == "ERROR":
@@ -430,20 +423,22 @@ class AirbyteReader:
                 logger.warning("The source failed: %s", _decode_error(kind.error).message)
             elif kind.type == "STREAM_STATUS":
                 self._has_statuses = True
-                found = _decode_of_stream(kind.stream_status)
+                found = _decode_stream_reference(kind.stream_status)
                 descriptor, progress = found.stream_descriptor, Progress(str(found.status).lower())
                 stream = self._stream(descriptor.name, descriptor.namespace)
                 self._statuses.setdefault(stream, set()).add(progress)
-        except (*DECODE_ERRORS, ValueError):  # a newer kind of trace
+        except (*DECODE_ERRORS, ValueError):  # a trace of a newer protocol version
             return
 
     def _yield_completions(self, *, sound: bool) -> Iterator[StreamStatus | ActivateVersion]:
         """Yield an end event for each completed stream.
 
-        For a stream that truncates, also yield an event that removes its old rows. ``sound`` is
-        False if the input was incomplete or the Airbyte source failed. Then only streams with the
-        status COMPLETE are completed. If it is True and the input had no statuses at all, all
-        streams are completed.
+        For a stream that truncates, also yield an event that removes its old rows. A stream is
+        completed if its final status is COMPLETE. If the input is sound and has no statuses at all,
+        all streams are completed.
+
+        Args:
+            sound: False if the input was incomplete or the Airbyte source failed.
         """
         is_silent = sound and not self._has_statuses
         for stream, expected in self._expected.items():
@@ -455,35 +450,34 @@ class AirbyteReader:
 
 
 def get_stream_id(state: bytes) -> StreamId | None:
-    """Return the stream of an encoded Airbyte state.
+    """Return the stream of an Airbyte state of type STREAM, passed as JSON bytes.
 
-    Return None for a GLOBAL, LEGACY or invalid state.
+    Return None for a state of type GLOBAL or LEGACY, or an invalid state.
     """
     try:
         scope = _decode_scope(repair_surrogates(state))
         if (scope.type or scope.state_type or "STREAM") != "STREAM":
             return None
-        descriptor = _decode_of_stream(scope.stream).stream_descriptor
+        descriptor = _decode_stream_reference(scope.stream).stream_descriptor
     except DECODE_ERRORS:
         return None
     return StreamId(descriptor.name, descriptor.namespace)
 
 
 class _Times:
-    """Converter of times since 1970 (milliseconds or seconds) to ISO 8601.
+    """Converter of Unix times, in milliseconds or seconds, to ISO 8601. It caches the last result.
 
-    The last result is cached.
+    The Airbyte protocol requires milliseconds, but some sources send seconds.
     """
 
     def __init__(self) -> None:
-        """Create a converter with an empty cache."""
         self._given: Any = None
         self._text: str | None = None
         self._second: int | None = None
         self._until_second = ""
 
     def text(self, emitted_at: Any) -> str | None:
-        """Return a time in ISO 8601, or None for an invalid value."""
+        """Return a Unix time as ISO 8601 (``2024-01-31T00:00:00.000Z``), or None if invalid."""
         if emitted_at != self._given:
             self._given, self._text = emitted_at, self._new_text(emitted_at)
         return self._text
@@ -503,7 +497,7 @@ class _Times:
 
 
 def _find_undeclared_fields(data: msgspec.Raw, expected: ExpectedStream) -> list[str]:
-    """Return the fields of a record that its schema does not declare.
+    """Return the names of a record's fields that its schema does not declare.
 
     The result is empty if the schema declares no fields at all. Fields named ``_airbyte_…`` are
     ignored, because PyAirbyte's cache adds them to records.
@@ -518,24 +512,25 @@ def _find_undeclared_fields(data: msgspec.Raw, expected: ExpectedStream) -> list
     return [name for name in names if name not in declared and not name.startswith("_airbyte_")]
 
 
-def _by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
-    """Return the streams keyed by name, without those whose name occurs in several namespaces."""
+def _index_by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
+    """Return the streams by name. Names that occur in several namespaces are left out."""
     streams = list(expected)
     counts = Counter(stream.name for stream in streams)
     return {stream.name: stream for stream in streams if counts[stream.name] == 1}
 
 
-def _restore_input_bytes(message: _Message, mended: bytes, line: bytes) -> _Message:
-    """Return the message with its record or state in the original form of the input.
+def _restore_input_bytes(message: _Message, repaired: bytes, line: bytes) -> _Message:
+    """Return a message whose record or state consists of the original bytes of the input.
 
-    The message was parsed from ``mended``, a repaired copy of ``line`` with the same length.
+    The message was parsed from ``repaired``, a copy of ``line`` with the same length in which text
+    that cannot be decoded, such as a lone surrogate, is replaced.
     """
     if isinstance(message, _State):
-        return _State(msgspec.Raw(slice_at_same_offset(message.state, mended, line)))
+        return _State(msgspec.Raw(slice_at_same_offset(message.state, repaired, line)))
     if not isinstance(message, _Record) or bytes(message.record.data)[0] != _OPEN_BRACE:
         return message
     body = message.record
-    text = msgspec.json.encode(slice_at_same_offset(body.data, mended, line).decode())
+    text = msgspec.json.encode(slice_at_same_offset(body.data, repaired, line).decode())
     return _Record(
         _TextBody(body.stream, msgspec.Raw(text), body.emitted_at, body.namespace, body.meta)
     )

@@ -1,8 +1,8 @@
-"""Conversion of JSON Schemas to Airbyte's form and back, with ``airbyte_type`` hints.
+"""Conversion of JSON Schemas to Airbyte's schemas with ``airbyte_type`` hints, and back.
 
-Input schemas are never changed. References are inlined, because clients do not resolve them; an
-unresolvable reference allows any value, as the rest of the schema is still useful. The hint is
-added beside JSON Schema's keywords; a hint that the author wrote is kept.
+Input schemas are never changed. References are inlined, because clients do not resolve them. An
+unresolvable reference becomes a schema that allows any value. A hint is added to the keywords of
+JSON Schema, unless the tap's author wrote one.
 
 ===================================  =====================================================
 Schema of the stream                 Airbyte's ``airbyte_type``
@@ -36,14 +36,14 @@ _NULL: Final = "null"
 _DECIMAL: Final = "x-singer.decimal"
 _DECIMALS: Final = frozenset((_DECIMAL, "singer.decimal"))
 _MOST_DIGITS: Final = 38
-"""Maximum number of digits of a decimal in tables."""
+"""Maximum number of digits of a decimal column."""
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _LOWER_BOUNDS: Final = ("minimum", "exclusiveMinimum")
 _UPPER_BOUNDS: Final = ("maximum", "exclusiveMaximum")
 
 _DEEPEST: Final = 100
-"""Maximum nesting depth; deeper subschemas become ``{}``, which allows any value."""
+"""Maximum nesting depth. Deeper subschemas become ``{}``, which allows any value."""
 
 _TEXT_HINTS: Final = MappingProxyType(
     {"date-time": "timestamp_with_timezone", "time": "time_without_timezone"}
@@ -65,58 +65,67 @@ _COMBINING: Final = ("anyOf", "oneOf")
 
 
 def airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a stream's schema in Airbyte's form: an object schema with ``airbyte_type`` hints.
+    """Convert a stream's JSON Schema to an Airbyte schema, with ``airbyte_type`` hints.
 
     A union of null and one other type becomes that type, nullable. A union of several types becomes
     ``oneOf``, Airbyte's keyword for unions, if no value can have two of the types.
     """
-    schema = _over(inline_references(json_schema), _hinted)
+    schema = _transform(inline_references(json_schema), _add_hint)
     return schema if "type" in schema else {"type": "object", **schema}
 
 
 def singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a schema with its ``airbyte_type`` hints translated to JSON Schema keywords."""
-    return _over(inline_references(json_schema), _plain)
+    """Convert an Airbyte schema to JSON Schema: replace ``airbyte_type`` hints by keywords.
+
+    For example, ``date-time`` is added as ``format`` for the hint ``timestamp_with_timezone``.
+    """
+    return _transform(inline_references(json_schema), _replace_hint)
 
 
-def _over(
+def _transform(
     schema: JsonSchema, step: Callable[[JsonSchema], JsonSchema], depth: int = 0
 ) -> JsonSchema:
     """Return a schema with ``step`` applied to all its subschemas and then to the schema itself.
 
-    Subschemas that are nested too deeply are replaced with an empty schema. ``depth`` is the
-    current depth.
+    Subschemas below 100 levels become ``{}``, which allows any value. ``depth`` is the level of
+    ``schema``.
     """
     if depth > _DEEPEST:
         return {}
-    return step(map_subschemas(schema, lambda inner: _over(inner, step, depth + 1)))
+    return step(map_subschemas(schema, lambda inner: _transform(inner, step, depth + 1)))
 
 
-# To Airbyte's form
+# JSON Schema to Airbyte
 
 
-def _hinted(schema: JsonSchema) -> JsonSchema:
-    """Add the ``airbyte_type`` hint that the values of a schema need, if they need one."""
-    schema = _united(schema)
+def _add_hint(schema: JsonSchema) -> JsonSchema:
+    """Return a schema with an ``airbyte_type`` hint, if its JSON type alone is not precise enough.
+
+    A hint in the schema is kept.
+    """
+    schema = _rewrite_union(schema)
     if _HINT in schema:
         return schema
-    hint = _hint(_types(schema), schema)
+    hint = _find_hint(_types(schema), schema)
     return {**schema, _HINT: hint} if hint else schema
 
 
-def _hint(types: Sequence[str], schema: Mapping[str, Any]) -> str | None:
-    """Return the ``airbyte_type`` hint for a schema and its types, or None if no hint is needed."""
+def _find_hint(types: Sequence[str], schema: Mapping[str, Any]) -> str | None:
+    """Return the ``airbyte_type`` hint for a schema, such as "big_integer", or None without one.
+
+    ``types`` are the JSON types of the schema except null.
+    """
     if len(types) != 1:
         return None
     if types[0] == "string":
-        return _hint_of_text(schema)
+        return _find_text_hint(schema)
     if types[0] == "integer":
         return "big_integer" if _is_beyond_64_bits(schema) else None
-    step = _exact(schema.get("multipleOf")) if types[0] == "number" else None
+    step = _to_decimal(schema.get("multipleOf")) if types[0] == "number" else None
     return "integer" if step and step == step.to_integral_value() else None
 
 
-def _hint_of_text(schema: Mapping[str, Any]) -> str | None:
+def _find_text_hint(schema: Mapping[str, Any]) -> str | None:
     form = schema.get("format")
     if not isinstance(form, str):
         return None
@@ -126,10 +135,10 @@ def _hint_of_text(schema: Mapping[str, Any]) -> str | None:
     return _TEXT_HINTS.get(form)
 
 
-def _united(schema: JsonSchema) -> JsonSchema:
-    """Rewrite a union in the form that Airbyte supports.
+def _rewrite_union(schema: JsonSchema) -> JsonSchema:
+    """Return a schema whose union is one that Airbyte supports: ``oneOf``, or a nullable type.
 
-    If this would change the meaning of the union, return the schema unchanged.
+    If that would change the meaning of the union, return the schema unchanged.
     """
     word = next((word for word in _COMBINING if isinstance(schema.get(word), list)), None)
     choices = schema[word] if word else None
@@ -137,16 +146,16 @@ def _united(schema: JsonSchema) -> JsonSchema:
         return schema
     rest = {key: value for key, value in schema.items() if key != word}
     real = [choice for choice in choices if choice.get("type") != _NULL]
-    if len(real) == 1 and _may_join(rest, real[0]):
+    if len(real) == 1 and _can_merge(rest, real[0]):
         return {**_nullable(real[0], is_nullable=len(choices) > 1), **rest}
-    is_safe = "oneOf" not in rest and _are_apart(choices)
+    is_safe = "oneOf" not in rest and _are_disjoint(choices)
     return {**rest, "oneOf": choices} if is_safe else schema
 
 
-def _may_join(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
-    """Return True if an alternative of a union can be merged into the schema around the union.
+def _can_merge(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
+    """Return True if the only alternative of a union can be merged into the schema around it.
 
-    ``choice`` is the alternative; ``rest`` has the schema's keywords beside the union.
+    ``choice`` is the alternative. ``rest`` has the other keywords of the schema around the union.
     """
     return (
         "type" in choice
@@ -163,7 +172,7 @@ def _nullable(schema: Mapping[str, Any], *, is_nullable: bool) -> JsonSchema:
     return dict(schema)
 
 
-def _are_apart(choices: Sequence[Mapping[str, Any]]) -> bool:
+def _are_disjoint(choices: Sequence[Mapping[str, Any]]) -> bool:
     """Return True if no two alternatives of a union allow the same type."""
     seen: set[str] = set()
     for choice in choices:
@@ -176,10 +185,10 @@ def _are_apart(choices: Sequence[Mapping[str, Any]]) -> bool:
     return True
 
 
-# From Airbyte's form
+# Airbyte to JSON Schema
 
 
-def _plain(schema: JsonSchema) -> JsonSchema:
+def _replace_hint(schema: JsonSchema) -> JsonSchema:
     hint = schema.get(_HINT)
     if not isinstance(hint, str):
         return schema
@@ -195,7 +204,7 @@ def _plain(schema: JsonSchema) -> JsonSchema:
 
 
 def _build_big_integer_keywords(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the keywords of a ``big_integer``: a decimal of 38 digits, as a string.
+    """Return the JSON Schema keywords for ``big_integer``: a string with a 38-digit decimal.
 
     Return no keywords if the schema already declares a precision or bounds beyond 64 bits.
     """
@@ -214,15 +223,15 @@ def _types(schema: Mapping[str, Any], *, with_null: bool = False) -> list[str]:
 
 
 def _is_beyond_64_bits(schema: Mapping[str, Any]) -> bool:
-    low = [bound for word in _LOWER_BOUNDS if (bound := _exact(schema.get(word))) is not None]
-    high = [bound for word in _UPPER_BOUNDS if (bound := _exact(schema.get(word))) is not None]
+    low = [bound for word in _LOWER_BOUNDS if (bound := _to_decimal(schema.get(word))) is not None]
+    high = [bound for word in _UPPER_BOUNDS if (bound := _to_decimal(schema.get(word))) is not None]
     return any(bound < _LOWEST for bound in low) or any(bound > _HIGHEST for bound in high)
 
 
-def _exact(value: Any) -> Decimal | None:
+def _to_decimal(value: Any) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return None
     if isinstance(value, float) and value == float(_HIGHEST):
-        value = _HIGHEST  # the nearest float means the exact limit
+        value = _HIGHEST  # a float cannot represent the limit exactly
     exact = Decimal(str(value))
     return exact if exact.is_finite() else None

@@ -1,6 +1,7 @@
-"""Commands of a tap under the Airbyte protocol: spec, check, discover and read.
+"""The Airbyte commands of a tap's command line: ``spec``, ``check``, ``discover`` and ``read``.
 
-The context's ``obj`` is the tap class. The modules that run a command are imported when it runs.
+The ``obj`` of a command's typer context is the tap class. The modules that run a command are
+imported when it runs.
 Source: the Airbyte protocol, sections "Common Interface" and "Source".
 """
 
@@ -19,7 +20,7 @@ from tap_core.protocols.airbyte.cli_args import (
 __all__ = ["check", "commands", "discover", "read", "spec"]
 
 commands = typer.Typer()
-"""The commands, for `make_program`."""
+"""Typer application with the commands, for `make_program`."""
 
 
 @commands.command(cls=AirbyteCommand)

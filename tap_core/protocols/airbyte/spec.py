@@ -1,8 +1,8 @@
-"""ConnectorSpecification of the ``spec`` command: settings and supported features.
+"""Specification of a connector for Airbyte's ``spec`` command: its settings and features.
 
-It is derived from the JSON Schema of the settings only, so it is fast. Settings that are secret by
-schema or by name are marked, so that clients neither show nor log them. Settings that the SDK adds
-are hidden from forms but can still be set.
+The specification is built from the JSON Schema of the settings. Settings that are secret by schema
+or by name are marked, so that clients neither show nor log them. Settings that the SDK adds are
+hidden in forms but can still be set.
 Source: the Airbyte protocol, section "Actor Specification".
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tap_core.protocols.config_schema import author_settings
+from tap_core.protocols.config_schema import find_sdk_settings
 from tap_core.redaction import is_secret_text
 from tap_core.schema.inline_references import inline_references
 from tap_core.schema.references import map_subschemas
@@ -34,7 +34,7 @@ def specification(
     consent: Mapping[str, Any] | None = None,
     destination_sync_modes: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the ConnectorSpecification, Airbyte's description of a connector and its settings.
+    """Return Airbyte's ConnectorSpecification, which describes a connector and its settings.
 
     Args:
         schema: JSON Schema of the settings.
@@ -45,7 +45,7 @@ def specification(
     """
     result: dict[str, Any] = {
         "protocol_version": PROTOCOL_VERSION,
-        "connectionSpecification": _settings(schema),
+        "connectionSpecification": _describe_settings(schema),
     }
     if documentation:
         result["documentationUrl"] = documentation
@@ -59,25 +59,28 @@ def specification(
     return result
 
 
-def _settings(schema: Mapping[str, Any]) -> JsonSchema:
-    settings = _with_secrets(inline_references(schema))
+def _describe_settings(schema: Mapping[str, Any]) -> JsonSchema:
+    settings = _mark_secrets(inline_references(schema))
     properties = {
-        name: _arranged(number, inner) if isinstance(inner, Mapping) else inner
+        name: _add_order(number, inner) if isinstance(inner, Mapping) else inner
         for number, (name, inner) in enumerate((settings.get("properties") or {}).items())
     }
-    for name in properties.keys() & author_settings(schema):
+    for name in properties.keys() & find_sdk_settings(schema):
         properties[name] = {**properties[name], _HIDDEN: True}
     return {"type": "object", **settings, "properties": properties}
 
 
-def _arranged(number: int, setting: Mapping[str, Any]) -> JsonSchema:
-    """Return a setting with its position in the form. The form then keeps the schema's order."""
+def _add_order(number: int, setting: Mapping[str, Any]) -> JsonSchema:
+    """Return a setting's schema with ``number`` as its ``order``, its position in the form.
+
+    If the schema has an ``order`` already, it is kept.
+    """
     return {"order": number, **setting}
 
 
-def _with_secrets(schema: JsonSchema) -> JsonSchema:
-    """Return a schema with ``airbyte_secret`` in all secret settings, including nested ones."""
-    result = map_subschemas(schema, _with_secrets)
+def _mark_secrets(schema: JsonSchema) -> JsonSchema:
+    """Return a schema with ``airbyte_secret: true`` in all secret settings, also nested ones."""
+    result = map_subschemas(schema, _mark_secrets)
     properties = result.get("properties")
     if isinstance(properties, dict):
         for name, setting in properties.items():
@@ -86,20 +89,20 @@ def _with_secrets(schema: JsonSchema) -> JsonSchema:
                 and _SECRET not in setting
                 and is_secret_text(name, setting)
             ):
-                properties[name] = _marked(setting)
+                properties[name] = _mark_setting(setting)
     return result
 
 
-def _marked(setting: JsonSchema) -> JsonSchema:
-    """Return a setting with ``airbyte_secret``.
+def _mark_setting(setting: JsonSchema) -> JsonSchema:
+    """Return a setting's schema with ``airbyte_secret: true``.
 
-    For an object, all its properties are marked instead.
+    For an object, the keyword is added to each of its properties instead.
     """
     properties = setting.get("properties")
     if not isinstance(properties, dict):
         return {**setting, _SECRET: True}
     inner = {
-        name: _marked(value) if isinstance(value, dict) else value
+        name: _mark_setting(value) if isinstance(value, dict) else value
         for name, value in properties.items()
     }
     return {**setting, "properties": inner}

@@ -1,12 +1,12 @@
-"""The ``--state`` file in all forms that clients write, converted to a tap's state document.
+"""Parsing of an Airbyte ``--state`` file, and its conversion to a Singer state document.
 
-- The file is one JSON document (a state or a list of states), or lines with one state or one whole
-  message each. ``null``, ``[]``, ``{}`` and an empty file mean that there is no state.
-- States apply in order: the last state of a stream wins; a GLOBAL or LEGACY state replaces all
-  earlier ones. A null resets its stream, or all streams for LEGACY. A document without an Airbyte
-  type is a Singer state, which is also the content of LEGACY here.
-- An invalid line, except the first, is skipped with a warning, because its writer crashed in it.
-  Its streams resume from an older state, so nothing is lost, only read again.
+- The file is one JSON document (a state or a list of states), or it has one state or STATE message
+  per line. ``null``, ``[]``, ``{}`` and an empty file mean that there is no state.
+- The last state of a stream wins. A GLOBAL or LEGACY state replaces all earlier states. A null
+  resets its stream, or all streams for LEGACY. A document without an Airbyte type is a Singer
+  state, which is also the content of a LEGACY state here.
+- An invalid line, except the first, is skipped with a warning, because the program that wrote it
+  has crashed. Its streams resume from an older state, so their records are read again.
 - States of streams that no longer exist, and unknown properties, are ignored.
 
 Source: the Airbyte protocol, section "State & Checkpointing".
@@ -40,17 +40,19 @@ _OTHER_MESSAGES: Final = frozenset(
     }
 )
 _GLOBAL: Final = ("global", "global_")
-"""Two names of the same field; the second is used by the protocol's Python models."""
+"""Two names of the same field. The second is used by the protocol's Python models."""
 
 _UNFINISHED: Final = "currently_syncing"
 
 
 @dataclass(frozen=True, slots=True)
 class InputState:
-    """Content of a state file: the state of each stream, and the state that all streams share.
+    """Content of an Airbyte state file.
 
-    A stream's state is None if the stream must be reset. ``legacy`` is a Singer state document,
-    which applies to the streams that are not in ``streams``.
+    Attributes:
+        streams: State of each stream; None if the stream must be reset.
+        shared: State that all streams share.
+        legacy: Singer state document for the streams that are not in ``streams``.
     """
 
     streams: Mapping[StreamId, Mapping[str, Any] | None] = field(default_factory=dict)
@@ -62,10 +64,10 @@ class InputState:
 
 
 def parse_states(text: str | bytes, source: str) -> InputState:
-    """Parse a state file. ``source`` is the file's name in error messages.
+    """Parse the content of an Airbyte state file. ``source`` is its name in error messages.
 
     Raises:
-        StateFileError: The file is not a valid state; the message names the location.
+        StateFileError: The content is not a valid state. The message names the invalid value.
     """
     found = _StateAccumulator()
     for document in _documents(as_bytes(text), f"State '{source}'"):
@@ -74,7 +76,7 @@ def parse_states(text: str | bytes, source: str) -> InputState:
 
 
 def _documents(content: bytes, source: str) -> Iterator[JsonNode]:
-    """Yield the JSON document of a file. If the file is not one document, yield one per line.
+    """Yield the JSON document in a file's content. If it is not one document, yield one per line.
 
     ``source`` is the file's name in error messages.
     """
@@ -98,7 +100,7 @@ def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]
             yield JsonNode(parse_json(line), source, StateFileError, place)
         except ValueError as own:
             if is_first:
-                raise JsonNode(None, source, StateFileError).wrong(
+                raise JsonNode(None, source, StateFileError).make_error(
                     f"this is not JSON: {describe_error(fault)}"
                 ) from None
             logger.warning("%s, %s, is cut off and skipped: %s", source, place, describe_error(own))
@@ -106,7 +108,7 @@ def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]
 
 
 class _StateAccumulator:
-    """Combined states of a state file. Each document of the file is applied to the earlier ones."""
+    """Builder of an `InputState`, to which the documents of a state file are added in order."""
 
     def __init__(self) -> None:
         self.streams: dict[StreamId, dict[str, Any] | None] = {}
@@ -114,13 +116,16 @@ class _StateAccumulator:
         self.legacy: dict[str, Any] = {}
 
     def take(self, node: JsonNode) -> None:
-        """Apply one document of the file: a state or a list of states."""
+        """Add the states in one JSON document of the file: a state or a list of states.
+
+        They override earlier states of the same streams.
+        """
         for state in node.items() if isinstance(node.value, list) else [node]:
             if state.value is not None:
                 self._take_one(state)
 
     def _take_one(self, node: JsonNode) -> None:
-        kind = node.child("type", "state_type").text() or _kind_by_content(node.members())
+        kind = node.child("type", "state_type").text() or _infer_type(node.members())
         if kind == "STREAM":
             self._take_stream(node.child("stream"))
         elif kind == "GLOBAL":
@@ -132,13 +137,13 @@ class _StateAccumulator:
         elif kind is None or "bookmarks" in node.members():
             self._take_legacy(node)
         elif kind not in _OTHER_MESSAGES:
-            raise node.wrong(f"{kind!r} is not a state type: use STREAM, GLOBAL or LEGACY")
+            raise node.make_error(f"{kind!r} is not a state type: use STREAM, GLOBAL or LEGACY")
 
     def _take_message(self, node: JsonNode) -> None:
-        """Apply the state in a STATE message: field ``state`` for Airbyte, ``value`` for Singer."""
+        """Add the state of a STATE message: field ``state`` for Airbyte, ``value`` for Singer."""
         state = node.child("state", "value")
         if state.value is None and "value" not in node.members():
-            raise state.refused("a state")
+            raise state.make_type_error("a state")
         if "state" in node.members():
             self._take_one(state)
         else:
@@ -146,21 +151,21 @@ class _StateAccumulator:
 
     def _take_stream(self, node: JsonNode) -> None:
         descriptor = node.child("stream_descriptor")
-        name = descriptor.child("name").needed()
+        name = descriptor.child("name").required_text()
         stream = StreamId(name, descriptor.child("namespace").text())
-        state = node.child("stream_state").called(name)
+        state = node.child("stream_state").with_name(name)
         self.streams[stream] = None if state.value is None else state.members()
 
     def _take_global(self, node: JsonNode) -> None:
         if node.value is None:
-            raise node.refused("an object")
+            raise node.make_type_error("an object")
         self.streams, self.legacy = {}, {}
         self.shared = node.child("shared_state").members()
         for state in node.child("stream_states").items():
             self._take_stream(state)
 
     def _take_legacy(self, node: JsonNode) -> None:
-        while True:  # unwrap what Singer targets and orchestrators put around a state
+        while True:  # unwrap the envelopes that Singer targets and orchestrators add to a state
             members = node.members()
             if "singer_state" in members:
                 node = node.child("singer_state")
@@ -171,8 +176,11 @@ class _StateAccumulator:
         self.streams, self.shared, self.legacy = {}, {}, members
 
 
-def _kind_by_content(members: Mapping[str, Any]) -> str | None:
-    """Infer the type of a state that does not declare one. Return None for a plain Singer state."""
+def _infer_type(members: Mapping[str, Any]) -> str | None:
+    """Return the type of an Airbyte state without the field ``type``, inferred from its fields.
+
+    Return "STREAM", "GLOBAL" or "LEGACY", or None for a plain Singer state.
+    """
     if "stream_descriptor" in _object(members.get("stream")):
         return "STREAM"
     if any(isinstance(members.get(name), dict) for name in _GLOBAL):
@@ -184,54 +192,52 @@ def _kind_by_content(members: Mapping[str, Any]) -> str | None:
 
 
 def to_state_document(
-    given: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
+    input_state: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return a Singer state document from which a tap can resume. Its values are deep copies.
+    """Convert a parsed Airbyte state to a Singer state document, from which a tap can resume.
 
     Streams that are read in full get no state. If a selected stream has no state, its parent
-    streams get no state either: otherwise the children of older parent records would be missed. The
-    state that all streams share is stored next to ``bookmarks``.
+    streams get no state either, because otherwise the children of older parent records would be
+    missed. The state that all streams share is stored in top-level keys next to ``bookmarks``.
 
     Args:
-        given: The parsed state file.
+        input_state: The parsed state file.
         streams: Streams of the tap by name, with the catalog applied.
         full_refresh: Names of further streams that get no state.
     """
     document = {
         name: deepcopy(value)
-        for name, value in {**given.legacy, **given.shared}.items()
+        for name, value in {**input_state.legacy, **input_state.shared}.items()
         if name not in ("bookmarks", _UNFINISHED)
     }
-    kept = retained_bookmarks(_bookmarks(given, streams), streams, _is_restarted, full_refresh)
+    kept = retained_bookmarks(
+        _bookmarks(input_state, streams), streams, _is_restarted, full_refresh
+    )
     return {"bookmarks": kept, **document} if kept else document
 
 
 def get_previous_states(
-    given: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
+    input_state: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Return the states, by stream name, of parent streams that restart only because of a child.
+    """Return the states of parent streams that restart only because a child stream restarts.
 
-    See `to_state_document` for the arguments.
+    The states are keyed by stream name. See `to_state_document` for the arguments.
     """
-    return find_previously_sent(_bookmarks(given, streams), streams, _is_restarted, full_refresh)
+    return find_previously_sent(
+        _bookmarks(input_state, streams), streams, _is_restarted, full_refresh
+    )
 
 
-def _bookmarks(given: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
-    """Return the state of each stream, keyed by the tap's stream name.
-
-    Streams to reset are left out.
-    """
+def _bookmarks(input_state: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
+    """Return the state of each stream by the tap's stream name. Streams to reset are left out."""
     known = {stream_id(stream): name for name, stream in streams.items()}
-    bookmarks = _object(given.legacy.get("bookmarks"))
-    bookmarks |= {known[one]: state for one, state in given.streams.items() if one in known}
+    bookmarks = _object(input_state.legacy.get("bookmarks"))
+    bookmarks |= {known[one]: state for one, state in input_state.streams.items() if one in known}
     return {name: state for name, state in bookmarks.items() if state is not None}
 
 
 def _is_restarted(stream: SyncStream, state: Any) -> bool:
-    """Return True if a stream has no state (None), or if its replication method is full table.
-
-    An empty state is a state.
-    """
+    """Return True if a stream has no state (None), or if its method is FULL_TABLE."""
     return state is None or stream.replication_method == REPLICATION_FULL_TABLE
 
 

@@ -1,9 +1,8 @@
-"""Splitting of a tap's state document into Airbyte states: one per stream, or one GLOBAL state.
+"""Splitting of a Singer state document into Airbyte states: one per stream, or one GLOBAL state.
 
-The bookmark of a stream becomes its state, byte for byte. A state is emitted if it differs from
-the last emitted one and its stream has started and not ended; a final state follows the last
-records of a stream. A document with more than bookmarks has shared state, and from then on all
-states are emitted as one GLOBAL state.
+The bookmark of a stream becomes its Airbyte state. While a stream is being read, its state is
+written whenever it has changed. A final state follows its last records. Top-level keys other than
+``bookmarks`` are shared state: once there are any, all states are written as one GLOBAL state.
 Source: the Airbyte protocol, section "State & Checkpointing".
 """
 
@@ -29,21 +28,23 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class StreamStates:
-    """States of the streams of a sync, split into Airbyte STATE messages.
+    """Builder of Airbyte STATE messages from the state documents of a tap.
 
-    It remembers the last state written for each stream, so that only changes are written.
+    The last state of each stream is remembered, so that only changed states are written.
     """
 
     def __init__(self, streams: Mapping[str, StreamId], *, shared: bool) -> None:
-        """Create the states of ``streams``, keyed by their names in the tap's state document.
+        """Create a builder without any states.
 
-        shared: True to write all states together as one GLOBAL state; False to write a separate
-        STATE message for each stream.
+        Args:
+            streams: Identifiers of the streams, by their names in the tap's state document.
+            shared: True to write all states together as one GLOBAL state, False to write a separate
+                STATE message for each stream.
         """
         self._names = {name: encode_json(descriptor(stream)) for name, stream in streams.items()}
         self._is_shared = shared
         self._share = b""
-        """The shared state as a JSON object; empty if there is none."""
+        """The shared state as a JSON object; empty without shared state."""
         self._newest: dict[str, bytes] = {}
         self._written: dict[str, bytes] = {}
         self._written_as_one = b""
@@ -54,17 +55,20 @@ class StreamStates:
         """Records since the last state."""
 
     def begin(self, name: str) -> None:
-        """Mark a stream as started. Changes of its state are written from now on."""
+        """Mark a stream as started. From now on, `take` writes changes of its state."""
         self._open.setdefault(name, False)
 
     def count(self, name: str, records: int) -> None:
-        """Add to the number of records written for a stream since its last STATE message."""
+        """Add to the number of a stream's records since its last STATE message.
+
+        The STATE message reports this number as its ``recordCount``.
+        """
         self._counts[name] += records
 
     def take(self, document: bytes) -> bytes:
-        """Apply a newer state document of the tap.
+        """Return the STATE messages for the states that changed in a newer state document.
 
-        Return the STATE messages of states that changed.
+        Return b"" if the state of no active stream has changed.
         """
         self._read(document)
         if self._is_shared:
@@ -76,9 +80,9 @@ class StreamStates:
         )
 
     def end(self, name: str) -> bytes:
-        """Mark a stream as ended.
+        """Mark a stream as ended, and return its final STATE message.
 
-        Return its final STATE message, or b"" if the last one is up to date.
+        Return b"" if no records were written since its last STATE message.
         """
         has_begun = self._open.get(name, False)
         owed = not has_begun or self._counts[name] > 0
@@ -94,7 +98,7 @@ class StreamStates:
             state = bytes(bookmarks[name])
             self._newest[name] = _NOTHING if state == b"null" else state
             if name not in self._open and name not in self._ended:
-                self._written[name] = self._newest[name]  # from the input state
+                self._written[name] = self._newest[name]  # the platform has this input state
         share = {name: text for name, text in members.items() if name not in PER_STREAM_KEYS}
         if share:
             self._is_shared = True
@@ -139,10 +143,10 @@ def _statistics(count: int) -> bytes:
 
 
 def _object(text: Any) -> dict[str, msgspec.Raw]:
-    """Return the members of a JSON object, or an empty dict for any other JSON value.
+    """Return the members of a JSON object as raw JSON, or an empty dict for other JSON values.
 
     Raises:
-        DataError: The document contains a string that cannot be encoded as UTF-8.
+        DataError: ``text`` is not valid JSON, for example because of a lone surrogate.
     """
     try:
         return _members(text)

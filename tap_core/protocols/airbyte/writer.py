@@ -1,10 +1,9 @@
 """Writer of events as Airbyte messages: records, states, statuses and estimates.
 
-A chunk of rows is one write of row bodies between constant bytes; ``emitted_at`` is the extraction
-time in milliseconds, computed once per chunk. Only streams of the catalog are written, under their
-name and namespace in the catalog. A stream is STARTED before its other messages, RUNNING at its
-first record, and ends with COMPLETE or INCOMPLETE. Source of the message formats: the Airbyte
-protocol, section "Messages".
+All rows of an event are written at once. Their ``emitted_at`` is the extraction time in
+milliseconds. Only streams of the catalog are written, under their name and namespace there. The
+status of a stream is STARTED before its other messages, RUNNING at its first record, and COMPLETE
+or INCOMPLETE at its end. Source of the message formats: the Airbyte protocol, section "Messages".
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ _ENDS: Final = (Progress.COMPLETE, Progress.INCOMPLETE)
 
 
 class AirbyteWriter:
-    """Writer of events as Airbyte messages. ``write`` is called with complete lines."""
+    """Writer that converts events to Airbyte messages and passes them to a function ``write``."""
 
     takes_files = False
     """False: the protocol has no messages for files, so rows are always written as records."""
 
     takes_estimates = True
-    """True: ESTIMATE traces carry them."""
+    """True: estimates are written as ESTIMATE traces."""
 
     tells_ends = True
     """True: a STREAM_STATUS trace reports the end of each stream."""
@@ -57,10 +56,13 @@ class AirbyteWriter:
         *,
         shared: bool = False,
     ) -> None:
-        """Create a writer for the streams of a catalog, keyed by the tap's stream names.
+        """Create a writer for the streams of a configured catalog.
 
-        shared: True to write the states of all streams together as one GLOBAL state, which is
-        needed if streams share a position, such as that of a database log.
+        Args:
+            write: Called with complete lines of JSON.
+            streams: Identifiers of the streams in the catalog, by the tap's stream names.
+            shared: True to write the states of all streams together as one GLOBAL state. This is
+                needed if the streams share a state, such as the position in a database log.
         """
         self._write = write
         self._streams = dict(streams)
@@ -73,7 +75,7 @@ class AirbyteWriter:
     encode = staticmethod(encode_json)
 
     def emit(self, event: Event) -> None:
-        """Write one event. Events that have no Airbyte message are ignored.
+        """Write an event as Airbyte messages. Events without an Airbyte message are ignored.
 
         Raises:
             UnsupportedFeatureError: The rows are in batch files, which Airbyte does not support.
@@ -110,10 +112,10 @@ class AirbyteWriter:
     def _estimate(self, event: Estimate) -> bytes:
         """Return an ESTIMATE message, or b"" if the estimate must be dropped.
 
-        Airbyte accepts estimates of the sync or of streams, but not both. The kind of the first
-        estimate is kept.
+        Airbyte accepts either estimates of the whole sync or estimates of streams. Therefore
+        estimates of another type than the first one are dropped, and those of unknown streams.
         """
-        stream = event.stream if event.is_total else self._known(event.stream.name)
+        stream = event.stream if event.is_total else self._find_stream(event.stream.name)
         if stream is None:
             return b""
         kind: Literal["STREAM", "SYNC"] = "SYNC" if event.is_total else "STREAM"
@@ -123,11 +125,15 @@ class AirbyteWriter:
         return estimate_line(stream, kind, event.rows, event.nbytes)
 
     def _records(self, event: Rows) -> bytes:
-        """Return the RECORD messages of a group of rows. Rows of unknown streams are dropped."""
+        """Return the RECORD messages for the rows of an event, as lines of JSON.
+
+        The status messages STARTED and RUNNING of the stream come first, if they were not written
+        yet. Rows of streams that are not in the catalog are dropped.
+        """
         name = event.stream.name
-        if not event.rows or self._known(name) is None:
+        if not event.rows or self._find_stream(name) is None:
             return b""
-        before = self._running(name)
+        before = self._make_first_statuses(name)
         self._positions.count(name, len(event.rows))
         head = self._heads[name]
         if isinstance(event.extracted_at, str):
@@ -145,40 +151,40 @@ class AirbyteWriter:
     # Stream statuses
 
     def _status(self, name: str, progress: Progress) -> bytes:
-        stream = self._known(name)
+        stream = self._find_stream(name)
         if stream is None:
             return b""
         if progress is Progress.STARTED:
-            return self._started(name)
+            return self._make_started_status(name)
         state = self._positions.end(name) if progress is Progress.COMPLETE else b""
         self._progress[name] = progress
         return state + status_line(stream, progress.name)
 
-    def _started(self, name: str) -> bytes:
-        """Return the STARTED status message of a stream, or b"" if it has a status already."""
+    def _make_started_status(self, name: str) -> bytes:
+        """Return the status message STARTED of a stream, or b"" if it was returned before."""
         if name in self._progress:
             return b""
         stream = self._streams[name]
         self._progress[name] = Progress.STARTED
-        self._heads[name] = _head(stream)
+        self._heads[name] = _make_record_start(stream)
         self._positions.begin(name)
         return status_line(stream, "STARTED")
 
-    def _running(self, name: str) -> bytes:
-        """Return the status messages to write before a stream's first record: STARTED and RUNNING.
+    def _make_first_statuses(self, name: str) -> bytes:
+        """Return the status messages STARTED and RUNNING, which come before a stream's records.
 
-        Messages that were written before are left out.
+        Messages that were already written are left out.
         """
         if self._progress.get(name) is Progress.RUNNING:
             return b""
-        lines = self._started(name)
+        lines = self._make_started_status(name)
         if self._progress[name] is Progress.STARTED:
             self._progress[name] = Progress.RUNNING
             lines += status_line(self._streams[name], "RUNNING")
         return lines
 
-    def _known(self, name: str) -> StreamId | None:
-        """Return a stream's id in the catalog, or None if it is not there. That is logged once."""
+    def _find_stream(self, name: str) -> StreamId | None:
+        """Return a stream's identifier in the catalog, or None, logged once, if it is not there."""
         stream = self._streams.get(name)
         if stream is None and name not in self._unknown_streams:
             self._unknown_streams.add(name)
@@ -186,8 +192,8 @@ class AirbyteWriter:
         return stream
 
 
-def _head(stream: StreamId) -> bytes:
-    """Return the text of a stream's RECORD messages that comes before the data of the record."""
+def _make_record_start(stream: StreamId) -> bytes:
+    """Return the start of a RECORD message: ``{"type":"RECORD","record":{"stream":"a","data":``."""
     space = b"" if stream.namespace is None else b'"namespace":%b,' % encode_json(stream.namespace)
     return b'{"type":"RECORD","record":{"stream":%b,%b"data":' % (encode_json(stream.name), space)
 

@@ -1,1 +1,1 @@
-"""Fivetran's partner interface: taps as connectors, and code that destinations share with them."""
+"""Fivetran's Partner SDK: gRPC server for taps, and code that destinations share with taps."""

@@ -1,7 +1,7 @@
-"""Setting names that the operator of a server allows any call to set.
+"""Settings that gRPC calls may set because the operator of the server allows them.
 
-The names come from an environment variable of the process, which the operator controls. The
-configuration of a call, which any client of the port controls, never adds to them.
+The operator lists them in an environment variable of the server. A call cannot extend the list,
+because any client that reaches the port can make calls.
 """
 
 from __future__ import annotations
@@ -20,29 +20,26 @@ _MOST_NAMES: Final = 10
 _UNPRINTABLE: Final = re.compile(r"[^\x21-\x7e]")
 
 
-def get_variable_name(plugin: str, what: str) -> str:
-    """Return the name of the environment variable with which an operator allows a plugin something.
+def get_variable_name(plugin: str, suffix: str) -> str:
+    """Return the name of an environment variable of a plugin.
 
-    For plugin ``target-spark`` and ``what`` ``ALLOW_SETTINGS`` it is
-    ``TARGET_SPARK_ALLOW_SETTINGS``.
+    For example, ``"target-spark"`` and ``"ALLOW_SETTINGS"`` give ``TARGET_SPARK_ALLOW_SETTINGS``.
     """
-    return f"{plugin.upper().replace('-', '_')}_{what}"
+    return f"{plugin.upper().replace('-', '_')}_{suffix}"
 
 
 def parse_names(text: str | None) -> tuple[str, ...]:
-    """Return the items of a comma-separated list without surrounding blanks.
-
-    Empty items are dropped.
-    """
+    """Split a comma-separated list: ``"a, b,"`` -> ``("a", "b")``. None gives an empty tuple."""
     return tuple(part for each in (text or "").split(",") if (part := each.strip()))
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedNames:
-    """Further settings that gRPC calls may set because the operator of the server allows them.
+    """Settings that gRPC calls may set because the operator of the server allows them.
 
-    The operator lists them in the environment variable ``variable``. In ``names``, ``*`` matches
-    any characters.
+    Attributes:
+        variable: Environment variable in which the operator lists the settings.
+        names: Names of the settings, in which ``*`` matches any characters.
     """
 
     variable: str
@@ -50,16 +47,21 @@ class AllowedNames:
 
     @classmethod
     def of(cls, plugin: str, environment: Mapping[str, str]) -> AllowedNames:
-        """Return the settings that the operator allows for a plugin by an environment variable."""
+        """Read the settings that the operator allows for a plugin from environment variables.
+
+        For the plugin ``tap-petstore``, the variable is ``TAP_PETSTORE_ALLOW_SETTINGS``.
+        """
         variable = get_variable_name(plugin, "ALLOW_SETTINGS")
         return cls(variable, parse_names(environment.get(variable)))
 
     def allows(self, name: str) -> bool:
-        """Return True if the operator has listed this setting."""
+        """Return True if the operator allows calls to set the setting ``name``."""
         return any(_matches(pattern, name) for pattern in self.names)
 
     def check(self, refused: Iterable[str]) -> None:
-        """Check that the operator allows all settings in ``refused``, the ones the tap refuses.
+        """Check that the operator allows all settings in ``refused``.
+
+        ``refused`` are the names of settings that a call may set only if the operator allows them.
 
         Raises:
             ConfigurationError: A setting is not allowed. The message names the settings and the
@@ -68,9 +70,9 @@ class AllowedNames:
         names = sorted({_format_name(name) for name in refused if not self.allows(name)})
         if names:
             more = len(names) - _MOST_NAMES
-            told = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+            listed = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
             raise ConfigurationError(
-                f"{told}: a call may not set this. Remove it from the configuration, or have the"
+                f"{listed}: a call may not set this. Remove it from the configuration, or have the"
                 " operator of this server allow it with the environment variable"
                 f" {self.variable} (for example {self.variable}={names[0]})."
             )
@@ -82,5 +84,5 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def _format_name(name: str) -> str:
-    """Return a setting's name for messages: shortened, and unprintable characters become ``?``."""
+    """Return a setting's name for error messages, shortened and with ``?`` for unprintable text."""
     return _UNPRINTABLE.sub("?", name[:_LONGEST_NAME]) or "''"

@@ -1,7 +1,6 @@
-"""Check of the settings that a call may set on a connector: those that the tap's author declares.
+"""Check that a gRPC call sets only settings that the tap declares or the operator allows.
 
-Settings that the SDK adds, or reads without declaration, must not let a call name a file or an
-address to which rows are written.
+Otherwise a call could use a setting of the SDK to write rows to a file or an address.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ def check_allowed_settings(
 ) -> None:
     """Check that a gRPC call sets only settings that the tap declares or the operator allows.
 
-    A schema with ``additionalProperties`` declares all names. ``batch_config`` always needs the
-    operator's permission, because it names folders and URLs to write to.
+    A schema with ``additionalProperties`` declares all names. The setting ``batch_config`` always
+    needs the operator's permission, because it names folders and URLs to which rows are written.
 
     Args:
         settings: Settings of the call.
         schema: JSON Schema of the tap's settings.
-        allowance: Further settings that the operator allows.
+        allowance: Settings that the operator of the server allows in addition.
 
     Raises:
         ConfigurationError: A setting is not allowed. The message says how to allow it.
@@ -48,7 +47,7 @@ def check_allowed_settings(
 
 
 def _declares(schema: Mapping[str, Any], name: str) -> bool:
-    """Return True if the schema allows a property with this name."""
+    """Return True if a schema declares a property, by name, pattern or ``additionalProperties``."""
     if name in (schema.get("properties") or {}) or schema.get("additionalProperties"):
         return True
     if any(re.search(pattern, name) for pattern in schema.get("patternProperties") or {}):
@@ -57,7 +56,7 @@ def _declares(schema: Mapping[str, Any], name: str) -> bool:
 
 
 def _branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the subschemas of a schema that may declare further properties, such as ``allOf``."""
+    """Yield the subschemas that may declare further properties of an object, such as ``allOf``."""
     found: list[Any] = [branch for keyword in _LISTS for branch in schema.get(keyword) or ()]
     found += [schema.get(keyword) for keyword in _SINGLE]
     found += (schema.get("dependentSchemas") or {}).values()

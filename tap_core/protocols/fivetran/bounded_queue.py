@@ -1,8 +1,7 @@
-"""Queue of byte pieces between two threads, bounded by the total number of bytes.
+"""Queue of byte strings between a producer thread and a consumer thread, with a limit in bytes.
 
-The producer waits while the queue is full; a piece larger than the limit must be alone in the
-queue. After the consumer has left, the producer gets an error. The producer's own error is raised
-to the consumer after all queued pieces.
+The producer waits while the queue is full. If the consumer stops, the producer gets an error. If
+the producer fails, the consumer gets the producer's error after all queued byte strings.
 """
 
 from __future__ import annotations
@@ -15,20 +14,21 @@ from typing import Final
 __all__ = ["LIMIT", "BoundedByteQueue", "CallEndedError"]
 
 LIMIT: Final = 16 * 1024 * 1024
-"""Maximum number of waiting bytes."""
+"""Maximum number of bytes in the queue."""
 
 
 class CallEndedError(ConnectionError):
-    """Raised instead of sending data to the client after the gRPC call has ended."""
+    """Raised by an attempt to send a response after the gRPC call has ended."""
 
     def __init__(self) -> None:
         super().__init__("The call has ended: no more responses can be sent.")
 
 
 class BoundedByteQueue:
-    """Queue of byte strings from a producer thread to a consumer thread, oldest first.
+    """First-in, first-out queue of byte strings, from a producer thread to a consumer thread.
 
-    It holds at most ``limit`` bytes. A single longer byte string is accepted if the queue is empty.
+    ``limit`` is the maximum number of bytes in the queue. A longer byte string is accepted only
+    while the queue is empty.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -42,7 +42,7 @@ class BoundedByteQueue:
     # Producer
 
     def put(self, piece: bytes) -> None:
-        """Add a byte string. Wait while the queue is full.
+        """Add a byte string to the queue. Wait while the queue is full.
 
         Raises:
             CallEndedError: The consumer has called `leave`.
@@ -62,7 +62,10 @@ class BoundedByteQueue:
             raise CallEndedError
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the queue; called by the producer. ``error`` is the error that stopped it, if any."""
+        """End the queue after the byte strings in it. Called by the producer.
+
+        ``error`` is the error with which the producer failed. It is raised to the consumer.
+        """
         with self._turn:
             self._is_over, self._error = True, None if self._is_left else error
             self._turn.notify_all()
@@ -70,21 +73,15 @@ class BoundedByteQueue:
     # Consumer
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the byte strings until the queue ends.
-
-        Then raise the producer's error, if it failed.
-        """
-        while pieces := self._taken():
+        """Yield the byte strings until the queue ends. Then raise the producer's error, if any."""
+        while pieces := self._take_all():
             yield from pieces
         error, self._error = self._error, None  # its traceback keeps frames alive
         if error is not None and not self._is_left:
             raise error
 
-    def _taken(self) -> list[bytes]:
-        """Wait for byte strings and remove all of them.
-
-        An empty list means that the queue has ended.
-        """
+    def _take_all(self) -> list[bytes]:
+        """Wait for byte strings, and remove all of them. Return ``[]`` if the queue has ended."""
         with self._turn:
             while not (self._pieces or self._is_over or self._is_left):
                 self._turn.wait()
@@ -97,7 +94,10 @@ class BoundedByteQueue:
             return pieces
 
     def leave(self) -> None:
-        """Stop consuming and discard the queued data. Any thread may call this, also repeatedly."""
+        """Stop consuming: discard the queued data, and make `put` raise `CallEndedError`.
+
+        Any thread may call this, also repeatedly.
+        """
         with self._turn:
             self._is_left = True
             self._pieces.clear()
@@ -106,5 +106,5 @@ class BoundedByteQueue:
 
     @property
     def is_left(self) -> bool:
-        """True if the consumer has called `leave` and takes no more data."""
+        """True if `leave` has been called, so that the consumer takes no more data."""
         return self._is_left

@@ -1,8 +1,8 @@
 """Command that serves a tap as a Fivetran connector: ``tap-x --port 50051``.
 
-The tap class is passed in, never imported. Signals belong to the server in the main thread. Taps
-run in other threads, where Python refuses signal handlers; an author's attempt to set one is
-ignored. Source: Fivetran's Partner SDK development guide, "Requirements".
+The server handles signals in the main thread. Taps run in other threads, in which Python rejects
+signal handlers. If a tap's code sets one there, this is ignored. Source: Fivetran's Partner SDK
+development guide, "Requirements".
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["connector_command"]
 
 
 def connector_command(tap_class: type[SyncTap]) -> CliCommand:
-    """Return the command that runs a tap as a Fivetran connector, which is a gRPC server."""
+    """Return the program ``tap-x --port N``, which serves a tap as a Fivetran connector by gRPC."""
 
-    def run(place: ListenAddress) -> int:
+    def run(address: ListenAddress) -> int:
         from tap_core.protocols.fivetran.allowed_names import AllowedNames
         from tap_core.protocols.fivetran.connector_service import make_connector_service
         from tap_core.protocols.fivetran.grpc_server import serve
@@ -40,16 +40,16 @@ def connector_command(tap_class: type[SyncTap]) -> CliCommand:
         # Read before any call, so that variables set by a call have no effect.
         allowance = AllowedNames.of(tap_class.name, os.environ)
         with _handlers_of_the_main_thread():
-            return serve(make_connector_service(tap_class, journal, allowance), place, journal)
+            return serve(make_connector_service(tap_class, journal, allowance), address, journal)
 
     return port_command(tap_class.name, run)
 
 
 @contextmanager
 def _handlers_of_the_main_thread() -> Iterator[None]:
-    """Ignore calls of `signal.signal` in threads other than the main one during the block.
+    """During the ``with`` block, ignore calls of `signal.signal` outside the main thread.
 
-    Without this, Python would raise an error for such a call.
+    Otherwise Python raises a ValueError for such a call.
     """
     set_handler = signal.signal
 

@@ -1,8 +1,8 @@
-"""Columns of a Fivetran table, derived from a stream's schema.
+"""Columns of a Fivetran table, derived from the JSON Schema of a stream.
 
-Columns keep the order of the schema. Properties that the SDK or Fivetran adds (``_sdc_``,
-``_fivetran_``) get no column unless they are keys. A stream without declared properties has one
-JSON column for the whole record.
+Columns have the order of the properties. Properties that the SDK or Fivetran adds (``_sdc_…``,
+``_fivetran_…``) get no column unless they are keys. The table of a stream without declared
+properties has one JSON column for the whole record.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ DELETED_AT: Final = "_sdc_deleted_at"
 WHOLE_RECORD: Final = "record"
 """Name of the column for whole records of a stream without declared properties."""
 
-_OF_SYSTEMS: Final = ("_sdc_", "_fivetran_")
+_SYSTEM_PREFIXES: Final = ("_sdc_", "_fivetran_")
 
 
 @dataclass(frozen=True, slots=True)
 class TableId:
-    """Name of a Fivetran table and of its schema. The schema is None if the tap has no schemas."""
+    """Name of a Fivetran table and its schema. ``schema`` is None if the tap has no schemas."""
 
     table: str
     schema: str | None = None
@@ -48,9 +48,9 @@ class TableId:
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """Column of a Fivetran table, made from a property of a stream.
+    """Column of a Fivetran table, with the values of one property of a stream.
 
-    ``is_whole`` is True if the column holds the whole record as JSON instead of one property.
+    If ``is_whole`` is True, the column has the whole record as JSON instead.
     """
 
     name: str
@@ -60,7 +60,7 @@ class SourceColumn:
 
 
 def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the properties that a schema declares, by name. References (``$ref``) are resolved."""
+    """Return the properties that a JSON Schema declares, by name, with references resolved."""
     root = inline_references(schema)
     objects = [variant for kind, variant in split_variants(root) if kind == "object"]
     found: Mapping[str, Any] = (
@@ -70,9 +70,9 @@ def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
-    """Return the columns of a stream's table.
+    """Return the columns of the Fivetran table for a stream.
 
-    A key that the schema lacks becomes a string column.
+    A key property that the schema does not declare becomes a string column.
     """
     declared = get_properties(described.schema)
     keys = described.keys
@@ -84,7 +84,7 @@ def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
             is_key=name in keys,
         )
         for name, definition in properties.items()
-        if name in keys or not name.startswith(_OF_SYSTEMS)
+        if name in keys or not name.startswith(_SYSTEM_PREFIXES)
     ]
     if not declared:
         found.append(SourceColumn(_free_name(properties), to_column_type({}), is_whole=True))
@@ -92,7 +92,7 @@ def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
 
 
 def _free_name(taken: Mapping[str, Any]) -> str:
-    """Return a name for the column of whole records that is not among the names in ``taken``."""
+    """Return a name for the whole-record column: "record", or "_record" if ``taken`` has it."""
     name = WHOLE_RECORD
     while name in taken:
         name = f"_{name}"

@@ -1,8 +1,8 @@
-"""Settings that a form shows only after a certain answer: ``if`` and ``dependentRequired``.
+"""Conditional form fields, from ``if`` and ``dependentRequired`` in the schema of the settings.
 
-A rule becomes a conditional form field if its condition is one setting that is always shown, and
-if no other rule shows the same settings. The settings of all other rules are always shown, and
-the validation of the configuration reports what is missing.
+Such a rule becomes a conditional form field if its condition is one setting that is always shown,
+and if no other rule shows the same settings. The settings of all other rules are always shown, and
+the validation of the configuration reports missing settings.
 Source: JSON Schema 2020-12, Core, section 10.2.2, and Validation, section 6.5.4.
 """
 
@@ -29,9 +29,13 @@ _TWO: Final = 2
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule that shows ``properties`` as form fields after a certain answer to field ``condition``.
+    """Rule that shows certain form fields if another form field has a certain value.
 
-    If ``answer`` is None, any answer shows them. ``required`` are the fields to fill in then.
+    Attributes:
+        condition: Name of the field whose value decides.
+        answer: Value of that field that shows the others; None for any value.
+        properties: Schemas of the properties to show, by name.
+        required: Names of the properties that the user must then fill in.
     """
 
     condition: str
@@ -42,11 +46,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class ConditionalRules:
-    """Conditional parts of a settings schema, for use in a form.
+    """Conditional rules (``if``, ``dependentRequired``) of a settings schema, for a setup form.
 
-    Args:
+    Attributes:
         rules: Rules that a form can express.
-        always: Properties that are always required, because their rule always applies.
+        always: Names of properties that are always required, because their rule always applies.
         plainly: Properties to show in any case, because a form cannot express their rules.
     """
 
@@ -56,20 +60,26 @@ class ConditionalRules:
 
     @property
     def later(self) -> frozenset[str]:
-        """Names of the properties that the form shows only after a certain answer."""
+        """Names of the properties that the form shows only if another field has a certain value."""
         return frozenset(name for rule in self.rules for name in rule.properties)
 
 
 def is_toggle(schema: Schema) -> bool:
-    """Return True if a setting is a boolean that may be true or false."""
+    """Return True if a setting becomes a toggle: a boolean that may be both true and false."""
     return get_json_types(schema) - {"null"} == {"boolean"} and len(get_options(schema)) != 1
 
 
 def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
-    """Return the conditional parts of a settings schema."""
-    found = [*_rules(whole), *_dependents(whole)]
-    always = frozenset(name for rule in found if _holds(rule, whole) for name in rule.required)
-    left = [_without(rule, always | whole.required) for rule in found if not _holds(rule, whole)]
+    """Return the conditional rules (``if``, ``dependentRequired``) of a settings schema."""
+    found = [*_find_if_rules(whole), *_find_dependent_rules(whole)]
+    always = frozenset(
+        name for rule in found if _always_applies(rule, whole) for name in rule.required
+    )
+    left = [
+        _remove_properties(rule, always | whole.required)
+        for rule in found
+        if not _always_applies(rule, whole)
+    ]
     times = Counter(name for rule in left for name in rule.properties)
     rules = [
         rule
@@ -77,20 +87,20 @@ def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
         if rule.properties
         and rule.condition not in times
         and all(times[name] == 1 for name in rule.properties)
-        and _can_lead(whole.properties.get(rule.condition), rule.answer)
+        and _can_be_condition(whole.properties.get(rule.condition), rule.answer)
     ]
-    asked = {name for rule in rules for name in rule.properties}
+    conditional = {name for rule in rules for name in rule.properties}
     plainly = {
         name: schema
         for rule in found
         for name, schema in rule.properties.items()
-        if name not in asked and name not in whole.properties
+        if name not in conditional and name not in whole.properties
     }
     return ConditionalRules(tuple(rules), always, plainly)
 
 
-def _rules(whole: FlattenedSchema) -> Iterator[Rule]:
-    """Yield a rule for each ``then`` and ``else`` of a settings schema."""
+def _find_if_rules(whole: FlattenedSchema) -> Iterator[Rule]:
+    """Yield a conditional rule for each ``then`` and ``else`` in a settings schema."""
     for part in whole.rules:
         tested = part["if"].get("properties") if isinstance(part["if"], Mapping) else None
         if not isinstance(tested, Mapping) or len(tested) != 1:
@@ -100,19 +110,18 @@ def _rules(whole: FlattenedSchema) -> Iterator[Rule]:
         answer: Any = value[0] if value else None
         answer = answer if isinstance(answer, bool) else to_form_text(answer)
         condition = str(name) if value else ""
-        yield _rule(condition, answer, part.get("then"), whole)
-        yield _rule(*_opposite(condition, answer, whole), part.get("else"), whole)
+        yield _make_rule(condition, answer, part.get("then"), whole)
+        yield _make_rule(*_invert_condition(condition, answer, whole), part.get("else"), whole)
 
 
-def _rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchema) -> Rule:
+def _make_rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchema) -> Rule:
     """Return the rule for a ``then`` or ``else`` schema.
 
     Args:
-        condition: Name of the field whose answer is tested; empty if a form cannot express the
-            test.
-        answer: Answer for which the schema applies.
+        condition: Name of the field that ``if`` tests; empty if a form cannot express the test.
+        answer: Value of the field for which the schema applies.
         schema: The ``then`` or ``else`` schema.
-        whole: Settings schema that contains it.
+        whole: Settings schema that contains the ``then`` or ``else``.
     """
     about = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     own = {k: v for k, v in (about.get("properties") or {}).items() if isinstance(v, Mapping)}
@@ -127,10 +136,13 @@ def _rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchem
     )
 
 
-def _opposite(condition: str, answer: str | bool, whole: FlattenedSchema) -> tuple[str, str | bool]:
-    """Return the field and answer for an ``else`` schema, from those of the ``then`` schema.
+def _invert_condition(
+    condition: str, answer: str | bool, whole: FlattenedSchema
+) -> tuple[str, str | bool]:
+    """Return the field name and the field value for which an ``else`` schema applies.
 
-    Both are empty unless the field has exactly one other possible answer.
+    ``condition`` and ``answer`` are those of the ``then`` schema. Return two empty strings unless
+    the field has exactly one other possible value.
     """
     if isinstance(answer, bool):
         return condition, not answer
@@ -139,33 +151,33 @@ def _opposite(condition: str, answer: str | bool, whole: FlattenedSchema) -> tup
     return (condition, other[0]) if len(texts) == _TWO and len(other) == 1 else ("", "")
 
 
-def _dependents(whole: FlattenedSchema) -> Iterator[Rule]:
-    """Yield a rule for each property that requires other properties (``dependentRequired``)."""
+def _find_dependent_rules(whole: FlattenedSchema) -> Iterator[Rule]:
+    """Yield a conditional rule for each property in ``dependentRequired`` of a settings schema."""
     for condition, names in whole.dependents.items():
         known = {name: whole.properties.get(name, {}) for name in names}
         yield Rule(condition, None, known, frozenset(names))
 
 
-def _holds(rule: Rule, whole: FlattenedSchema) -> bool:
-    """Return True if a rule always applies, so that no condition is needed.
+def _always_applies(rule: Rule, whole: FlattenedSchema) -> bool:
+    """Return True if a rule always applies, so that the form needs no condition.
 
-    Any answer satisfies such a rule, and its field always has a value.
+    The rule accepts any value of its field, and the field always has a value.
     """
     schema = whole.properties.get(rule.condition, {})
     given = rule.condition in whole.required or "default" in schema or is_toggle(schema)
     return rule.answer is None and given
 
 
-def _without(rule: Rule, names: frozenset[str]) -> Rule:
-    """Return a copy of a rule that does not show the properties in ``names``."""
+def _remove_properties(rule: Rule, names: frozenset[str]) -> Rule:
+    """Return a copy of a rule without the properties in ``names`` and its own condition field."""
     left = {k: v for k, v in rule.properties.items() if k not in names and k != rule.condition}
     return Rule(rule.condition, rule.answer, left, rule.required & left.keys())
 
 
-def _can_lead(schema: Schema | None, answer: str | bool | None) -> bool:
-    """Return True if a setting is a single form field that can have ``answer``.
+def _can_be_condition(schema: Schema | None, answer: str | bool | None) -> bool:
+    """Return True if a form can show other fields after the value ``answer`` of a setting.
 
-    Only such a field can show other fields.
+    The setting must be a single form field. ``answer`` must have its type, or be None (any value).
     """
     if schema is None:
         return False

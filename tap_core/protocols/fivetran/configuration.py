@@ -1,8 +1,8 @@
 """Conversion of a Fivetran configuration (strings by field name) to the settings of a tap.
 
-The field names are those of the form. An empty value of an optional field counts as missing. A
-string that cannot be converted is kept, so that the validation of the settings reports it. Unknown
-names are kept. Uploaded files are base64.
+The field names are those of the setup form. An empty value of an optional field counts as missing.
+A string that cannot be converted is kept, so that the validation of the settings reports it.
+Unknown names are kept. Uploaded files are in base64.
 Source: Fivetran's Partner SDK development guide, "Supported setup form fields".
 """
 
@@ -45,21 +45,22 @@ _BETWEEN: Final = re.compile(r"[,\n]")
 def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) -> dict[str, Any]:
     """Convert the configuration that Fivetran sent, a dict of strings, to the settings of a tap.
 
-    An object setting may be sent as JSON under its name. Form fields of its properties override it.
+    For example, ``{"page.size": "5"}`` becomes ``{"page": {"size": 5}}``. An object may also be
+    sent as JSON under its name. The form fields of its properties override this JSON.
 
     Args:
         configuration: Values as strings, keyed by the names of the form fields.
         schema: JSON Schema of the settings.
     """
     document = inline_references(schema)
-    questions = build_fields(document)
-    asked = set(iterate_names(questions))
+    fields = build_fields(document)
+    asked = set(iterate_names(fields))
     settings: dict[str, Any] = {}
     for name, text in configuration.items():
         if name not in asked:
             _store_unlisted(settings, name, text, document)
-    _store_answers(settings, questions, configuration)
-    return _completed(settings, document)
+    _store_answers(settings, fields, configuration)
+    return _complete(settings, document)
 
 
 # Values of form fields
@@ -67,7 +68,7 @@ def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) ->
 
 def _store_answers(
     settings: dict[str, Any],
-    questions: Iterable[FieldSpec],
+    fields: Iterable[FieldSpec],
     answers: Mapping[str, str],
     *,
     is_shown: bool = True,
@@ -76,61 +77,63 @@ def _store_answers(
 
     Args:
         settings: Settings to change.
-        questions: Form fields.
+        fields: Form fields.
         answers: Values as strings, keyed by the names of the form fields.
-        is_shown: False if these fields are hidden because of an answer to another field.
+        is_shown: False if the form hides these fields because of the value of another field.
     """
-    for question in questions:
-        path = ".".join(question.path)  # as in a handwritten configuration, without branch names
-        name = question.name if question.name in answers else path
+    for field in fields:
+        path = ".".join(field.path)  # handwritten configurations lack the names of alternatives
+        name = field.name if field.name in answers else path
         text = answers.get(name, "")
-        if name in answers and _is_entered(question, text, is_shown=is_shown):
-            _store_value(settings, question.path, _value(question, text))
-        for below in question.below:
+        if name in answers and _is_entered(field, text, is_shown=is_shown):
+            _store_value(settings, field.path, _convert_value(field, text))
+        for below in field.below:
             leads = _is_shown_by(text, below.answer)
             if leads or not below.is_exclusive or name not in answers:
-                _store_answers(settings, below.questions, answers, is_shown=is_shown and leads)
+                _store_answers(settings, below.fields, answers, is_shown=is_shown and leads)
 
 
-def _is_entered(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
-    """Return True if the user entered a value.
+def _is_entered(field: FieldSpec, text: str, *, is_shown: bool) -> bool:
+    """Return True if the user entered a value, False if the form only sent the initial value.
 
-    False if the form only sent the field's initial value.
-
-    is_shown: False if the form hides the field, which then sends its initial value.
+    Args:
+        field: The form field.
+        text: Value that the form sent.
+        is_shown: False if the form hides the field. It then sends the initial value of the field.
     """
     if is_shown or not text.strip():
-        return is_shown and (question.is_required or bool(text.strip()))
-    is_off = question.kind is FieldKind.TOGGLE and text.lower() == to_form_text(value=False)
-    return not is_off and text != to_form_text(question.schema.get("default"))
+        return is_shown and (field.is_required or bool(text.strip()))
+    is_off = field.kind is FieldKind.TOGGLE and text.lower() == to_form_text(value=False)
+    return not is_off and text != to_form_text(field.schema.get("default"))
 
 
 def _is_shown_by(text: str, answer: str | bool | None) -> bool:
-    """Return True if the value ``text`` of a field is the answer that shows its dependent fields.
+    """Return True if a form field with the value ``text`` shows its dependent fields.
 
-    If ``answer`` is None, any value except an empty one shows them.
+    They are shown for the value ``answer``, or for any non-empty value if ``answer`` is None.
     """
     if answer is None:
         return bool(text.strip())
     return text == answer or (isinstance(answer, bool) and text.lower() == to_form_text(answer))
 
 
-def _value(question: FieldSpec, text: str) -> Any:
-    """Convert the text of a form field to the type of its setting."""
-    option = next((each for each in question.options if each.text == text), None)
+def _convert_value(field: FieldSpec, text: str) -> Any:
+    """Convert the text of a form field to the value of its setting, such as ``"5"`` to ``5``."""
+    option = next((each for each in field.options if each.text == text), None)
     if option is not None:
-        return option.value if question.is_setting else {}
-    if question.kind is FieldKind.FILE:
-        return _file_text(text, question.schema)
-    if not question.is_setting:
-        return _typed(text, {"type": "object"})
-    return _typed(text, question.schema)
+        return option.value if field.is_setting else {}
+    if field.kind is FieldKind.FILE:
+        return _decode_file(text, field.schema)
+    if not field.is_setting:
+        return _convert_text(text, {"type": "object"})
+    return _convert_text(text, field.schema)
 
 
 def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Store a value at a path in ``settings``. Missing objects on the path are created.
+    """Store a value at a path in nested ``settings``. Missing objects on the path are created.
 
-    If a value on the path is not an object, nothing is stored.
+    Nothing is stored if a value on the path is not an object, or if an empty object would replace
+    an existing object.
     """
     *above, name = path
     current: Any = settings
@@ -143,7 +146,11 @@ def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) ->
 
 
 def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Schema) -> None:
-    """Store a setting that has no form field, such as an object sent as JSON or an SDK setting."""
+    """Store a setting without a form field, such as an object in JSON, in ``settings``.
+
+    ``name`` may be a dotted path. The text is converted to the type in the schema. An unknown
+    setting is stored as text.
+    """
     path = [name] if name in (schema.get("properties") or {}) else name.split(".")
     known: Any = schema
     for part in path:
@@ -151,35 +158,35 @@ def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Sche
     if not isinstance(known, Mapping):
         settings[name] = text
     elif text.strip():
-        _store_value(settings, tuple(path), _typed(text, known))
+        _store_value(settings, tuple(path), _convert_text(text, known))
 
 
 # Conversion of strings
 
 
-def _typed(text: str, schema: Schema) -> Any:
-    """Convert a string to the type that the schema allows. If that fails, return it unchanged."""
+def _convert_text(text: str, schema: Schema) -> Any:
+    """Convert a string to the type in a JSON Schema. If this fails, return it unchanged."""
     types = get_json_types(schema) - {"null"}
     if "array" in types and "string" not in types:
-        return _array(text, schema)
+        return _convert_array(text, schema)
     if "array" in types:
-        return _json_or_text(text, list)
+        return _parse_json(text, list)
     try:
         return coerce_text(text, dict(schema))
     except (ValueError, RecursionError):
         return text
 
 
-def _array(text: str, schema: Schema) -> Any:
-    found = _json_or_text(text, list)
+def _convert_array(text: str, schema: Schema) -> Any:
+    found = _parse_json(text, list)
     items = schema.get("items")
     if found is not text or not isinstance(items, Mapping) or "string" not in get_json_types(items):
         return found
     return [part.strip() for part in _BETWEEN.split(text) if part.strip()]
 
 
-def _json_or_text(text: str, kind: type) -> Any:
-    """Return a string parsed as JSON. If the result is not of type ``kind``, return the string."""
+def _parse_json(text: str, kind: type) -> Any:
+    """Parse a string as JSON. If the result is not of the type ``kind``, return the string."""
     with suppress(json.JSONDecodeError, RecursionError):
         found = load_json(text)
         if isinstance(found, kind):
@@ -187,7 +194,7 @@ def _json_or_text(text: str, kind: type) -> Any:
     return text
 
 
-def _file_text(text: str, schema: Schema) -> str:
+def _decode_file(text: str, schema: Schema) -> str:
     """Decode the base64 content of an uploaded file to text. Binary content stays base64."""
     if schema.get("contentEncoding") == "base64":
         return text
@@ -200,10 +207,10 @@ def _file_text(text: str, schema: Schema) -> str:
 # Objects
 
 
-def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """Return an object's settings with missing required objects added.
+def _complete(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """Complete the settings of an object, and return them.
 
-    Optional objects that the user has not filled in are removed.
+    Missing required objects are added. Optional objects that the user left empty are removed.
     """
     whole = flatten_schema(schema)
     for name, inner in whole.properties.items():
@@ -211,40 +218,41 @@ def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
         if not shape.get("properties") and not get_branches(shape):
             continue
         is_required = name in whole.required and "default" not in shape
-        given = settings.get(name, {} if is_required else None)
-        if isinstance(given, dict):
-            settings[name] = _completed(given, shape)
+        values = settings.get(name, {} if is_required else None)
+        if isinstance(values, dict):
+            settings[name] = _complete(values, shape)
             if not is_required and _is_not_entered(settings[name], shape):
                 del settings[name]
     meant = next((each for each in whole.branches if _matches_branch(each, whole, settings)), None)
-    return settings if meant is None else _completed(settings, meant)
+    return settings if meant is None else _complete(settings, meant)
 
 
-def _matches_branch(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) -> bool:
-    """Return True if the settings of an object match one alternative of a union.
+def _matches_branch(branch: Schema, whole: FlattenedSchema, values: Mapping[str, Any]) -> bool:
+    """Return True if the settings ``values`` match an alternative of a union of objects.
 
-    They must have the constants of the alternative, and only properties that are declared.
+    They must have the constants of this alternative, and no undeclared properties.
     """
     properties = flatten_schema(branch).properties
-    return given.keys() <= {*properties, *whole.properties} and all(
-        given.get(name) in get_const(merge_subschemas(inner))
+    return values.keys() <= {*properties, *whole.properties} and all(
+        values.get(name) in get_const(merge_subschemas(inner))
         for name, inner in properties.items()
         if get_const(merge_subschemas(inner))
     )
 
 
-def _is_not_entered(given: Mapping[str, Any], schema: Schema) -> bool:
-    """Return True if an object has only the form's initial values and is invalid with them.
+def _is_not_entered(values: Mapping[str, Any], schema: Schema) -> bool:
+    """Return True if the user has not filled in an object.
 
-    The user has then not filled in the object.
+    This is assumed if the object has only the initial values of the form and is invalid.
     """
-    return _is_initial_value(given, schema) and bool(validate_config(given, dict(schema)))
+    return _is_initial_value(values, schema) and bool(validate_config(values, dict(schema)))
 
 
 def _is_initial_value(value: Any, schema: Any) -> bool:
-    """Return True if a form field starts with this value: its default, or False for a toggle.
+    """Return True if a value is the initial value of its form field.
 
-    For an object, all its properties must have their initial values.
+    The initial value is the default of the schema, or False for a toggle. For an object, all
+    properties must have their initial values.
     """
     known = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     if isinstance(value, Mapping) and "default" not in known:

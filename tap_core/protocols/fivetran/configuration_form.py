@@ -1,7 +1,7 @@
-"""ConfigurationFormResponse for the settings of a tap.
+"""Setup form for the settings of a tap, as Fivetran's message ConfigurationFormResponse.
 
-Each form field becomes one field of the message, followed by the groups of fields that depend on
-its answers. Settings that the SDK adds are not part of the form. Defaults of secrets are omitted.
+Each form field becomes one FormField message, followed by the groups of fields that depend on its
+value. Settings that the SDK adds are not part of the form. Defaults of secrets are omitted.
 Source: Fivetran's Partner SDK, common.proto, and its development guide, "Setup form guidelines".
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from tap_core.config.loading import get_json_types
-from tap_core.protocols.config_schema import author_settings
+from tap_core.protocols.config_schema import find_sdk_settings
 from tap_core.protocols.fivetran.enum_options import to_form_text
 from tap_core.protocols.fivetran.enums import TextField
 from tap_core.protocols.fivetran.form_fields import (
@@ -52,41 +52,41 @@ _OBJECT: Final = "Given as a JSON object."
 
 
 def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool = True) -> Any:
-    """Return the ConfigurationFormResponse, which describes the setup form of a connector.
+    """Return the ConfigurationFormResponse message, which describes the setup form of a connector.
 
     Args:
         schema: JSON Schema of the settings.
         tests: Labels of the connection tests by name.
         selects_tables: True if the user can select schemas and tables.
     """
-    own = author_settings(schema)
+    hidden = find_sdk_settings(schema)
     properties = schema.get("properties") or {}
-    asked = {name: inner for name, inner in properties.items() if name not in own}
+    shown = {name: inner for name, inner in properties.items() if name not in hidden}
     return ConfigurationFormResponse(
         schema_selection_supported=selects_tables,
         table_selection_supported=selects_tables,
-        fields=_fields(build_fields({**schema, "properties": asked})),
+        fields=_build_messages(build_fields({**schema, "properties": shown})),
         tests=[ConfigurationTest(name=name, label=label) for name, label in tests.items()],
     )
 
 
-def _fields(questions: Iterable[FieldSpec]) -> Iterator[Any]:
+def _build_messages(fields: Iterable[FieldSpec]) -> Iterator[Any]:
     """Yield a FormField message for each field, and one for each group of its dependent fields."""
-    for question in questions:
+    for field in fields:
         yield FormField(
-            name=question.name,
-            label=question.label,
-            required=question.is_required,
-            **_remarks(question),
-            **_TYPES[question.kind](question),
+            name=field.name,
+            label=field.label,
+            required=field.is_required,
+            **_build_texts(field),
+            **_TYPES[field.kind](field),
         )
-        for below in question.below:
-            yield _group(question, below)
+        for below in field.below:
+            yield _build_group(field, below)
 
 
-def _group(question: FieldSpec, below: DependentFields) -> Any:
-    """Return the FormField message of a group of fields that an answer to ``question`` shows."""
-    condition = VisibilityCondition(condition_field=question.name)
+def _build_group(field: FieldSpec, below: DependentFields) -> Any:
+    """Return the FormField message for a group of form fields that depend on ``field``."""
+    condition = VisibilityCondition(condition_field=field.name)
     if isinstance(below.answer, bool):
         condition.bool_value = below.answer
     elif below.answer is None:
@@ -95,99 +95,96 @@ def _group(question: FieldSpec, below: DependentFields) -> Any:
         condition.string_value = below.answer
     name = "set" if below.answer is None else to_form_text(below.answer)
     return FormField(
-        name=f"{question.name}={name}",
+        name=f"{field.name}={name}",
         label=below.label,
-        conditional_fields=ConditionalFields(condition=condition, fields=_fields(below.questions)),
+        conditional_fields=ConditionalFields(
+            condition=condition, fields=_build_messages(below.fields)
+        ),
     )
 
 
 # Texts of a field
 
 
-def _remarks(question: FieldSpec) -> dict[str, str]:
-    """Return a form field's description, default value and placeholder.
-
-    Empty texts are left out.
-    """
+def _build_texts(field: FieldSpec) -> dict[str, str]:
+    """Return the description, default value and placeholder of a form field, if not empty."""
     remarks = {
-        "description": _description(question),
-        "default_value": _default(question),
-        "placeholder": _placeholder(question),
+        "description": _description(field),
+        "default_value": _default(field),
+        "placeholder": _placeholder(field),
     }
     return {name: text for name, text in remarks.items() if text}
 
 
-def _description(question: FieldSpec) -> str:
-    said = str(question.schema.get("description") or "").strip()
-    return " ".join(filter(None, (said, _get_format_hint(question))))
+def _description(field: FieldSpec) -> str:
+    said = str(field.schema.get("description") or "").strip()
+    return " ".join(filter(None, (said, _get_format_hint(field))))
 
 
-def _get_format_hint(question: FieldSpec) -> str:
-    """Return instructions for typing a list or an object as text, or "" for other settings."""
-    types = get_json_types(question.schema) - {"null"}
-    if question.kind not in {FieldKind.TEXT, FieldKind.PASSWORD} or "string" in types:
+def _get_format_hint(field: FieldSpec) -> str:
+    """Return a hint on how to enter a list or an object as text, or "" for other settings."""
+    types = get_json_types(field.schema) - {"null"}
+    if field.kind not in {FieldKind.TEXT, FieldKind.PASSWORD} or "string" in types:
         return ""
     if "array" in types:
-        items = question.schema.get("items")
+        items = field.schema.get("items")
         has_texts = isinstance(items, Mapping) and "string" in get_json_types(items)
         return _TEXTS if has_texts else _ARRAY
     return _OBJECT if "object" in types else ""
 
 
-def _default(question: FieldSpec) -> str:
-    if question.kind in {FieldKind.PASSWORD, FieldKind.FILE}:
+def _default(field: FieldSpec) -> str:
+    if field.kind in {FieldKind.PASSWORD, FieldKind.FILE}:
         return ""
-    text = to_form_text(question.schema.get("default"))
-    is_answer = question.kind is not FieldKind.CHOICE or text in (
-        each.text for each in question.options
-    )
+    text = to_form_text(field.schema.get("default"))
+    is_answer = field.kind is not FieldKind.CHOICE or text in (each.text for each in field.options)
     return text if is_answer else ""
 
 
-def _placeholder(question: FieldSpec) -> str:
-    if question.kind not in {FieldKind.TEXT, FieldKind.PASSWORD}:
+def _placeholder(field: FieldSpec) -> str:
+    if field.kind not in {FieldKind.TEXT, FieldKind.PASSWORD}:
         return ""
-    examples = question.schema.get("examples")
+    examples = field.schema.get("examples")
     first = examples[0] if isinstance(examples, list) and examples else examples
-    return to_form_text(first) or _EXAMPLES.get(str(question.schema.get("format")), "")
+    return to_form_text(first) or _EXAMPLES.get(str(field.schema.get("format")), "")
 
 
 # Kinds of fields
 
 
-def _text(_question: FieldSpec) -> dict[str, Any]:
+def _text(_field: FieldSpec) -> dict[str, Any]:
     return {"text_field": TextField.PlainText}
 
 
-def _password(_question: FieldSpec) -> dict[str, Any]:
+def _password(_field: FieldSpec) -> dict[str, Any]:
     return {"text_field": TextField.Password}
 
 
-def _toggle(_question: FieldSpec) -> dict[str, Any]:
+def _toggle(_field: FieldSpec) -> dict[str, Any]:
     return {"toggle_field": ToggleField()}
 
 
-def _upload(question: FieldSpec) -> dict[str, Any]:
-    is_pem = "pem" in str(question.schema.get("contentMediaType"))
+def _upload(field: FieldSpec) -> dict[str, Any]:
+    is_pem = "pem" in str(field.schema.get("contentMediaType"))
     accepted = _KEYS if is_pem else _FILES
     return {
         "upload_field": UploadField(allowed_file_type=accepted, max_file_size_bytes=_LARGEST_FILE)
     }
 
 
-def _dropdown(question: FieldSpec) -> dict[str, Any]:
-    """Return a dropdown field.
+def _dropdown(field: FieldSpec) -> dict[str, Any]:
+    """Return the content of a FormField message for a dropdown.
 
-    It shows the labels and descriptions of the options, if they have any.
+    The dropdown shows the labels and descriptions of the options, if they have any.
     """
-    if all(each.label == each.text and not each.description for each in question.options):
-        texts = [option.text for option in question.options]
+    if all(each.label == each.text and not each.description for each in field.options):
+        texts = [option.text for option in field.options]
         return {"dropdown_field": DropdownField(dropdown_field=texts)}
     fields = [
         DescriptiveDropDownField(
             value=option.text, label=option.label, description=option.description
         )
-        for option in question.options
+        for option in field.options
     ]
     offered = DescriptiveDropDownFields(descriptive_dropdown_field=fields)
     return {"descriptive_dropdown_fields": offered}

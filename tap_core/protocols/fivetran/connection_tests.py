@@ -1,7 +1,8 @@
-"""Connection tests of a tap, run by name.
+"""Execution of the connection tests of a tap.
 
-A failing test is a regular result: any exception becomes its message. Requests are retried only
-briefly, so that a test ends soon. Source: Fivetran's Partner SDK development guide, "Test".
+A failing test raises no error: any exception becomes the message of the result. Requests are
+retried only briefly, so that a test ends soon. Source: Fivetran's Partner SDK development guide,
+"Test".
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from tap_core.sync.interfaces import SyncTap
 __all__ = ["NAME_LIMIT", "run_test", "unknown_test"]
 
 NAME_LIMIT: Final = 100
-"""Maximum length, in characters, of a test's name in messages; clients may send any name."""
+"""Maximum length, in characters, of a test's name in messages. Clients may send any name."""
 
 
 def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str | None:
-    """Run a connection test of a tap.
+    """Run a connection test of a tap. The test ``connection`` calls its ``check_connection()``.
 
     Args:
         tap: The tap.
         name: Name of the test.
-        hide: Redacts secrets in a text.
+        hide: Returns a text with its secrets redacted.
 
     Returns:
         The reason for a failure, or None if the test succeeded.
@@ -44,6 +45,9 @@ def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str |
 
 
 def unknown_test(tests: Mapping[str, str], name: str) -> str:
-    """Return the error message for a test that does not exist. It lists the existing tests."""
+    """Return the message about a connection test that does not exist. It lists the known tests.
+
+    ``tests`` are the labels of the known tests by name.
+    """
     known = ", ".join(map(repr, tests)) or "none"
     return f"There is no test {name[:NAME_LIMIT]!r}. Known are: {known}."

@@ -1,8 +1,8 @@
-"""SourceConnector service of Fivetran's Partner SDK for any tap.
+"""The gRPC service SourceConnector of Fivetran's Partner SDK, implemented for any tap.
 
-The tap class is passed in, never imported. Each call creates its own tap, so that calls with
-different settings are independent. The server remembers per configuration what the interface
-cannot return: renewed tokens, and the tables of the last Schema call.
+Each call creates a new tap, so that calls with different settings are independent. For each
+configuration, the server remembers renewed tokens and the tables of the last Schema call, because
+a connector cannot store them in Fivetran.
 Source: Fivetran's Partner SDK, connector_sdk.proto.
 """
 
@@ -21,11 +21,11 @@ from tap_core.protocols.fivetran.allowed_settings import check_allowed_settings
 from tap_core.protocols.fivetran.configuration import parse_configuration
 from tap_core.protocols.fivetran.configuration_form import build_form
 from tap_core.protocols.fivetran.connection_tests import NAME_LIMIT, run_test, unknown_test
-from tap_core.protocols.fivetran.error_messages import format_error as told_in_words
+from tap_core.protocols.fivetran.error_messages import format_error as explain_error
 from tap_core.protocols.fivetran.grpc_server import Handler, RpcCall, Service
 from tap_core.protocols.fivetran.logging import JsonLogHandler, format_count
 from tap_core.protocols.fivetran.schema_response import schema_response
-from tap_core.protocols.fivetran.update import UpdateLog, discover_tables, update
+from tap_core.protocols.fivetran.update import KnownTables, discover_tables, update
 from tap_core.redaction import make_redactor
 from tap_core.sync.interfaces import SyncTap
 
@@ -47,8 +47,8 @@ def make_connector_service(
     Args:
         tap_class: Class of the tap.
         journal: Log of the server.
-        allowance: Settings that the operator allows calls to set although the tap does not declare
-            them; None for no such settings.
+        allowance: Settings that calls may set although the tap does not declare them, because the
+            operator allows them; None for no such settings.
     """
     made = _Connector(tap_class, journal, allowance or AllowedNames.of(tap_class.name, {}))
     return Service(
@@ -57,19 +57,19 @@ def make_connector_service(
             "ConfigurationForm": Handler(made.form),
             "Test": Handler(made.test),
             "Schema": Handler(made.schema),
-            "Update": Handler(made.update, task=_task),
+            "Update": Handler(made.update, task=_make_task),
         },
-        explain=lambda error: told_in_words(error, journal.clean),
+        explain=lambda error: explain_error(error, journal.clean),
     )
 
 
-def _task(text: str) -> Any:
-    """Return a response with a Task message, which Fivetran shows to the user as an error."""
+def _make_task(text: str) -> Any:
+    """Return an UpdateResponse with a Task message, an error that Fivetran shows to the user."""
     return proto_messages.UpdateResponse(task=proto_messages.Task(message=text))
 
 
 class _Latest(Generic[_Thing]):
-    """Cache that holds one value for each of the 64 configurations that were stored last."""
+    """Cache of one value per configuration, for the 64 configurations stored most recently."""
 
     def __init__(self) -> None:
         self._things: dict[bytes, _Thing] = {}
@@ -81,7 +81,7 @@ class _Latest(Generic[_Thing]):
             return self._things.get(_digest(configuration))
 
     def keep(self, configuration: Mapping[str, str], thing: _Thing) -> None:
-        """Store the value for a configuration. The oldest value is dropped if the cache is full."""
+        """Store the value for a configuration. If the cache is full, drop the oldest value."""
         with self._lock:
             self._things.pop(_digest(configuration), None)
             self._things[_digest(configuration)] = thing
@@ -90,12 +90,12 @@ class _Latest(Generic[_Thing]):
 
 
 def _digest(configuration: Mapping[str, str]) -> bytes:
-    """Return a hash of a configuration. The cache uses it as key, so that it stores no secrets."""
+    """Return the SHA-256 hash of a configuration, the key in a cache that stores no secrets."""
     return sha256(dumps(dict(configuration), sort_keys=True).encode()).digest()
 
 
 class _Connector:
-    """Handlers of the gRPC calls of one Fivetran connector, which runs taps of one class."""
+    """Handlers of the gRPC calls to a Fivetran connector, which run taps of one class."""
 
     def __init__(
         self, tap_class: type[SyncTap], journal: JsonLogHandler, allowance: AllowedNames
@@ -104,7 +104,7 @@ class _Connector:
         self._allowance = allowance
         self._journal = journal
         self._renewed = _Latest[dict[str, Any]]()
-        self._told = _Latest[UpdateLog]()
+        self._known_tables = _Latest[KnownTables]()
 
     def form(self, _request: Any, _call: RpcCall) -> Any:
         """Handle ConfigurationForm: return the setup form for the tap's settings."""
@@ -123,12 +123,12 @@ class _Connector:
         return proto_messages.TestResponse(failure=call.failure)
 
     def schema(self, request: Any, call: RpcCall) -> Any:
-        """Handle Schema: return the tables and columns of the tap."""
+        """Handle Schema: return all tables and columns of the tap."""
         configuration = dict(request.configuration)
         tap = self._tap(configuration)
         tap.check_streams()
         tables = discover_tables(tap)
-        self._told.keep(configuration, {table.id: table for table in tables})
+        self._known_tables.keep(configuration, {table.id: table for table in tables})
         call.note(format_count(len(tables), "table"))
         return schema_response(tables, can_select=not self._tap_class.selection_not_supported)
 
@@ -136,25 +136,25 @@ class _Connector:
         """Handle Update: sync the tap and yield the encoded responses."""
         configuration = dict(request.configuration)
         return update(
-            lambda: self._tap(configuration), request, call, self._told.get(configuration)
+            lambda: self._tap(configuration), request, call, self._known_tables.get(configuration)
         )
 
     def _failure(self, test: str, configuration: Mapping[str, str]) -> str | None:
-        """Run a connection test; return the reason for a failure, or None if it succeeded."""
+        """Run a connection test. Return the reason for a failure, or None if it succeeded."""
         tests = self._tap_class.connection_tests
         if test not in tests:
             return unknown_test(tests, test)
         try:
             tap = self._tap(configuration)
         except Exception as error:  # noqa: BLE001  any exception fails the test
-            return told_in_words(error, self._journal.clean)
+            return explain_error(error, self._journal.clean)
         return run_test(tap, test, self._journal.clean)
 
     def _tap(self, configuration: Mapping[str, str]) -> SyncTap:
-        """Create a tap for a configuration, without catalog and state.
+        """Create a tap with the settings in a configuration, without catalog and state.
 
         Raises:
-            ConfigurationError: A setting is invalid, or calls are not allowed to set it.
+            ConfigurationError: A setting is invalid, or a call may not set it.
         """
         schema = self._tap_class._full_schema()  # noqa: SLF001  the SDK's own method
         settings = self._renewed.get(configuration) or parse_configuration(configuration, schema)

@@ -1,7 +1,7 @@
-"""Settings with a fixed list of values, and these values as strings of a form.
+"""Dropdown options for settings with a fixed list of values (``enum`` or ``const``).
 
-The form's string for a value is the string itself, or JSON. Titles and descriptions of values come
-from ``oneOf`` with ``const``, or from extension keywords that other form libraries use.
+In a form, a string is shown as it is, and any other value as JSON. Titles and descriptions of
+values come from ``oneOf`` with ``const``, or from extension keywords that other form libraries use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _DESCRIPTIONS: Final = ("x-enumDescriptions", "x-enum-descriptions")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Option of a dropdown field. If the user selects it, the setting gets the value ``value``."""
+    """Option of a dropdown field, which the form shows with its label and description.
+
+    ``text`` is the value of the form field, such as "5", and ``value`` that of the setting: 5.
+    """
 
     text: str
     value: Any
@@ -30,14 +33,17 @@ class Option:
 
 
 def to_form_text(value: Any) -> str:
-    """Convert a setting's value to the string that a form field shows. None becomes ""."""
+    """Convert a setting's value to the text of a form field: True -> "true", None -> ""."""
     if isinstance(value, str):
         return value
     return "" if value is None else dump_json(value)
 
 
 def get_const(schema: Schema) -> tuple[Any, ...]:
-    """Return a tuple with the only value that a schema allows. It is empty if more are allowed."""
+    """Return a tuple with the only value that a schema allows: ``{"const": 5}`` -> ``(5,)``.
+
+    Return an empty tuple if the schema allows several values.
+    """
     if "const" in schema:
         return (schema["const"],)
     allowed = schema.get("enum")
@@ -45,15 +51,15 @@ def get_const(schema: Schema) -> tuple[Any, ...]:
 
 
 def get_options(schema: Schema) -> tuple[Option, ...]:
-    """Return a dropdown option for each value that a schema lists. Null and "" are left out."""
+    """Return a dropdown option for each value that a schema lists, except null and ""."""
     found: dict[str, Option] = {}
-    for option in (*_listed(schema), *_described(schema)):
+    for option in (*_list_enum_options(schema), *_list_union_options(schema)):
         if option.text:
             found.setdefault(option.text, option)
     return tuple(found.values())
 
 
-def _listed(schema: Schema) -> Iterator[Option]:
+def _list_enum_options(schema: Schema) -> Iterator[Option]:
     """Yield a dropdown option for each value of ``enum`` or ``const``."""
     values = schema["enum"] if isinstance(schema.get("enum"), list) else get_const(schema)
     titles, descriptions = _get_texts(schema, _TITLES), _get_texts(schema, _DESCRIPTIONS)
@@ -67,26 +73,29 @@ def _listed(schema: Schema) -> Iterator[Option]:
         )
 
 
-def _get_texts(schema: Schema, words: tuple[str, ...]) -> Any:
+def _get_texts(schema: Schema, keywords: tuple[str, ...]) -> Any:
     """Return the titles or descriptions of the ``enum`` values: a list, a dict by value, or None.
 
-    ``words`` are the schema keywords that may contain them; the first one present is used.
+    They are the value of the first of these keywords that the schema has.
     """
-    return next((schema[word] for word in words if word in schema), None)
+    return next((schema[keyword] for keyword in keywords if keyword in schema), None)
 
 
-def _get_label(found: Any, number: int, text: str) -> str:
-    """Return the text for one option, or "". ``found`` holds the texts of all options.
+def _get_label(texts: Any, number: int, value: str) -> str:
+    """Return the title or description of one option, or "".
 
-    A list is searched by the option's position ``number``, and a dict by its value ``text``.
+    ``texts`` has those of all options: a list, by position ``number``, or a dict, by ``value``.
     """
-    if isinstance(found, dict):
-        return str(found.get(text) or "")
-    return str(found[number]) if isinstance(found, list) and number < len(found) else ""
+    if isinstance(texts, dict):
+        return str(texts.get(value) or "")
+    return str(texts[number]) if isinstance(texts, list) and number < len(texts) else ""
 
 
-def _described(schema: Schema) -> Iterator[Option]:
-    """Yield a dropdown option for each alternative of a union in which all are single values."""
+def _list_union_options(schema: Schema) -> Iterator[Option]:
+    """Yield a dropdown option for each alternative of a union, such as ``{"const": 5}``.
+
+    Unions in which an alternative allows several values yield nothing.
+    """
     for word in ("oneOf", "anyOf"):
         branches = schema.get(word)
         if not isinstance(branches, list) or not all(map(_is_value, branches)):
@@ -99,7 +108,7 @@ def _described(schema: Schema) -> Iterator[Option]:
 
 
 def _is_value(branch: Any) -> bool:
-    """Return True if an alternative of a union allows only a single value, or only null."""
+    """Return True if an alternative of a union allows only one value, or only null."""
     return isinstance(branch, dict) and (
         branch.get("type") == "null" or len(get_const(branch)) == 1
     )

@@ -1,4 +1,4 @@
-"""Enums of Fivetran's interface, with its names and numbers.
+"""Enums of Fivetran's Partner SDK, with the names and numbers of its ``.proto`` files.
 
 They do not need protobuf, so that modules which use them are quick to import.
 Source: Fivetran's Partner SDK, version 2, ``common.proto`` and ``destination_sdk.proto``.
@@ -12,7 +12,7 @@ __all__ = ["BatchFileFormat", "Compression", "DataType", "Encryption", "RecordTy
 
 
 class DataType(IntEnum):
-    """Fivetran's data types of a column."""
+    """Data type of a column in Fivetran."""
 
     UNSPECIFIED = 0
     BOOLEAN = 1
@@ -33,7 +33,7 @@ class DataType(IntEnum):
 
 
 class RecordType(IntEnum):
-    """Operation that a record of a connector performs in its table, such as UPSERT or DELETE."""
+    """Operation that a record performs in the destination table, such as UPSERT or DELETE."""
 
     UPSERT = 0
     UPDATE = 1
@@ -42,7 +42,7 @@ class RecordType(IntEnum):
 
 
 class TextField(IntEnum):
-    """Kind of a text field in the setup form, such as plain text or password."""
+    """Type of a text field in the setup form: plain text, password or hidden."""
 
     PlainText = 0
     Password = 1

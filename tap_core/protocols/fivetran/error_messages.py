@@ -1,10 +1,10 @@
-"""Error messages for Fivetran's users, who see neither the source nor this program.
+"""Error messages for Fivetran's users, who see neither the source system nor this program.
 
-A message says what happened, in which stream if known, and what to do; missing permissions are
-named. A failed request is described by status, stream and attempt, never by its URL; of a response
-body only the excerpt that the SDK shows of a refusal is kept. Of a database error only the first
-line is kept, as later lines may contain rows. Addresses are removed, and the length is limited so
-that the message fits into a gRPC trailer.
+A message says what happened, in which stream if known, and what to do. Missing permissions are
+named. A failed request is described by status, stream and attempt, never by its URL. Of a response
+body, only the excerpt in the SDK's message about a rejected request is kept. Of a database error,
+only the first line is kept, because later lines may contain rows. Addresses are removed. The length
+is limited, so that the message fits into a gRPC trailer.
 Source: Fivetran's Partner SDK development guide, "Error handling", "User alerts" and "Security".
 """
 
@@ -31,7 +31,7 @@ from tap_core.redaction.fivetran_logs import remove_addresses
 __all__ = ["format_error"]
 
 _WHOLE: Final = "TargetSparkError"
-"""Errors with complete messages; matched by name, because target_spark imports this package."""
+"""Base class of errors with complete messages. It is matched by name to avoid a circular import."""
 
 _LONGEST: Final = 50_000
 """Maximum number of characters of a message that are processed."""
@@ -63,30 +63,33 @@ _SCOPE: Final = re.compile(r'\bscope="([^"]{1,500})"')
 
 
 def format_error(error: BaseException, hide: Callable[[str], str] = str) -> str:
-    """Return the message of an error for users. URLs are removed, and it is shorter than 8 kB.
+    """Return a message about an error for users: without URLs, and shorter than 8 kB.
 
-    ``hide`` redacts secrets. It is applied to the text before the text is shortened.
+    ``hide`` returns a text with its secrets redacted. It is called before the text is shortened.
     """
-    text = hide(_sentence(error)).encode("utf-8", "replace").decode()
+    text = hide(_describe(error)).encode("utf-8", "replace").decode()
     return truncate_text(remove_addresses(text[:_LONGEST]))
 
 
-def _sentence(error: BaseException) -> str:
-    """Return a message for the user. It explains a missing permission or an HTTP status, if any."""
+def _describe(error: BaseException) -> str:
+    """Return a message about an error for the user.
+
+    It explains a missing permission or an HTTP status, if the error or one of its causes has one.
+    """
     if any(kind.__name__ == _WHOLE for kind in type(error).__mro__):
         return str(error)
     message = _Message.of(error)
-    for way in (_of_permission, _of_status):
+    for explain in (_explain_permission, _explain_status):
         for each in iterate_causes(error):
-            known = way(each)
-            if known is not None:
-                return known if each is error else _joined(message.said, known)
+            explanation = explain(each)
+            if explanation is not None:
+                return explanation if each is error else _join_sentences(message.said, explanation)
     where = f" ({message.where})" if message.where else ""
     return summarize_error(error, message.said) + where
 
 
-def _joined(*sentences: str) -> str:
-    """Join sentences to one text. A period is added to sentences that end without punctuation."""
+def _join_sentences(*sentences: str) -> str:
+    """Join sentences to one text. Add a period to sentences that end without punctuation."""
     ended = (text if text[-1] in ".!?:" else f"{text}." for text in sentences if text)
     return " ".join(ended)
 
@@ -96,7 +99,13 @@ def _joined(*sentences: str) -> str:
 
 @dataclass(frozen=True)
 class _Message:
-    """Parts of an error's text: message, quoted response body, and the stream it is about."""
+    """Text of an error, split into its parts.
+
+    Attributes:
+        said: The message.
+        excerpt: Quoted beginning of a response body, or "".
+        where: Stream and attempt of the failed request, or "".
+    """
 
     said: str
     excerpt: str = ""
@@ -104,8 +113,8 @@ class _Message:
 
     @classmethod
     def of(cls, error: BaseException) -> _Message:
-        """Split the text of an error into its parts."""
-        text = _first_line(error) if _is_of_a_database(error) else _own_text(error)
+        """Parse the text of an error into message, response body, stream and attempt."""
+        text = _first_line(error) if _is_database_error(error) else _get_text(error)
         place = _PLACE.search(text)
         where = ""
         if place is not None:
@@ -119,11 +128,8 @@ class _Message:
         return cls(text[: status.start()].strip(" :"), _excerpt(text[status.end() :]), where)
 
 
-def _own_text(error: BaseException) -> str:
-    """Return the text of an error.
-
-    A path in an operating system error is cut to the file's name.
-    """
+def _get_text(error: BaseException) -> str:
+    """Return the text of an error. An OSError shows only the name of the file, not its path."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.strerror}: '{_file_name(error)}'"
     return str(error).strip()
@@ -136,19 +142,19 @@ def _file_name(error: OSError) -> str:
 
 
 def _excerpt(text: str) -> str:
-    """Return the quoted part of the response body from the message of an HTTP error."""
+    """Return the beginning of the response body that the message of an HTTP error quotes."""
     shown = text.partition(_EXCERPT)[2]
     return shown.rpartition(_HEADERS)[0] or shown
 
 
 def _first_line(error: BaseException) -> str:
-    """Return the first line of a database error. The SQL statement and details come after it."""
+    """Return the first line of a database error. Later lines have the SQL statement and rows."""
     said = str(getattr(error, "orig", None) or error).strip()
     return said.partition("\n")[0]
 
 
-def _is_of_a_database(error: BaseException) -> bool:
-    """Return True if an error is one of a database driver (PEP 249), or wraps such an error."""
+def _is_database_error(error: BaseException) -> bool:
+    """Return True if an error comes from a database driver (PEP 249), or wraps such an error."""
     if _sql_states(error) or getattr(error, "orig", None) is not None:
         return True
     return not _OF_DATABASES.isdisjoint(kind.__name__ for kind in type(error).__mro__)
@@ -166,7 +172,7 @@ def _sql_states(error: BaseException) -> list[str]:
 # Permissions
 
 
-def _of_permission(error: BaseException) -> str | None:
+def _explain_permission(error: BaseException) -> str | None:
     """Return a message about a missing file or database permission, or None for other errors."""
     if isinstance(error, PermissionError):
         named = f"'{_file_name(error)}'" if error.filename else "a file or folder"
@@ -175,7 +181,7 @@ def _of_permission(error: BaseException) -> str | None:
             f" {error.strerror or _Message.of(error).said or 'permission denied'}."
             " Give that right to the user it runs as, or name another place in the configuration."
         )
-    if _is_of_a_database(error):
+    if _is_database_error(error):
         said = _first_line(error)
         if _NO_PRIVILEGE in _sql_states(error) or _DENIED.search(said):
             return (
@@ -186,18 +192,18 @@ def _of_permission(error: BaseException) -> str | None:
 
 
 def _find_required_right(response: Any) -> str:
-    """Return the OAuth scope or permission that a response's headers demand, or ""."""
+    """Return the OAuth scope or permission that the headers of a response require, or ""."""
     headers = getattr(response, "headers", None) or {}
-    asked = _SCOPE.search(str(headers.get("WWW-Authenticate") or ""))
-    names = [asked[1] if asked else "", *(str(headers.get(name) or "") for name in _SCOPES)]
+    scope = _SCOPE.search(str(headers.get("WWW-Authenticate") or ""))
+    names = [scope[1] if scope else "", *(str(headers.get(name) or "") for name in _SCOPES)]
     return next(filter(None, names), "")
 
 
 # Statuses
 
 
-def _of_status(error: BaseException) -> str | None:
-    """Return a message that explains an error's HTTP status. Return None if it has no status."""
+def _explain_status(error: BaseException) -> str | None:
+    """Return a message that explains the HTTP status of an error, or None without a status."""
     status = get_http_status(error)
     if status is None or type(error).__name__ == "AccessTokenError":
         return None
@@ -206,7 +212,7 @@ def _of_status(error: BaseException) -> str | None:
     where = f" in {message.where}" if message.where else ""
     is_ours = message.excerpt and status < HTTPStatus.INTERNAL_SERVER_ERROR
     shown = f"The source says: {message.excerpt}" if is_ours else ""
-    return _joined(f"{name}{where}: {_verdict(error, status)}", message.said, shown)
+    return _join_sentences(f"{name}{where}: {_advise(error, status)}", message.said, shown)
 
 
 def _reason(status: int) -> str:
@@ -216,8 +222,8 @@ def _reason(status: int) -> str:
         return ""
 
 
-def _verdict(error: BaseException, status: int) -> str:
-    """Return a sentence that explains an HTTP status to the user and gives advice."""
+def _advise(error: BaseException, status: int) -> str:
+    """Return text that explains the HTTP status of an error to the user and gives advice."""
     if status == HTTPStatus.FORBIDDEN:
         right = _find_required_right(getattr(error, "response", None))
         needed = f" (needed: {right})" if right else ""

@@ -1,9 +1,9 @@
-"""Form fields derived from the JSON Schema of the settings, with the path of each setting.
+"""Fields of the setup form, derived from the JSON Schema of the settings.
 
-A field's name is the dotted path of its setting. If branches of a union share a property name, the
-branch is part of the path, so that names are unique. Required fields come first unless the schema
-has an ``order``. Hidden settings (``airbyte_hidden``, ``x-hidden``) appear only if required.
-Settings that are redacted in logs are password fields.
+The name of a field is the dotted path of its setting. If alternatives of a union share a property
+name, the name of the alternative is added, so that field names are unique. Required fields come
+first unless the schema has an ``order``. Hidden settings (``airbyte_hidden``, ``x-hidden``) appear
+only if required. Settings that are redacted in logs are password fields.
 Source: Fivetran's Partner SDK development guide, "Setup form guidelines".
 """
 
@@ -46,7 +46,7 @@ _SPELLED: Final = {"ids": "IDs", "oauth": "OAuth", "urls": "URLs"}
 
 
 class FieldKind(Enum):
-    """Kind of a form field: text, password, dropdown, toggle or file upload."""
+    """Type of a form field: text, password, dropdown, toggle or file upload."""
 
     TEXT = "text"
     PASSWORD = "password"  # noqa: S105 - a kind of field
@@ -57,10 +57,16 @@ class FieldKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """Field of a setup form. Its value is stored at ``path`` in the settings.
+    """Field of a setup form.
 
-    If ``is_setting`` is False, the answer is not stored as a value: it only selects which group of
-    dependent fields in ``below`` the form shows.
+    Attributes:
+        name: Name of the field, such as ``"database.port"``.
+        path: Path of its value in the settings, such as ``("database", "port")``.
+        schema: JSON Schema of the setting.
+        label: Text that the form shows for the field.
+        options: Options of a dropdown.
+        below: Groups of fields that are shown for certain values of this field.
+        is_setting: False if the value only selects one of these groups and is not stored.
     """
 
     name: str
@@ -76,21 +82,25 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class DependentFields:
-    """Group of form fields that is shown after a certain answer to another field.
+    """Group of form fields that are shown if another field has a certain value.
 
-    If ``answer`` is None, any answer shows them. If ``is_exclusive`` is True, values of the group
-    are dropped when another answer is given.
+    Attributes:
+        answer: Value of the other field that shows the group; None for any value.
+        label: Heading of the group.
+        fields: Fields of the group.
+        is_exclusive: True if values of the group are dropped when the other field has another
+            value.
     """
 
     answer: str | bool | None
     label: str
-    questions: tuple[FieldSpec, ...]
+    fields: tuple[FieldSpec, ...]
     is_exclusive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _FormPosition:
-    """Path of a value in the settings, with prefixes for the names and labels of its fields."""
+    """Path of a value in the settings, with prefixes for names and labels of its form fields."""
 
     path: tuple[str, ...] = ()
     prefix: str = ""
@@ -100,12 +110,12 @@ class _FormPosition:
     is_secret: bool = False
 
     def inside(self, name: str, schema: Schema, *, is_required: bool) -> _FormPosition:
-        """Return the path and prefixes for a property of the object at this path."""
-        title = str(schema.get("title") or "").strip() or _readable(name)
+        """Return the path and prefixes for the property ``name`` of the object at this path."""
+        title = str(schema.get("title") or "").strip() or _make_title(name)
         return _FormPosition(
             path=(*self.path, name),
             prefix=f"{self.prefix}{name}.",
-            label=_label(title, self.title),
+            label=_make_label(title, self.title),
             title=title,
             is_required=self.is_required and is_required,
             is_secret=self.is_secret or is_secret("", schema),
@@ -113,66 +123,69 @@ class _FormPosition:
 
 
 def build_fields(schema: Schema) -> tuple[FieldSpec, ...]:
-    """Return the form fields for the settings in a JSON Schema."""
-    return tuple(_of_object(inline_references(schema), _FormPosition()))
+    """Return the fields of the setup form for the settings that a JSON Schema declares."""
+    return tuple(_build_object_fields(inline_references(schema), _FormPosition()))
 
 
-def iterate_names(questions: Iterable[FieldSpec]) -> Iterator[str]:
+def iterate_names(fields: Iterable[FieldSpec]) -> Iterator[str]:
     """Yield the names of form fields and, recursively, of their dependent fields."""
-    for question in questions:
-        yield question.name
-        for below in question.below:
-            yield from iterate_names(below.questions)
+    for field in fields:
+        yield field.name
+        for below in field.below:
+            yield from iterate_names(below.fields)
 
 
 # Objects and their properties
 
 
-def _of_object(schema: Schema, place: _FormPosition) -> list[FieldSpec]:
-    """Return the form fields for the properties of an object. ``place`` is the object's path."""
+def _build_object_fields(schema: Schema, position: _FormPosition) -> list[FieldSpec]:
+    """Return the form fields for the properties of an object. ``position`` is the object's path."""
     whole = flatten_schema(schema)
     conditions = parse_conditions(whole)
     key = _find_discriminator(whole.branches)
     required = whole.required | conditions.always
     properties = {**whole.properties, **conditions.plainly}
     found: list[FieldSpec] = []
-    for name in _in_order(properties):
+    for name in _sort_by_order(properties):
         if name not in conditions.later and name != key:
-            asked = _of_property(name, properties[name], place, is_required=name in required)
-            found += [_leading(each, conditions.rules, place) for each in asked]
+            own = _build_property_fields(
+                name, properties[name], position, is_required=name in required
+            )
+            found += [_add_conditional_fields(each, conditions.rules, position) for each in own]
     if whole.branches:
-        found += _of_union(schema, whole, key, place)
+        found += _build_union_fields(schema, whole, key, position)
     return found if _has_order(properties) else _required_first(found)
 
 
-def _of_property(
-    name: str, schema: Schema, place: _FormPosition, *, is_required: bool
+def _build_property_fields(
+    name: str, schema: Schema, position: _FormPosition, *, is_required: bool
 ) -> Iterator[FieldSpec]:
     """Yield the form field of a property. For an object, yield the fields of its properties.
 
-    Optional properties that the schema marks as hidden have no field.
+    Yield nothing for an optional property that the schema marks as hidden. ``position`` is the path
+    of the object that has the property.
     """
     shape = merge_subschemas(schema)
     if not is_required and any(shape.get(word) for word in _HIDDEN):
         return
-    inside = place.inside(name, shape, is_required=is_required)
+    inside = position.inside(name, shape, is_required=is_required)
     if not get_options(shape) and (get_branches(shape) or shape.get("properties")):
-        yield from _of_object(shape, inside)
+        yield from _build_object_fields(shape, inside)
     else:
-        yield _leaf(name, shape, inside)
+        yield _build_field(name, shape, inside)
 
 
-def _leaf(name: str, schema: Schema, place: _FormPosition) -> FieldSpec:
-    """Return the form field of a property that is not an object."""
+def _build_field(name: str, schema: Schema, position: _FormPosition) -> FieldSpec:
+    """Return the form field of a property that is not an object. ``position`` is its path."""
     options = get_options(schema)
-    kind = _kind(name, schema, is_choice=bool(options), is_hidden=place.is_secret)
+    kind = _kind(name, schema, is_choice=bool(options), is_hidden=position.is_secret)
     return FieldSpec(
-        place.prefix[:-1],
-        place.path,
+        position.prefix[:-1],
+        position.path,
         schema,
-        place.label,
+        position.label,
         kind,
-        place.is_required,
+        position.is_required,
         options if kind is FieldKind.CHOICE else (),
     )
 
@@ -192,57 +205,61 @@ def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> Fie
     return FieldKind.PASSWORD if is_marked or is_named else FieldKind.TEXT
 
 
-def _leading(question: FieldSpec, rules: Iterable[Rule], place: _FormPosition) -> FieldSpec:
-    """Return a form field with the dependent fields that the rules show after its answers."""
-    own = [rule for rule in rules if (*place.path, rule.condition) == question.path]
+def _add_conditional_fields(
+    field: FieldSpec, rules: Iterable[Rule], position: _FormPosition
+) -> FieldSpec:
+    """Return a copy of a form field with the dependent fields that ``rules`` define for it.
+
+    ``position`` is the path of the object to which the rules belong.
+    """
+    own = [rule for rule in rules if (*position.path, rule.condition) == field.path]
     below = [
         DependentFields(
-            rule.answer, _format_answer(question, rule.answer), tuple(_by_rule(rule, place))
+            rule.answer,
+            _format_answer(field, rule.answer),
+            tuple(_build_rule_fields(rule, position)),
         )
         for rule in own
     ]
-    return replace(question, below=(*question.below, *below)) if below else question
+    return replace(field, below=(*field.below, *below)) if below else field
 
 
-def _by_rule(rule: Rule, place: _FormPosition) -> list[FieldSpec]:
-    """Return the form fields that a rule shows.
-
-    ``place`` is the path of the object they belong to.
-    """
+def _build_rule_fields(rule: Rule, position: _FormPosition) -> list[FieldSpec]:
+    """Return the form fields that a conditional rule shows. ``position`` is its object's path."""
     # In an optional object, a toggle that is off does not count as an answer.
-    needed = place.is_required or rule.answer is not False
-    return _build_fields(rule.properties, rule.required, replace(place, is_required=needed))
+    needed = position.is_required or rule.answer is not False
+    return _build_fields(rule.properties, rule.required, replace(position, is_required=needed))
 
 
 def _build_fields(
-    properties: Mapping[str, Schema], required: frozenset[str], place: _FormPosition
+    properties: Mapping[str, Schema], required: frozenset[str], position: _FormPosition
 ) -> list[FieldSpec]:
     return _required_first(
-        question
+        field
         for name, schema in properties.items()
-        for question in _of_property(name, schema, place, is_required=name in required)
+        for field in _build_property_fields(name, schema, position, is_required=name in required)
     )
 
 
-def _format_answer(question: FieldSpec, answer: str | bool | None) -> str:
-    labels = {option.text: option.label for option in question.options}
+def _format_answer(field: FieldSpec, answer: str | bool | None) -> str:
+    labels = {option.text: option.label for option in field.options}
     if isinstance(answer, str):
-        return f"{question.label}: {labels.get(answer, answer)}"
-    return question.label
+        return f"{field.label}: {labels.get(answer, answer)}"
+    return field.label
 
 
-def _required_first(questions: Iterable[FieldSpec]) -> list[FieldSpec]:
-    return sorted(questions, key=lambda question: not question.is_required)
+def _required_first(fields: Iterable[FieldSpec]) -> list[FieldSpec]:
+    return sorted(fields, key=lambda field: not field.is_required)
 
 
 def _has_order(properties: Mapping[str, Schema]) -> bool:
     return any(isinstance(inner.get("order"), int) for inner in properties.values())
 
 
-def _in_order(properties: Mapping[str, Schema]) -> list[str]:
-    """Return the property names sorted by ``order``.
+def _sort_by_order(properties: Mapping[str, Schema]) -> list[str]:
+    """Return the property names sorted by the keyword ``order`` of their schemas.
 
-    Those without ``order`` follow in schema order.
+    Properties without ``order`` come last, in the order of the schema.
     """
 
     def number(name: str) -> float:
@@ -255,18 +272,19 @@ def _in_order(properties: Mapping[str, Schema]) -> list[str]:
 # Unions of objects
 
 
-def _of_union(
-    schema: Schema, whole: FlattenedSchema, key: str | None, place: _FormPosition
+def _build_union_fields(
+    schema: Schema, whole: FlattenedSchema, key: str | None, position: _FormPosition
 ) -> Iterator[FieldSpec]:
     """Yield a dropdown that selects an alternative of a union, with the fields of each alternative.
 
-    ``key`` is the property whose constant identifies the alternative, or None without one.
+    ``key`` is the property whose constant identifies the alternative, or None. ``whole`` is the
+    flattened ``schema`` of the object with the union, and ``position`` the object's path.
     """
-    if key is None and (whole.properties or not place.path):
-        # Nothing identifies the branch, so the properties of all branches are optional.
-        yield from _build_fields(_all_properties(whole), frozenset(), place)
+    if key is None and (whole.properties or not position.path):
+        # Nothing identifies the alternative, so the properties of all alternatives are optional.
+        yield from _build_fields(_all_properties(whole), frozenset(), position)
         return
-    shared = _shared(whole, key)
+    shared = _find_shared(whole, key)
     options = _branch_options(whole.branches, key)
     known = {*whole.properties, *shared, key}
     names = [
@@ -275,37 +293,37 @@ def _of_union(
     is_apart = any(times > 1 for times in Counter(names).values())
     below = []
     for option, branch in zip(options, whole.branches, strict=True):
-        prefix = f"{place.prefix}{option.text}." if is_apart else place.prefix
+        prefix = f"{position.prefix}{option.text}." if is_apart else position.prefix
         left = {k: v for k, v in branch["properties"].items() if k not in known}
-        inside = replace(place, prefix=prefix, title="", is_required=True)
-        questions = tuple(_of_object({**branch, "properties": left}, inside))
-        if questions:
-            below.append(DependentFields(option.text, option.label, questions, is_exclusive=True))
-    yield _chooser(schema, whole, key, place, options, below)
-    yield from _build_fields(shared, _required_everywhere(whole), place)
+        inside = replace(position, prefix=prefix, title="", is_required=True)
+        fields = tuple(_build_object_fields({**branch, "properties": left}, inside))
+        if fields:
+            below.append(DependentFields(option.text, option.label, fields, is_exclusive=True))
+    yield _chooser(schema, whole, key, position, options, below)
+    yield from _build_fields(shared, _required_everywhere(whole), position)
 
 
 def _chooser(
     schema: Schema,
     whole: FlattenedSchema,
     key: str | None,
-    place: _FormPosition,
+    position: _FormPosition,
     options: tuple[Option, ...],
     below: Iterable[DependentFields],
 ) -> FieldSpec:
     own = whole.properties.get(key, {}) if key else {}
-    is_all = not whole.properties and place.label
-    title = str(own.get("title") or _readable(key or ""))
+    is_all = not whole.properties and position.label
+    title = str(own.get("title") or _make_title(key or ""))
     default = schema.get("default")
     if key and isinstance(default, Mapping) and key in default:
         own = {"default": default[key], **own}
     return FieldSpec(
-        name=f"{place.prefix}{key}" if key else place.prefix[:-1],
-        path=(*place.path, key) if key else place.path,
+        name=f"{position.prefix}{key}" if key else position.prefix[:-1],
+        path=(*position.path, key) if key else position.path,
         schema={**{k: schema[k] for k in ("description",) if k in schema}, **own},
-        label=place.label if is_all else _label(title, place.title),
+        label=position.label if is_all else _make_label(title, position.title),
         kind=FieldKind.CHOICE,
-        is_required=place.is_required and (not whole.properties or key in whole.required),
+        is_required=position.is_required and (not whole.properties or key in whole.required),
         options=options,
         below=tuple(below),
         is_setting=key is not None,
@@ -324,7 +342,7 @@ def _branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Opti
 
 
 def _find_discriminator(branches: Iterable[Schema]) -> str | None:
-    """Return the property that has a different constant in each alternative of a union, or None."""
+    """Return the property with a different constant in each alternative of a union, or None."""
     properties = [branch["properties"] for branch in branches]
     for name in properties[0] if properties else ():
         values = [get_const(merge_subschemas(each[name])) for each in properties if name in each]
@@ -334,10 +352,10 @@ def _find_discriminator(branches: Iterable[Schema]) -> str | None:
     return None
 
 
-def _shared(whole: FlattenedSchema, key: str | None) -> dict[str, Schema]:
+def _find_shared(whole: FlattenedSchema, key: str | None) -> dict[str, Schema]:
     """Return the properties that all alternatives of a union define identically.
 
-    ``key``, the property that identifies the alternative, is left out.
+    ``key``, the property whose constant identifies the alternative, is left out.
     """
     first, *others = (branch["properties"] for branch in whole.branches)
     return {
@@ -367,15 +385,15 @@ def _all_properties(whole: FlattenedSchema) -> dict[str, Schema]:
 # Labels
 
 
-def _label(title: str, above: str) -> str:
-    """Return the label of a setting. For a nested setting it is "outer title: title".
+def _make_label(title: str, above: str) -> str:
+    """Return the label of a setting: ``"Port"`` in the object ``"Database"`` -> "Database: Port".
 
-    ``above`` is the title of the outer object. It is not repeated if ``title`` contains it already.
+    ``above`` is the title of the object. It is left out if it is empty or part of ``title``.
     """
     return title if not above or above.casefold() in title.casefold() else f"{above}: {title}"
 
 
-def _readable(name: str) -> str:
+def _make_title(name: str) -> str:
     """Return a property name as a title: ``client_id`` becomes "Client ID"."""
     words = [word.lower() for word in _WORD.findall(name)]
     if not words:

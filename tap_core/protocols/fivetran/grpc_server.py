@@ -1,9 +1,9 @@
 """gRPC server for Fivetran's calls: decoding, dispatch, error reporting and shutdown.
 
-An exception of a handler is logged once and reported to Fivetran, as a Task if the response has
-a field for it, else by the call's gRPC status; the server continues. Bytes that a handler returns
-are sent unchanged. A call that the client cancels, or that a shutdown interrupts, is notified and
-never reported as complete.
+An exception of a handler is logged once and reported to Fivetran: as a Task message if the response
+has a field for it, else by the gRPC status of the call. The server continues. Bytes that a handler
+returns are sent unchanged. If the client cancels a call or the server stops, the handler is
+notified, and the call does not end with the status OK.
 Source: Fivetran's Partner SDK development guide, "Requirements" and "Error handling".
 """
 
@@ -63,10 +63,12 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Handler of one gRPC method. ``answer`` returns the response to a request, or yields several.
+    """Handler of one gRPC method.
 
-    ``task`` makes a response that reports an error as a Task message. It is None if the method's
-    responses cannot contain a Task.
+    Attributes:
+        answer: Returns the response to a request, or yields several responses.
+        task: Returns a response that reports an error as a Task message; None if responses of the
+            method cannot contain a Task.
     """
 
     answer: Callable[[Any, RpcCall], Any]
@@ -75,10 +77,7 @@ class Handler:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Name and handlers of a gRPC service.
-
-    ``explain`` returns the message of an error for users.
-    """
+    """gRPC service: its name and handlers. ``explain`` returns an error's message for users."""
 
     name: Literal["SourceConnector", "DestinationConnector"]
     handlers: Mapping[str, Handler]
@@ -86,7 +85,7 @@ class Service:
 
 
 class RpcCall:
-    """gRPC call that the server is processing."""
+    """gRPC call that the server is processing, from its request to its last response."""
 
     def __init__(self, name: str, context: Any) -> None:
         self.name = name
@@ -103,9 +102,9 @@ class RpcCall:
         return not self.left and bool(self._context.is_active())
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Register a function to call once when this call ends. If it has ended, call it now.
+        """Register a function that runs once when this call ends, in any thread.
 
-        The function may run in any thread.
+        If the call has ended already, the function runs immediately.
         """
         with self._lock:
             if not self._is_over:
@@ -114,14 +113,11 @@ class RpcCall:
         _run_one(callback)
 
     def note(self, text: str) -> None:
-        """Store text to add to this call's log line, such as the number of tables."""
+        """Set the text that this call's log line shows in addition, such as "3 tables"."""
         self.noted = text
 
     def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
-        """End the call early, because the client cancelled it or the server stops.
-
-        Run its callbacks.
-        """
+        """End the call early and run its callbacks: the client cancelled it or the server stops."""
         with self._lock:
             if self._is_over:
                 return
@@ -130,14 +126,11 @@ class RpcCall:
             threading.Thread(target=_run, args=(callbacks,), daemon=True).start()
 
     def end(self) -> None:
-        """End the call and run its callbacks."""
+        """End the call after its last response, and run its callbacks."""
         _run(self._end_once())
 
     def _end_once(self) -> list[Callable[[], None]]:
-        """Mark the call as ended and return its callbacks.
-
-        A second call of this returns no callbacks.
-        """
+        """Mark the call as ended, and return the callbacks that have not been returned before."""
         with self._lock:
             self._is_over = True
             taken, self._callbacks = self._callbacks, []
@@ -153,11 +146,11 @@ def _run_one(callback: Callable[[], None]) -> None:
     try:
         callback()
     except Exception as error:  # noqa: BLE001  the other callbacks must run
-        _logger.warning("Something did not end cleanly (%s).", type(error).__name__)
+        _logger.warning("The cleanup after a call failed (%s).", type(error).__name__)
 
 
 class _UserError(Exception):
-    """Raised for a problem that the gRPC server itself detects. The message is shown to users."""
+    """Raised for an error that the gRPC server itself detects. The message is shown to users."""
 
 
 class _UnreadableError(_UserError):
@@ -181,9 +174,10 @@ class _Status(Exception):  # noqa: N818  not always an error
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """One method of the gRPC service: its name, request class and handler.
+    """Method of a gRPC service that has a handler.
 
-    ``streams`` is True if the method returns a stream of responses.
+    ``request`` is the message class of its requests. ``streams`` is True if the method returns a
+    stream of responses.
     """
 
     name: str
@@ -193,7 +187,7 @@ class _Route:
 
 
 class Server:
-    """gRPC server of one service. It processes several calls at the same time."""
+    """gRPC server of one service. It processes several calls concurrently."""
 
     def __init__(self, service: Service, journal: JsonLogHandler) -> None:
         self._service = service
@@ -204,13 +198,13 @@ class Server:
         self._reception = RequestReceiver(RequestLimits())
         self._server: Any = None
 
-    def start(self, place: ListenAddress) -> int:
-        """Start listening on ``place`` and return the port. For port 0, a free port is chosen.
+    def start(self, listen_address: ListenAddress) -> int:
+        """Start listening on an address and return the port. For port 0, choose a free port.
 
         Raises:
             OSError: The port cannot be used.
         """
-        address, limits = place.address, place.limits
+        address, limits = listen_address.address, listen_address.limits
         grpc = _grpc()
         handlers = {route.name: self._method(route) for route in self._routes()}
         self._reception = RequestReceiver(limits)
@@ -224,13 +218,13 @@ class Server:
             if bound := self._server.add_insecure_port(address):
                 self._server.start()
                 return int(bound)
-        raise explain_unusable(place)
+        raise explain_unusable(listen_address)
 
     def stop(self, grace_seconds: float) -> bool:
-        """Stop the server. Return True if all active calls have ended in time.
+        """Stop the server. Return True if all handlers have ended in time.
 
-        New calls are rejected. Streaming calls are asked to end. A call that is still running after
-        ``grace_seconds`` is cancelled.
+        New calls are rejected. Streaming calls are notified to end. A call that still runs after
+        ``grace_seconds`` is cancelled, and its handler has five more seconds to end.
         """
         ended = self._server.stop(grace_seconds)
         with self._changed:
@@ -243,21 +237,23 @@ class Server:
             return self._changed.wait_for(lambda: not self._calls, _LAST_SECONDS)
 
     def _routes(self) -> Iterator[_Route]:
-        """Yield each method of the service that has a handler."""
+        """Yield a route for each method of the service that has a handler."""
         for name, rpc in proto_messages.rpcs(self._service.name).items():
             if handler := self._service.handlers.get(name):
                 yield _Route(name, rpc.streams, getattr(proto_messages, rpc.request), handler)
 
     def _method(self, route: _Route) -> Any:
-        """Return the object with which the gRPC library calls a method's handler."""
-        # A single request is a stream of one on the wire, but only a stream is read on demand.
+        """Return the object that the gRPC library needs to call the handler of a method."""
+        # gRPC reads only streams of requests on demand. A single request is a stream of one.
         if route.streams:
             return _grpc().stream_stream_rpc_method_handler(partial(self._stream, route))
         return _grpc().stream_unary_rpc_method_handler(partial(self._unary, route))
 
     @contextmanager
     def _request(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[Any]:
-        """Receive the request of a call. Its memory counts as used until the end of the block.
+        """Receive and yield the request of a call.
+
+        The memory of the request counts against the limit until the ``with`` block ends.
 
         Raises:
             _UnreadableError: The bytes are not a valid request.
@@ -272,23 +268,23 @@ class Server:
             yield request
 
     def _unary(self, route: _Route, requests: Iterator[bytes], context: Any) -> bytes:
-        """Handle a call with a single response: return the encoded response."""
+        """Handle a call of a method with a single response, and return the encoded response."""
         try:
             with self._call(route, context) as call:
                 try:
                     with self._request(route, requests, context) as request:
-                        return _packed(route.handler.answer(request, call))
+                        return _encode(route.handler.answer(request, call))
                 except BaseException as error:  # noqa: BLE001  SystemExit too: the server continues
-                    return self._task(route, call, error)
+                    return self._make_task(route, call, error)
         except _Status as status:
             _abort(context, status)
 
     def _stream(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """Handle a call with a stream of responses: yield the encoded responses."""
+        """Handle a call of a method with a stream of responses, and yield them encoded."""
         try:
             with self._call(route, context) as call:
                 try:
-                    yield from self._answers(route, call, requests, context)
+                    yield from self._yield_responses(route, call, requests, context)
                 except GeneratorExit:  # gRPC closed the stream
                     call.leave("cancelled")
                     raise
@@ -297,19 +293,16 @@ class Server:
         except _Status as status:
             _abort(context, status)
 
-    def _answers(
+    def _yield_responses(
         self, route: _Route, call: RpcCall, requests: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
-        """Yield the encoded responses of a handler.
-
-        If it fails, yield a response with the error.
-        """
+        """Yield the encoded responses of a handler and, if it fails, a response with the error."""
         answers: Iterable[Any] = ()
         try:
             with self._request(route, requests, context) as request:
                 answers = route.handler.answer(request, call)
                 for answer in answers:
-                    yield _packed(answer)
+                    yield _encode(answer)
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001  SystemExit too: the server continues
@@ -318,11 +311,15 @@ class Server:
             return
         finally:
             _close(answers)
-        yield self._task(route, call, raised)
+        yield self._make_task(route, call, raised)
 
     @contextmanager
     def _call(self, route: _Route, context: Any) -> Iterator[RpcCall]:
-        """Register a call as active during the block, and log it at the end."""
+        """Yield a call that is registered as active during the ``with`` block. Log it at the end.
+
+        Raises:
+            _Status: The client has already cancelled the call, or the server is stopping.
+        """
         call = RpcCall(route.name, context)
         with self._changed:
             self._calls[call] = route.streams
@@ -332,41 +329,41 @@ class Server:
                 call.leave("stopped")
             elif not context.add_callback(partial(call.leave, "cancelled")):
                 call.leave("cancelled")
-            if call.left:  # while it waited for a thread
+            if call.left:  # cancelled while it waited for a thread, or the server is stopping
                 raise _get_end_status(call)
             with self._journal.call():
                 try:
                     yield call
                 finally:
                     call.end()
-                    self._journal.say(*_line(call))
+                    self._journal.say(*_format_log_line(call))
         finally:
             with self._changed:
                 del self._calls[call]
                 self._changed.notify_all()
 
-    def _task(self, route: _Route, call: RpcCall, error: BaseException) -> bytes:
-        """Return a response that reports an error to the user as a Task message.
+    def _make_task(self, route: _Route, call: RpcCall, error: BaseException) -> bytes:
+        """Return an encoded response that reports an error to the user as a Task message.
 
         Raises:
-            _Status: The error must be reported as a gRPC status, for example because the response
-                cannot contain a Task.
+            _Status: The error must be reported as a gRPC status, for example because responses of
+                the method cannot contain a Task.
         """
         if call.left:
             raise _get_end_status(call)
-        call.failure = text = self._journal.clean(self._log_error(error))
+        call.failure = text = self._journal.clean(self._explain(error))
         if isinstance(error, _UnreadableError):
-            raise _Status("INVALID_ARGUMENT", _alert(text))
+            raise _Status("INVALID_ARGUMENT", _format_alert(text))
         if isinstance(error, RequestTooLargeError):
-            raise _Status("RESOURCE_EXHAUSTED", _alert(text))
+            raise _Status("RESOURCE_EXHAUSTED", _format_alert(text))
         if route.handler.task is None:
-            raise _Status("INTERNAL", _alert(text))
-        return _packed(route.handler.task(text))
+            raise _Status("INTERNAL", _format_alert(text))
+        return _encode(route.handler.task(text))
 
-    def _log_error(self, error: BaseException) -> str:
-        """Return the message of an error for the user, as made by the service's ``explain``.
+    def _explain(self, error: BaseException) -> str:
+        """Return the message about an error for the user, from the service's ``explain``.
 
-        Errors of the server itself are returned unchanged.
+        For an error that the server itself detected, return its text unchanged.
         """
         if isinstance(error, _UserError | RequestTooLargeError):
             return str(error)
@@ -379,18 +376,18 @@ class Server:
 
 def serve(
     service: Service,
-    place: ListenAddress,
+    address: ListenAddress,
     journal: JsonLogHandler,
     closing: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT, and return the exit code. Call it in the main thread only.
+    """Run a gRPC server until SIGTERM or SIGINT, and return the exit code of the process.
 
-    After the first signal, active calls may finish, and streaming calls are asked to end. A second
-    signal ends the process immediately.
+    Call this in the main thread only. After the first signal, active calls may finish, and
+    streaming calls are notified to end. A second signal ends the process immediately.
 
     Args:
         service: Service to serve.
-        place: Address to listen on.
+        address: Address to listen on.
         journal: Log of the server.
         closing: Called once when the server ends.
     """
@@ -398,14 +395,14 @@ def serve(
         server = Server(service, journal)
         end = _ShutdownThread(server, closing, journal)
         try:
-            bound = server.start(place)
+            bound = server.start(address)
         except OSError as error:
-            journal.say("SEVERE", f"Port {place.port} cannot be listened on: {error.strerror}.")
+            journal.say("SEVERE", f"Port {address.port} cannot be listened on: {error.strerror}.")
             end.close()
             return 1
-        journal.say("INFO", f"Listening on port {bound} ({place.families}).")
-        if not place.is_loopback:
-            journal.say("WARNING", _OPEN.format(host=place.host, port=bound))
+        journal.say("INFO", f"Listening on port {bound} ({address.families}).")
+        if not address.is_loopback:
+            journal.say("WARNING", _OPEN.format(host=address.host, port=bound))
         _wait_for_signal(signals)
         journal.say("INFO", "Stopping: new calls are refused, active calls may finish.")
         end.start()
@@ -420,7 +417,10 @@ def serve(
 
 
 class _ShutdownThread(threading.Thread):
-    """Thread that stops the gRPC server after a signal, and then calls ``closing``."""
+    """Thread that stops the gRPC server after a signal, and then calls the function ``closing``.
+
+    ``is_stuck`` is True if calls were still running after the server had stopped.
+    """
 
     def __init__(
         self, server: Server, closing: Callable[[], None], journal: JsonLogHandler
@@ -438,7 +438,7 @@ class _ShutdownThread(threading.Thread):
         self.close()
 
     def close(self) -> None:
-        """Call the function ``closing``, unless it was called before."""
+        """Call the function ``closing`` if it has not been called yet. Log its errors."""
         with self._lock:
             if self._is_closed:
                 return
@@ -447,10 +447,12 @@ class _ShutdownThread(threading.Thread):
                 self._closing()
             except Exception as error:  # noqa: BLE001  the server ends in any case
                 kind = type(error).__name__
-                self._journal.say("WARNING", f"The server did not end cleanly ({kind}).")
+                self._journal.say(
+                    "WARNING", f"The cleanup after the server's stop failed ({kind})."
+                )
 
     def exit_now(self) -> None:
-        """End the process without waiting for calls. ``closing`` may take at most five seconds."""
+        """End the process with exit code 1, and wait at most five seconds for ``closing``."""
         self._journal.say("WARNING", "Stopped at once: calls under way are cut off.")
         closing = threading.Thread(target=self.close, daemon=True)
         closing.start()
@@ -460,22 +462,22 @@ class _ShutdownThread(threading.Thread):
 
 @contextmanager
 def _signals() -> Iterator[SimpleQueue[int]]:
-    """Yield a queue to which the number of each SIGTERM and SIGINT is added during the block."""
-    come: SimpleQueue[int] = SimpleQueue()
+    """Yield a queue that receives the number of each SIGTERM and SIGINT until the block ends."""
+    received: SimpleQueue[int] = SimpleQueue()
     numbers = (signal.SIGTERM, signal.SIGINT)
-    kept = [signal.signal(number, lambda got, _frame: come.put(got)) for number in numbers]
+    previous = [signal.signal(number, lambda got, _frame: received.put(got)) for number in numbers]
     try:
-        yield come
+        yield received
     finally:
-        for number, handler in zip(numbers, kept, strict=True):
+        for number, handler in zip(numbers, previous, strict=True):
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _wait_for_signal(signals: SimpleQueue[int]) -> None:
-    """Wait in the main thread until the queue has a signal. The queue is checked repeatedly.
+    """Wait in the main thread until a signal is in the queue.
 
-    Python runs signal handlers in the main thread only. One endless wait would miss a signal that
-    another thread receives, or that comes just before the wait.
+    The wait is repeated in short intervals, because Python runs signal handlers in the main thread
+    only. A single endless wait would miss a signal that another thread receives.
     """
     while True:
         try:
@@ -486,9 +488,9 @@ def _wait_for_signal(signals: SimpleQueue[int]) -> None:
 
 
 def _grpc() -> Any:
-    """Return the module ``grpc``, imported with its fork handlers disabled.
+    """Import and return the module ``grpc``, with its fork handlers disabled.
 
-    The reason is that threads of the server start JVM processes.
+    They are disabled because threads of the server start JVM processes.
     """
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     import grpc
@@ -496,8 +498,12 @@ def _grpc() -> Any:
     return grpc
 
 
-def _packed(answer: Any) -> bytes:
-    """Return an encoded response. Raise an error if it exceeds Fivetran's message size limit."""
+def _encode(answer: Any) -> bytes:
+    """Return a response as protobuf bytes. Bytes are returned unchanged.
+
+    Raises:
+        _UserError: The response is larger than Fivetran's limit for messages.
+    """
     data: bytes = answer if isinstance(answer, bytes) else answer.SerializeToString()
     if len(data) > MESSAGE_LIMIT:
         raise _UserError(
@@ -507,9 +513,9 @@ def _packed(answer: Any) -> bytes:
 
 
 def _close(answers: Iterable[Any]) -> None:
-    """Close a handler's stream of responses, so that it frees its resources.
+    """Close the generator of a handler's responses, so that it frees its resources.
 
-    The stream may not have been read to its end.
+    This is needed if not all responses were read. Other iterables have no ``close``.
     """
     close = getattr(answers, "close", None)
     if close is not None:
@@ -517,25 +523,25 @@ def _close(answers: Iterable[Any]) -> None:
 
 
 def _abort(context: Any, status: _Status) -> NoReturn:
-    """End a call with a gRPC status instead of a response."""
+    """End a call with a gRPC status instead of a response. Never return."""
     context.abort(getattr(_grpc().StatusCode, status.code), status.details)
     raise status  # not reached: abort() raises
 
 
 def _get_end_status(call: RpcCall) -> _Status:
-    """Return the gRPC status of a call that the client cancelled or the stopping server ended."""
+    """Return the gRPC status of a call that ended early: CANCELLED, or UNAVAILABLE at shutdown."""
     if call.left == "stopped":
         return _Status("UNAVAILABLE", "The server is stopping.")
     return _Status("CANCELLED")
 
 
-def _alert(text: str) -> str:
-    """Return text as JSON in the form of an alert, which Fivetran shows to the user."""
+def _format_alert(text: str) -> str:
+    """Return a message as JSON that Fivetran shows to the user: ``{"message": ..., ...}``."""
     return json.dumps({"message": text, "alert_type": "TASK"})
 
 
-def _line(call: RpcCall) -> tuple[Level, str]:
-    """Return the log line of a call that has ended, and its level."""
+def _format_log_line(call: RpcCall) -> tuple[Level, str]:
+    """Return the level and text of the log line about a call that has ended."""
     seconds = f"{time.perf_counter() - call.started:.2f} s"
     note = f": {call.noted}" if call.noted else ""
     if call.failure:

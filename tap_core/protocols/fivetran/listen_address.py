@@ -1,7 +1,8 @@
-"""Address on which a server listens.
+"""Address on which a gRPC server listens.
 
-The default is every address of the machine, because Fivetran calls from outside the container.
-There is no login and no encryption: any client that reaches the port can make every call.
+By default, the server listens on all addresses of the machine, because Fivetran calls from outside
+the container. There is no login and no encryption: any client that reaches the port can make every
+call.
 Source: Fivetran's Partner SDK development guide, "Requirements".
 """
 
@@ -18,7 +19,7 @@ from tap_core.protocols.fivetran.request_limits import RequestLimits
 __all__ = ["ALL_ADDRESSES", "ListenAddress", "check_host", "explain_unusable", "has_ipv6"]
 
 ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104  (Fivetran's guide asks for it; a warning names it)
-"""Host for every address of the machine; gRPC includes IPv6."""
+"""Host for all addresses of the machine. gRPC includes IPv6."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _LAST_PORT: Final = 65_535
@@ -26,7 +27,7 @@ _LAST_PORT: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Host and port on which a gRPC server listens, and the limits of its calls."""
+    """Host and port on which a gRPC server listens, and the limits for its calls."""
 
     port: int
     host: str = ALL_ADDRESSES
@@ -34,7 +35,7 @@ class ListenAddress:
 
     @property
     def address(self) -> str:
-        """Address as text for gRPC, such as ``[::]:50051``.
+        """Address as text for the gRPC library, such as ``[::]:50051``.
 
         Raises:
             OSError: The port is out of range.
@@ -57,17 +58,19 @@ class ListenAddress:
 
     @property
     def families(self) -> str:
-        """Text for the log: the host, and whether the server listens on IPv4, IPv6 or both."""
+        """Host and IP versions as text for the log, such as "0.0.0.0, IPv4 and IPv6"."""
         if self.host != ALL_ADDRESSES:
             return self.host
         return f"{self.host}, {'IPv4 and IPv6' if has_ipv6() else 'IPv4; there is no IPv6 here'}"
 
 
 def check_host(text: str) -> str:
-    """Check that text is an IP address or a host name. Return it without brackets.
+    """Check that a text is an IP address or a host name, and return it without brackets.
+
+    For example, ``"[::1]"`` gives ``"::1"``.
 
     Raises:
-        ValueError: The text is neither.
+        ValueError: The text is neither an IP address nor a host name.
     """
     host = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if ":" in host:
@@ -78,7 +81,7 @@ def check_host(text: str) -> str:
 
 
 def has_ipv6() -> bool:
-    """Return True if this machine can listen on IPv6."""
+    """Return True if a server on this machine can listen on IPv6."""
     try:
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::", 0))
@@ -87,10 +90,14 @@ def has_ipv6() -> bool:
     return True
 
 
-def explain_unusable(place: ListenAddress) -> OSError:
-    """Return the operating system's error for a port that a server cannot listen on."""
+def explain_unusable(listen_address: ListenAddress) -> OSError:
+    """Return the operating system's error about an address that a server cannot listen on.
+
+    Find the error by another attempt to listen, because the gRPC library does not report it.
+    """
+    host, port = listen_address.host, listen_address.port
     try:
-        found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         for family, kind, protocol, _, address in found:
             with socket.socket(family, kind, protocol) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,10 +1,10 @@
-"""Log of a server on standard output: JSON lines as Fivetran reads them.
+"""Log of a gRPC server on standard output, as JSON lines in Fivetran's format.
 
-- A line has a level (INFO, WARNING, SEVERE), a message and an origin. Standard output carries
-  nothing else; other prints go to standard error.
-- Secrets of the active calls and of the latest ended ones are redacted, as is the text that the
-  connector scrubs. Messages are cut to Fivetran's maximum length, and no line has a traceback.
-- A retried error is logged once per call, as a warning; warnings of one wording are limited.
+- A line has a level (INFO, WARNING, SEVERE), a message and an origin. Nothing else is written to
+  standard output. Other prints go to standard error.
+- Secrets of the active calls and of the latest ended calls are redacted. Messages are cut to
+  Fivetran's maximum length, and no line has a traceback.
+- A retried error is logged once per call, as a warning. The number of similar warnings is limited.
 - A failure to write the log never stops a call.
 
 Source: Fivetran's Partner SDK development guide, "Logging".
@@ -35,40 +35,40 @@ __all__ = ["JsonLogHandler", "Level", "format_count", "truncate_text"]
 Level: TypeAlias = Literal["INFO", "WARNING", "SEVERE"]
 
 _OURS: Final = "fivetran"
-"""Logger of which INFO and higher levels are logged; of all others WARNING and higher."""
+"""Logger whose INFO records are logged. Other loggers are logged from WARNING on."""
 
 _LIMIT: Final = 7_800
-"""Maximum size of a text in a gRPC trailer, in bytes; gRPC allows 8 kB."""
+"""Maximum size of a text in a gRPC trailer, in bytes. gRPC allows 8 kB."""
 
 _CUT: Final = "..."
 _READ: Final = 100_000
 """Maximum number of characters of a text that are processed."""
 
 _REMEMBERED: Final = 32
-"""Redaction functions kept from ended calls, because their threads may still log."""
+"""Number of redaction functions to keep from ended calls, whose threads may still log."""
 
 _ALIKE: Final = 10
-"""Maximum number of warnings with one wording per call, against one warning per row."""
+"""Maximum number of warnings with the same template per call, in case each row causes one."""
 
 _WORDINGS: Final = 200
-"""Maximum number of different wordings of warnings per call."""
+"""Maximum number of different templates of warnings per call."""
 
 _RETRIES: Final = "tap_core.http.retry"
 """Logger of the retries of requests."""
 
 _RETRIED: Final = ("Backing off", "; retrying in ")
-"""Texts in the messages before the retry of a request."""
+"""Texts in log messages that announce the retry of a request."""
 
 _GIVEN_UP: Final = "_log_giveup"
-"""Function of the backoff library that logs the last attempt; the call reports its error."""
+"""Function of the backoff library that logs the last attempt. The call reports the error too."""
 
 _Said: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
-"""Arguments of the logged warnings, by logger and wording."""
+"""Arguments of the logged warnings, by logger name and message template."""
 
 
 @dataclass(slots=True, eq=False)
 class _CallLogState:
-    """Log state of one gRPC call: its functions that redact secrets, and its logged warnings."""
+    """Log state of one gRPC call: functions that redact its secrets, and its logged warnings."""
 
     hides: list[Callable[[str], str]] = field(default_factory=list)
     said: _Said = field(default_factory=dict)
@@ -78,7 +78,11 @@ _turn: ContextVar[_CallLogState | None] = ContextVar("turn", default=None)
 
 
 class JsonLogHandler:
-    """Log of one gRPC server. It writes JSON lines to standard output, as Fivetran requires."""
+    """Log of one gRPC server. It writes JSON lines to standard output, as Fivetran requires.
+
+    ``origin`` is the value of ``message-origin`` in each line. ``scrub`` removes text that must not
+    be logged, such as addresses.
+    """
 
     def __init__(self, origin: str, scrub: Callable[[str], str] = str) -> None:
         self._origin = origin
@@ -90,10 +94,10 @@ class JsonLogHandler:
         self._said: _Said = {}
 
     def say(self, level: Level, text: str) -> None:
-        """Write one log line with a level and a text."""
+        """Write one log line. Secrets in the text are redacted."""
         message = escape_control_characters(self.clean(text))
-        told = {"level": level, "message": message, "message-origin": self._origin}
-        line = json.dumps(told, ensure_ascii=False)
+        content = {"level": level, "message": message, "message-origin": self._origin}
+        line = json.dumps(content, ensure_ascii=False)
         with contextlib.suppress(OSError, ValueError, AttributeError):
             if self._wire is not None:
                 self._wire.write(f"{line}\n".encode())
@@ -102,11 +106,11 @@ class JsonLogHandler:
                 sys.stdout.flush()
 
     def clean(self, text: str) -> str:
-        """Return text for the log: secrets are redacted, and long text is shortened."""
+        """Return a text with its secrets redacted, shortened to the maximum length of a message."""
         with self._lock:
             hides = [*self._ended, *(hide for turn in self._turns for hide in turn.hides)]
         try:
-            whole = _whole(text[:_READ])
+            whole = _replace_surrogates(text[:_READ])
             for hide in hides:
                 whole = hide(whole)
             return truncate_text(self._scrub(redact(whole)))
@@ -114,9 +118,10 @@ class JsonLogHandler:
             return f"A text could not be cleaned for the log ({type(error).__name__})."
 
     def hide_also(self, hide: Callable[[str], str]) -> None:
-        """Use ``hide`` to redact secrets in all later log lines.
+        """Register a function that redacts secrets in all later log lines.
 
-        Call it in the thread of a gRPC call.
+        ``hide`` returns a text without its secrets. It remains registered until the current gRPC
+        call has ended, and for some time afterwards.
         """
         turn = _turn.get()
         with self._lock:
@@ -124,10 +129,7 @@ class JsonLogHandler:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Treat the block as one gRPC call.
-
-        Its secrets and repeated warnings are tracked separately.
-        """
+        """Treat the ``with`` block as one gRPC call, whose secrets and warnings are kept apart."""
         turn = _CallLogState()
         with self._lock:
             self._turns.append(turn)
@@ -144,10 +146,10 @@ class JsonLogHandler:
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Write all Python log records and warnings to this log during the block.
+        """During the ``with`` block, write all Python log records and warnings to this log.
 
-        Standard output is reserved for the log. A block inside another block of the same log
-        changes nothing.
+        Other output to standard output is redirected to standard error. A nested block has no
+        effect.
         """
         if self._wire is not None:
             yield
@@ -160,25 +162,22 @@ class JsonLogHandler:
             yield
 
     def _write_record(self, record: logging.LogRecord) -> None:
-        """Write a Python log record to the log.
-
-        A call's repeated warnings and errors are dropped.
-        """
+        """Write a Python log record as a line of this log, unless it repeats an earlier warning."""
         is_retried = any(text in str(record.msg) for text in _RETRIED)
         if record.funcName == _GIVEN_UP:
             return
         is_counted = is_retried or record.levelno >= logging.WARNING
         if is_counted and self._is_repetition(record, 1 if is_retried else _ALIKE):
             return
-        self.say("WARNING" if is_retried else _level(record.levelno), _message(record))
+        self.say("WARNING" if is_retried else _level(record.levelno), _format_record(record))
         if record.exc_info and record.exc_info[1] and plugin_log_level(_OURS) == "DEBUG":
             write_to_stderr(self.clean(format_error(record.exc_info, redact)) + "\n")
 
     def _is_repetition(self, record: logging.LogRecord, most: int) -> bool:
-        """Return True if a log record repeats an earlier one of the same gRPC call.
+        """Return True if a log record repeats an earlier record of the same gRPC call.
 
-        Records that differ only in numbers are repetitions. After ``most`` records with the same
-        message template, all further ones are repetitions too.
+        Records that differ only in numbers are repetitions. After ``most`` different records with
+        the same message template, all further records with it count as repetitions too.
         """
         values = record.args if isinstance(record.args, tuple) else (record.args,)
         key = tuple(str(value) for value in values if not isinstance(value, (int, float)))
@@ -194,26 +193,26 @@ class JsonLogHandler:
             return False
 
 
-def format_count(number: int, thing: str) -> str:
-    """Return a number with its noun: ``1 row``, ``2,000 rows``."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def format_count(number: int, noun: str) -> str:
+    """Return a number with a noun in the singular or plural: "1 row", "2,000 rows"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def truncate_text(text: str) -> str:
-    """Shorten text so that it fits into a gRPC trailer, the metadata at the end of a response.
+    """Shorten a text to 7,800 bytes, so that it fits into a gRPC trailer.
 
-    The trailer holds text as JSON in ASCII, in which a percent sign takes three bytes.
+    The trailer is the metadata at the end of a response. It holds the text as JSON in ASCII.
     """
     length = 0
-    for place, letter in enumerate(text):
-        length += _cost(letter)
+    for position, letter in enumerate(text):
+        length += _count_bytes(letter)
         if length > _LIMIT:
-            return f"{text[:place]}..."
+            return f"{text[:position]}..."
     return text
 
 
-def _cost(letter: str) -> int:
-    """Return the number of bytes that a character needs in a gRPC trailer."""
+def _count_bytes(letter: str) -> int:
+    """Return the number of bytes of a character in a gRPC trailer, which is JSON in ASCII."""
     if letter in '"\\':
         return 2
     if letter.isascii() and letter.isprintable():
@@ -221,8 +220,8 @@ def _cost(letter: str) -> int:
     return 6 if letter <= "\uffff" else 12
 
 
-def _whole(text: str) -> str:
-    """Return text that UTF-8 can encode. Lone surrogates are replaced with U+FFFD."""
+def _replace_surrogates(text: str) -> str:
+    """Return a text that UTF-8 can encode. Lone surrogates are replaced with U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -232,8 +231,8 @@ def _level(number: int) -> Level:
     return "WARNING" if number >= logging.WARNING else "INFO"
 
 
-def _message(record: logging.LogRecord) -> str:
-    """Return the text of a log record. The class of its exception is added, if it has one."""
+def _format_record(record: logging.LogRecord) -> str:
+    """Return the text of a log record, followed by the class of its exception, if any."""
     try:
         text = record.getMessage()
     except (TypeError, ValueError):  # arguments that do not match the format string
@@ -244,14 +243,14 @@ def _message(record: logging.LogRecord) -> str:
 
 
 class _LogHandler(logging.Handler):
-    """Logging handler that passes records to the log of the gRPC server.
+    """Logging handler that passes records to a function ``write_record``.
 
-    Records of other packages are passed only if they are warnings, errors or retries of requests.
+    INFO records are passed only from the server's own logger and the logger of retried requests.
     """
 
-    def __init__(self, hear: Callable[[logging.LogRecord], None]) -> None:
+    def __init__(self, write_record: Callable[[logging.LogRecord], None]) -> None:
         super().__init__()
-        self._write_record = hear
+        self._write_record = write_record
 
     def emit(self, record: logging.LogRecord) -> None:
         is_ours = f"{record.name}.".startswith((f"{_OURS}.", f"{_RETRIES}."))
@@ -264,11 +263,11 @@ class _LogHandler(logging.Handler):
 
 
 @contextmanager
-def _listening(ear: logging.Handler) -> Iterator[None]:
-    """During the block, send all log records only to the logging handler ``ear``."""
+def _listening(handler: logging.Handler) -> Iterator[None]:
+    """During the ``with`` block, send all log records only to ``handler``."""
     root, *ours = map(logging.getLogger, ("", _OURS, _RETRIES))
     handlers, levels = list(root.handlers), [one.level for one in (root, *ours)]
-    root.handlers[:] = [ear]
+    root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     for one in ours:
         one.setLevel(logging.INFO)
@@ -282,7 +281,7 @@ def _listening(ear: logging.Handler) -> Iterator[None]:
 
 @contextmanager
 def _warnings_logged() -> Iterator[None]:
-    """During the block, log Python warnings. Their file and line are left out."""
+    """During the ``with`` block, log Python warnings, without their file and line."""
     show = warnings.showwarning
 
     def log(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -1,8 +1,8 @@
-"""Command ``--port N``, which serves a tap or target over gRPC, and its related options.
+"""Command line ``--port N``, which serves a tap or target over gRPC to Fivetran.
 
-Calls carry settings and states, so there is no ``--config``. gRPC is imported only after the
-arguments are parsed. Exit codes: 0 after a stop, 1 if the port cannot be used or a package is not
-installed, 2 for invalid arguments.
+Fivetran sends settings and states in its calls, so there is no ``--config``. The exit code is 0
+after a stop, 1 if the port cannot be used or a package is not installed, and 2 for invalid
+arguments.
 Source: Fivetran's Partner SDK development guide, "Requirements".
 """
 
@@ -95,11 +95,12 @@ _MaxHeld = Annotated[
 
 
 def port_command(name: str, serve: Callable[[ListenAddress], int]) -> Program:
-    """Return the command that runs a server on a port. Call its ``main()`` to run it.
+    """Return the command-line program that runs a gRPC server. Call its ``main()`` to run it.
 
     Args:
         name: Name of the program.
-        serve: Function that runs the server until it is stopped, and returns the exit code.
+        serve: Function that runs a server on an address until it is stopped, and returns the exit
+            code.
     """
 
     def run(

@@ -1,6 +1,6 @@
-"""Option ``--port``, by which a tap or target becomes a Fivetran server.
+"""Detection of the option ``--port``, which makes a tap or target serve Fivetran's calls.
 
-Every plugin imports this module; `port_command` parses the option.
+The module is small because every plugin imports it. `port_command` parses the option.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PORT_HINT: Final = "Fivetran: '{name} --port N' serves a {role}. Add --help for 
 
 
 def has_port_option(args: Sequence[str]) -> bool:
-    """Return True if command-line arguments without a command contain ``--port``."""
+    """Return True if command-line arguments contain ``--port`` and do not start with a command."""
     if args and not args[0].startswith("-"):
         return False
     return any(word == _FLAG or word.startswith(f"{_FLAG}=") for word in args)

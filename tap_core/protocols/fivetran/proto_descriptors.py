@@ -1,9 +1,8 @@
-"""Messages and rpcs of Fivetran's interface, with its names and numbers, as plain tables.
+"""Messages and gRPC methods of Fivetran's Partner SDK, with its names and numbers, as Python data.
 
-protobuf is not needed here. A message is a tuple of fields; a kind is a protobuf scalar, a message
-or an enum. Names and numbers are the wire format and must never change; additions by Fivetran are
-added here. Source: Fivetran's Partner SDK, version 2, ``common.proto``, ``connector_sdk.proto`` and
-``destination_sdk.proto``.
+protobuf is not needed here. Names and numbers are the wire format and must never change. Additions
+by Fivetran are added here. Source: Fivetran's Partner SDK, version 2, ``common.proto``,
+``connector_sdk.proto`` and ``destination_sdk.proto``.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ __all__ = [
 ]
 
 PACKAGE: Final = "fivetran_sdk.v2"
-"""Protobuf package, which is the start of every rpc's path."""
+"""Protobuf package of the messages, and the start of every gRPC method's path."""
 
 Label: TypeAlias = Literal["", "optional", "repeated", "map"]
 
@@ -43,7 +42,8 @@ Label: TypeAlias = Literal["", "optional", "repeated", "map"]
 class Field:
     """Field of a protobuf message.
 
-    For a map, ``kind`` is the type of its values; keys are strings.
+    ``kind`` is the name of its type: a protobuf scalar, a message or an enum. For a map, it is the
+    type of the values, and the keys are strings.
     """
 
     number: int
@@ -54,14 +54,14 @@ class Field:
 
 
 Message: TypeAlias = tuple[Field, ...]
-"""Fields of a message."""
+"""Fields of a protobuf message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
     """Method of a gRPC service: the names of its request and response messages.
 
-    ``streams`` is True if it returns a stream of responses.
+    ``streams`` is True if the method returns a stream of responses.
     """
 
     request: str
@@ -71,7 +71,7 @@ class Rpc:
 
 @dataclass(frozen=True, slots=True)
 class ProtoFile:
-    """Content of one ``.proto`` file of Fivetran's gRPC interface."""
+    """Content of one ``.proto`` file of Fivetran's Partner SDK: enums, messages and services."""
 
     name: str
     imports: tuple[str, ...]
@@ -81,7 +81,7 @@ class ProtoFile:
 
 
 class TableSyncModeMigrationType(IntEnum):
-    """Change of a table's sync mode, as defined by Fivetran. This package does not use it."""
+    """Change of a table's sync mode, such as soft delete to history. This package ignores it."""
 
     SOFT_DELETE_TO_LIVE = 0
     SOFT_DELETE_TO_HISTORY = 1
@@ -92,12 +92,12 @@ class TableSyncModeMigrationType(IntEnum):
 
 
 def _make_oneof(name: str, *fields: Field) -> Message:
-    """Return the fields as alternatives of the protobuf oneof ``name``."""
+    """Return copies of the fields as alternatives of the protobuf ``oneof`` with this name."""
     return tuple(replace(field, oneof=name) for field in fields)
 
 
-def _texts(*names: str) -> Message:
-    """Return a string field for each name, with the field numbers 1, 2, 3 and so on."""
+def _make_string_fields(*names: str) -> Message:
+    """Return a message with a string field for each name, numbered 1, 2, 3 and so on."""
     return tuple(Field(number, name, "string") for number, name in enumerate(names, 1))
 
 
@@ -161,8 +161,8 @@ _FORM: Final[dict[str, Message]] = {
     "DescriptiveDropDownFields": (
         Field(1, "descriptive_dropdown_field", "DescriptiveDropDownField", "repeated"),
     ),
-    "DescriptiveDropDownField": _texts("value", "label", "description"),
-    "ConfigurationTest": _texts("name", "label"),
+    "DescriptiveDropDownField": _make_string_fields("value", "label", "description"),
+    "ConfigurationTest": _make_string_fields("name", "label"),
     "TestRequest": (Field(1, "name", "string"), Field(2, "configuration", "string", "map")),
     "TestResponse": _make_oneof(
         "response", Field(1, "success", "bool"), Field(2, "failure", "string")
@@ -203,8 +203,8 @@ _DATA: Final[dict[str, Message]] = {
         Field(15, "xml", "string"),
         Field(16, "naive_time", "Timestamp"),
     ),
-    "Warning": _texts("message"),
-    "Task": _texts("message"),
+    "Warning": _make_string_fields("message"),
+    "Task": _make_string_fields("message"),
 }
 
 _CONNECTOR: Final[dict[str, Message]] = {
@@ -267,7 +267,7 @@ _CONNECTOR: Final[dict[str, Message]] = {
         Field(4, "data", "ValueType", "map"),
     ),
     "Records": (Field(1, "records", "Record", "repeated"),),
-    "Checkpoint": _texts("state_json"),
+    "Checkpoint": _make_string_fields("state_json"),
 }
 
 _MIGRATE: Final[dict[str, Message]] = {
@@ -280,7 +280,7 @@ _MIGRATE: Final[dict[str, Message]] = {
         Field(4, "task", "Task"),
     ),
     "MigrationDetails": (
-        *_texts("schema", "table"),
+        *_make_string_fields("schema", "table"),
         *_make_oneof(
             "operation",
             Field(3, "drop", "DropOperation"),
@@ -296,23 +296,23 @@ _MIGRATE: Final[dict[str, Message]] = {
         Field(1, "drop_table", "bool"),
         Field(2, "drop_column_in_history_mode", "DropColumnInHistoryMode"),
     ),
-    "DropColumnInHistoryMode": _texts("column", "operation_timestamp"),
+    "DropColumnInHistoryMode": _make_string_fields("column", "operation_timestamp"),
     "CopyOperation": _make_oneof(
         "entity",
         Field(1, "copy_table", "CopyTable"),
         Field(2, "copy_column", "CopyColumn"),
         Field(3, "copy_table_to_history_mode", "CopyTableToHistoryMode"),
     ),
-    "CopyTable": _texts("from_table", "to_table"),
-    "CopyColumn": _texts("from_column", "to_column"),
-    "CopyTableToHistoryMode": _texts("from_table", "to_table", "soft_deleted_column"),
+    "CopyTable": _make_string_fields("from_table", "to_table"),
+    "CopyColumn": _make_string_fields("from_column", "to_column"),
+    "CopyTableToHistoryMode": _make_string_fields("from_table", "to_table", "soft_deleted_column"),
     "RenameOperation": _make_oneof(
         "entity",
         Field(1, "rename_table", "RenameTable"),
         Field(2, "rename_column", "RenameColumn"),
     ),
-    "RenameTable": _texts("from_table", "to_table"),
-    "RenameColumn": _texts("from_column", "to_column"),
+    "RenameTable": _make_string_fields("from_table", "to_table"),
+    "RenameColumn": _make_string_fields("from_column", "to_column"),
     "AddOperation": _make_oneof(
         "entity",
         Field(1, "add_column_in_history_mode", "AddColumnInHistoryMode"),
@@ -329,7 +329,7 @@ _MIGRATE: Final[dict[str, Message]] = {
         Field(2, "column_type", "DataType"),
         Field(3, "default_value", "string"),
     ),
-    "UpdateColumnValueOperation": _texts("column", "value"),
+    "UpdateColumnValueOperation": _make_string_fields("column", "value"),
     "TableSyncModeMigrationOperation": (
         Field(1, "type", "TableSyncModeMigrationType"),
         Field(2, "soft_deleted_column", "string", "optional"),
@@ -365,7 +365,7 @@ _DESTINATION: Final[dict[str, Message]] = {
         Field(5, "utc_delete_before", "Timestamp"),
         Field(6, "soft", "SoftTruncate", "optional"),
     ),
-    "SoftTruncate": _texts("deleted_column"),
+    "SoftTruncate": _make_string_fields("deleted_column"),
     "TruncateResponse": _WRITTEN,
     "WriteBatchRequest": (
         _CONFIGURATION,
@@ -436,4 +436,4 @@ FILES: Final = (
         {"DestinationConnector": {**_BOTH, **_DESTINATION_CALLS}},
     ),
 )
-"""Files of the whole interface, each after those that it imports."""
+"""All ``.proto`` files of the Partner SDK. Imported files come first."""

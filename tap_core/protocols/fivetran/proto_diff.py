@@ -1,8 +1,8 @@
-"""Command `tap-core fivetran-protos DIR`: compare the interface tables with Fivetran's files.
+"""Command `tap-core fivetran-protos DIR`: compare `proto_descriptors` with Fivetran's files.
 
-Both sides are converted to facts, one line each, so that every addition, removal or change is one
-line. Fivetran's files are compiled in place and never kept. Only the wire format counts: comments,
-options and order are ignored.
+Every added, removed or changed field, message, enum value or method is printed as one line. Only
+the wire format counts: comments, options and order are ignored. Fivetran's ``.proto`` files are not
+copied.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _Of: Final = descriptor_pb2.FieldDescriptorProto
 
 
 class _CannotError(Exception):
-    """Raised if the comparison with Fivetran's ``.proto`` files is impossible."""
+    """Raised if Fivetran's ``.proto`` files are missing or cannot be compiled."""
 
 
 def compare(folder: Path) -> int:
-    """Print the differences between this package's gRPC interface and Fivetran's ``.proto`` files.
+    """Print the differences between this package's gRPC messages and Fivetran's ``.proto`` files.
 
-    ``folder`` contains the files. Return the exit code: 0 if there are no differences, 1 if there
-    are some, 2 on an error.
+    ``folder`` contains Fivetran's files. Return the exit code: 0 without differences, 1 with
+    differences, 2 on an error.
     """
     try:
-        theirs = _compiled(_folder(folder))
+        theirs = _compile_files(_check_folder(folder))
     except _CannotError as error:
         write_to_stderr(f"{redact_line(str(error))}\n")
         return 2
@@ -50,7 +50,10 @@ def compare(folder: Path) -> int:
 
 
 def differences(ours: Iterable[Any], theirs: Iterable[Any]) -> Iterator[str]:
-    """Yield a line for each difference between this package's and Fivetran's file descriptors."""
+    """Yield a line for each difference between this package's and Fivetran's file descriptors.
+
+    An example is "missing here: field Table.comment (4, string)".
+    """
     here, there = dict(_facts(ours)), dict(_facts(theirs))
     for name in sorted({*here, *there}):
         if name not in here:
@@ -69,9 +72,9 @@ def _facts(files: Iterable[Any]) -> Iterator[tuple[str, str]]:
         yield from _message_facts(file.message_type)
         for service in file.service:
             for rpc in service.method:
-                asked = "stream " * rpc.client_streaming + _bare(rpc.input_type)
-                told = "stream " * rpc.server_streaming + _bare(rpc.output_type)
-                yield f"rpc {service.name}.{rpc.name}", f"{asked} to {told}"
+                request = "stream " * rpc.client_streaming + _bare(rpc.input_type)
+                response = "stream " * rpc.server_streaming + _bare(rpc.output_type)
+                yield f"rpc {service.name}.{rpc.name}", f"{request} to {response}"
 
 
 def _enum_facts(enums: Iterable[Any], outer: str = "") -> Iterator[tuple[str, str]]:
@@ -85,13 +88,13 @@ def _message_facts(messages: Iterable[Any], outer: str = "") -> Iterator[tuple[s
         name = f"{outer}{message.name}"
         yield f"message {name}", "map" if message.options.map_entry else "message"
         for field in message.field:
-            yield f"field {name}.{field.name}", _field(message, field)
+            yield f"field {name}.{field.name}", _describe_field(message, field)
         yield from _message_facts(message.nested_type, f"{name}.")
         yield from _enum_facts(message.enum_type, f"{name}.")
 
 
-def _field(message: Any, field: Any) -> str:
-    """Describe a protobuf field as text: its number, label, type and oneof."""
+def _describe_field(message: Any, field: Any) -> str:
+    """Return number, label, type and oneof of a protobuf field, such as "3, repeated string"."""
     kind = _bare(field.type_name) or _Of.Type.Name(field.type)[len("TYPE_") :].lower()
     words = [f"{field.number},"]
     if field.proto3_optional:
@@ -108,18 +111,22 @@ def _bare(name: str) -> str:
     return name.removeprefix(".").removeprefix(f"{PACKAGE}.")
 
 
-def _folder(given: Path) -> Path:
-    """Check that a folder contains Fivetran's ``.proto`` files, and return it."""
+def _check_folder(folder: Path) -> Path:
+    """Check that a folder contains Fivetran's ``.proto`` files, and return the folder.
+
+    Raises:
+        _CannotError: A file is missing.
+    """
     names = [file.name for file in FILES]
-    missing = [name for name in names if not (given / name).is_file()]
+    missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise _CannotError(
-            f"{given} is not a checkout of Fivetran's partner SDK: it has no {missing[0]}."
+            f"{folder} is not a checkout of Fivetran's partner SDK: it has no {missing[0]}."
         )
-    return given
+    return folder
 
 
-def _compiled(folder: Path) -> Sequence[Any]:
+def _compile_files(folder: Path) -> Sequence[Any]:
     """Compile the ``.proto`` files in a folder and return their file descriptors.
 
     Raises:
@@ -131,15 +138,15 @@ def _compiled(folder: Path) -> Sequence[Any]:
     except ImportError as error:
         raise _CannotError(_NO_COMPILER) from error
     with tempfile.TemporaryDirectory() as scratch:
-        told = Path(scratch, "descriptors")
+        output = Path(scratch, "descriptors")
         known = Path(grpc_tools.__file__).parent / "_proto"
         sources = sorted(path.name for path in folder.glob("*.proto"))
         options = [
             f"--proto_path={folder}",
             f"--proto_path={known}",
-            f"--descriptor_set_out={told}",
+            f"--descriptor_set_out={output}",
         ]
         if protoc.main(["protoc", *options, *sources]):  # the reason is on standard error
             raise _CannotError(f"The .proto files in {folder} cannot be compiled.")
-        files: Sequence[Any] = descriptor_pb2.FileDescriptorSet.FromString(told.read_bytes()).file
+        files: Sequence[Any] = descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes()).file
     return files

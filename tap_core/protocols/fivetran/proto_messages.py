@@ -1,8 +1,8 @@
-"""Protobuf message classes of Fivetran's interface, built from `proto_descriptors`.
+"""Protobuf message classes of Fivetran's Partner SDK, built from `proto_descriptors`.
 
-Each class is built at its first use, in a separate descriptor pool, so that other packages with
-the same message names, such as Fivetran's, do not conflict. Every message is an attribute of this
-module under its name. Works with protobuf 4.25 to 7.
+Every message class is an attribute of this module, such as ``SchemaResponse``. It is built at first
+use, in a separate descriptor pool, so that packages with the same message names do not conflict.
+Works with protobuf 4.25 to 7.
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ _ENUMS: Final = frozenset(enum.__name__ for file in FILES for enum in file.enums
 
 
 def __getattr__(name: str) -> Any:
-    """Return the protobuf message class with this name. Each class is created once."""
+    """Return the protobuf message class with this name, such as ``SchemaResponse``.
+
+    Raises:
+        AttributeError: Fivetran's Partner SDK has no such message.
+    """
     try:
         described = _pool().FindMessageTypeByName(f"{PACKAGE}.{name}")
     except KeyError:
@@ -49,7 +53,7 @@ def __getattr__(name: str) -> Any:
 
 
 def rpcs(service: str) -> Mapping[str, Rpc]:
-    """Return the methods of a gRPC service by name.
+    """Return the methods of a gRPC service, such as "SourceConnector", by method name.
 
     Raises:
         KeyError: The service is unknown.
@@ -58,13 +62,13 @@ def rpcs(service: str) -> Mapping[str, Rpc]:
 
 
 def build_file_descriptors() -> Iterator[Any]:
-    """Yield the descriptor of each ``.proto`` file of Fivetran. Imported files come first."""
+    """Yield a protobuf descriptor for each of Fivetran's ``.proto`` files, imported files first."""
     return map(_file, FILES)
 
 
 @cache
 def _pool() -> Any:
-    """Return a protobuf descriptor pool with only the messages of Fivetran's interface."""
+    """Return the protobuf descriptor pool with the messages of Fivetran's Partner SDK."""
     pool: Any = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
     for proto in build_file_descriptors():
@@ -81,25 +85,22 @@ def _file(file: ProtoFile) -> Any:
         for member in enum:
             added.value.add(name=member.name, number=member.value)
     for name, message in file.messages.items():
-        _fill(proto.message_type.add(name=name), message)
-    for name, calls in file.services.items():
-        added = proto.service.add(name=name)
-        for rpc, told in calls.items():
+        _add_fields(proto.message_type.add(name=name), message)
+    for service, calls in file.services.items():
+        added = proto.service.add(name=service)
+        for name, rpc in calls.items():
             added.method.add(
-                name=rpc,
-                input_type=f".{PACKAGE}.{told.request}",
-                output_type=f".{PACKAGE}.{told.response}",
-                server_streaming=told.streams,
+                name=name,
+                input_type=f".{PACKAGE}.{rpc.request}",
+                output_type=f".{PACKAGE}.{rpc.response}",
+                server_streaming=rpc.streams,
             )
     return proto
 
 
-def _fill(proto: Any, message: Message) -> None:
-    """Add the fields of a message to its descriptor ``proto``.
-
-    Protobuf implements each ``optional`` field with a synthetic oneof, and requires the real oneofs
-    to come before these.
-    """
+def _add_fields(proto: Any, message: Message) -> None:
+    """Add the fields of a message to its protobuf descriptor ``proto``."""
+    # Each optional field needs a synthetic oneof. These must come after the real oneofs.
     groups = list(dict.fromkeys(field.oneof for field in message if field.oneof))
     groups += [_own_group(field) for field in message if field.label == "optional"]
     for group in groups:
@@ -109,7 +110,7 @@ def _fill(proto: Any, message: Message) -> None:
         if field.label == "map":
             _set_map(proto, added, field)
         else:
-            _set_kind(added, field.kind)
+            _set_type(added, field.kind)
         if field.label in {"repeated", "map"}:
             added.label = _Of.LABEL_REPEATED
         elif field.label == "optional":
@@ -124,22 +125,25 @@ def _own_group(field: Field) -> str:
 
 
 def _set_map(proto: Any, added: Any, field: Field) -> None:
-    """Define a map field.
+    """Define a map field: a repeated message with a key and a value, as protobuf encodes maps.
 
-    Protobuf encodes it as a list of messages, each with a key and a value.
+    Args:
+        proto: Descriptor of the message that has the field.
+        added: Descriptor of the field.
+        field: Name and type of the field.
     """
     words = field.name.split("_")
     entry = proto.nested_type.add(name=f"{''.join(word.capitalize() for word in words)}Entry")
     entry.options.map_entry = True
     key = entry.field.add(name="key", number=1, label=_Of.LABEL_OPTIONAL)
     value = entry.field.add(name="value", number=2, label=_Of.LABEL_OPTIONAL)
-    _set_kind(key, "string")
-    _set_kind(value, field.kind)
+    _set_type(key, "string")
+    _set_type(value, field.kind)
     added.type = _Of.TYPE_MESSAGE
     added.type_name = f".{PACKAGE}.{proto.name}.{entry.name}"
 
 
-def _set_kind(added: Any, kind: str) -> None:
+def _set_type(added: Any, kind: str) -> None:
     if kind in _SCALARS:
         added.type = _SCALARS[kind]
     else:

@@ -1,10 +1,9 @@
-"""Encoder of records to the bytes of Fivetran's Record, with one generated function per table.
+"""Encoder of records as Fivetran's Record messages, with one generated function per table.
 
-The bytes before each column's value are precomputed per value length, so that a value costs a type
-check, its encoding and one join. Rare values (other types, lone surrogates) are converted or
-refused by `value_conversion`. An UPSERT has every selected column, null if the record lacks it; a
-DELETE has the keys; a row without a key is an error. Column names enter the generated source only
-as literals; all other names are fixed.
+For speed, the bytes before a column's value are cached by the length of the value. Values of
+unusual types are converted or rejected by `value_conversion`. An UPSERT has every selected column,
+with null for a property that the record lacks. A DELETE has the key columns. A record without a key
+value is an error. Column names are only string literals in the generated source.
 Source: Fivetran's Partner SDK, common.proto, ``ValueType``, and connector_sdk.proto, ``Record``.
 """
 
@@ -43,7 +42,7 @@ from tap_core.typing.inspect import TypeConformanceLevel
 __all__ = ["MAX_MESSAGE_BYTES", "RecordEncoder", "StreamSpec"]
 
 MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024 - 1024
-"""Maximum size of a record in bytes, so that its message stays below Fivetran's limit."""
+"""Maximum size of an encoded record in bytes, so that its message stays below Fivetran's limit."""
 
 _NAME_OF_ENTRY: Final = b"\x0a"
 _VALUE_OF_ENTRY: Final = b"\x12"
@@ -78,10 +77,13 @@ _double: Final = Struct("<d").pack
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """Stream whose records are encoded: its name and its declared properties.
+    """Stream whose records are encoded.
 
-    ``level`` says to which depth values are converted to the schema. ``unmapped`` is called with
-    the names of undeclared properties.
+    Attributes:
+        name: Name of the stream.
+        properties: Schemas of its declared properties.
+        level: Depth to which values are converted to the schema.
+        unmapped: Called with the names of undeclared properties in a record.
     """
 
     name: str
@@ -90,10 +92,10 @@ class StreamSpec:
     unmapped: UnmappedCallback
 
 
-class _Heads(dict[int, bytes]):
-    """Cache of the protobuf bytes that come before a value, keyed by the value's length in bytes.
+class _PrefixCache(dict[int, bytes]):
+    """Cache of the protobuf bytes before a value, by the length of the value in bytes.
 
-    Bytes for long values are not cached.
+    ``make`` returns these bytes for a length. Bytes for long values are not cached.
     """
 
     def __init__(self, make: Callable[[int], bytes]) -> None:
@@ -107,10 +109,10 @@ class _Heads(dict[int, bytes]):
         return made
 
 
-class _Whole(dict[int, bytes]):
-    """Cache of the encoded entries of an integer column, keyed by value.
+class _IntegerCache(dict[int, bytes]):
+    """Cache of the encoded entries of an integer column, by value. Only small values are cached.
 
-    Only small values are cached.
+    ``bits`` is the size of the integer type. ``refuse`` raises the error for a larger value.
     """
 
     def __init__(self, entry: _Entry, bits: int, refuse: Callable[[Any], NoReturn]) -> None:
@@ -130,7 +132,11 @@ class _Whole(dict[int, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Protobuf encoding of a column's entry in a record, which maps column names to values."""
+    """Encoder of a column's entry in a record, which protobuf encodes as a map by column name.
+
+    ``tag`` is the protobuf tag of the column's type. ``has_length`` is True if values of this type
+    are encoded with their length.
+    """
 
     name: bytes
     tag: bytes
@@ -143,17 +149,17 @@ class _Entry:
         return cls(utf8(column.name), _TAGS[kind], has_length)
 
     def head(self, length: int) -> bytes:
-        """Return the bytes of the column's entry that come before a value of ``length`` bytes."""
+        """Return the bytes of the column's entry before a value with a length in bytes."""
         field = self.tag + encode_varint(length) if self.has_length else self.tag
         return self._before(len(field) + length) + field
 
     @property
     def null(self) -> bytes:
-        """Complete encoded entry of the column for the value null."""
+        """Encoded entry of the column with the value null."""
         return self._before(len(_NULL)) + _NULL
 
     def _before(self, length: int) -> bytes:
-        """Return the bytes of the entry before a ValueType message of ``length`` bytes."""
+        """Return the bytes of the column's entry before a ValueType message of ``length`` bytes."""
         inside = (
             encode_length_delimited(_NAME_OF_ENTRY, self.name)
             + _VALUE_OF_ENTRY
@@ -163,37 +169,38 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Coded:
+class _ColumnEncoder:
     """Two encoders of one column: ``quick`` for common values and ``convert`` for all values.
 
-    ``quick`` is source code, from which a fast encoder of whole records is generated.
+    ``quick`` is Python source, from which a fast encoder of whole records is generated.
     """
 
     column: SourceColumn
     convert: Callable[[Any], bytes]
-    """Function that encodes the entry of any value (the compatibility path)."""
+    """Function that encodes the entry for any value."""
     quick: str
-    """Source of the expression that encodes common values; VALUE is replaced by the value."""
-    words: Mapping[str, Any]
-    """Values of the names in ``quick``; ``#`` in a name is replaced by the column's number."""
+    """Source of the expression that encodes common values. VALUE is replaced by the value."""
+    variables: Mapping[str, Any]
+    """Values of the names in ``quick``. ``#`` in a name is replaced by the column's number."""
 
 
 class RecordEncoder(TypedRecordSerializer):
-    """Encoder of a table's records as Fivetran's Record messages."""
+    """Encoder that converts the records of a table to Record messages of Fivetran, as bytes."""
 
     def __init__(self, table: TableId, columns: Sequence[SourceColumn], source: StreamSpec) -> None:
         self._source = source
         self.columns = tuple(columns)
-        self._coded = [_coded(column, source) for column in columns]
-        self._frames = {kind: _Heads(self._framing(table, kind)) for kind in RecordType}
+        self._encoders = [_make_column_encoder(column, source) for column in columns]
+        self._frames = {kind: _PrefixCache(self._make_framing(table, kind)) for kind in RecordType}
         self._deletes = DELETED_AT in source.properties
-        self._identity = [each for each in self._coded if each.column.is_key] or self._coded
-        super().__init__(self._compiled(), self.careful)
+        self._identity = [each for each in self._encoders if each.column.is_key] or self._encoders
+        super().__init__(self._compile(), self.careful)
 
     def careful(self, record: Record) -> bytes:
-        """Encode a record with any values. Records with a deletion time are encoded as deletions.
+        """Encode a record with values of any type, as an UPSERT.
 
-        This is slower than the compiled encoder, which supports only common values.
+        A record with a deletion time (``_sdc_deleted_at``) is encoded as a DELETE. This is slower
+        than the compiled encoder, which supports only common values.
 
         Raises:
             DataError: A value does not match its column, or a key is missing.
@@ -203,26 +210,28 @@ class RecordEncoder(TypedRecordSerializer):
         return self.of_type(RecordType.UPSERT, record)
 
     def of_type(self, kind: RecordType, record: Record) -> bytes:
-        """Encode a record as an operation such as UPSERT or DELETE.
+        """Encode a record for an operation, such as UPSERT or DELETE.
 
-        A DELETE contains only the key columns, or all columns of a table without key. An UPDATE
-        contains only the keys and the properties in the record. A TRUNCATE contains no columns.
+        A DELETE contains only the key columns, or all columns of a table without keys. An UPDATE
+        contains the key columns and the properties of the record. A TRUNCATE contains no columns.
 
         Raises:
             DataError: A value does not match its column, or a key is missing.
         """
-        coded = self._identity if kind == RecordType.DELETE else self._coded
+        encoders = self._identity if kind == RecordType.DELETE else self._encoders
         if kind == RecordType.UPDATE:
-            coded = [each for each in coded if each.column.is_key or each.column.name in record]
+            encoders = [
+                each for each in encoders if each.column.is_key or each.column.name in record
+            ]
         if kind == RecordType.TRUNCATE:
-            coded = []
-        data = b"".join([each.convert(_value(each.column, record)) for each in coded])
+            encoders = []
+        data = b"".join([each.convert(_get_value(each.column, record)) for each in encoders])
         return self._frames[kind][len(data)] + data
 
-    def _framing(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
-        """Return a function that returns the bytes before a record's data in a Record message.
+    def _make_framing(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
+        """Return a function that makes the start of a Record message, before its column values.
 
-        The function takes the length of the data.
+        The function takes the total length of the encoded column values.
         """
         schema = (
             b"" if table.schema is None else encode_length_delimited(b"\x0a", utf8(table.schema))
@@ -241,21 +250,21 @@ class RecordEncoder(TypedRecordSerializer):
 
         return frame
 
-    def _compiled(self) -> RecordBodyEncoder:
-        """Generate and compile the fast encoder of records.
+    def _compile(self) -> RecordBodyEncoder:
+        """Generate and compile the fast encoder of records for this table.
 
-        It calls slower functions for rare values.
+        The encoder calls slower functions for values of unusual types.
         """
         names: dict[str, Any] = {
             "join": b"".join,
             "frames": self._frames[RecordType.UPSERT],
             "careful": self.careful,
-            "look": self._look,
+            "report": self._report_undeclared,
         }
         entries = []
-        for number, each in enumerate(self._coded):
+        for number, each in enumerate(self._encoders):
             own = str(number)
-            names |= {name.replace("#", own): word for name, word in each.words.items()}
+            names |= {name.replace("#", own): word for name, word in each.variables.items()}
             value = "r" if each.column.is_whole else f"get({each.column.name!r})"
             entries.append(each.quick.replace("#", own).replace("VALUE", value))
         known = len({*self._source.properties, *(column.name for column in self.columns)})
@@ -263,96 +272,102 @@ class RecordEncoder(TypedRecordSerializer):
         if self._deletes:
             lines.append(f" if get({DELETED_AT!r}) is not None: return careful(r)")
         if not any(column.is_whole for column in self.columns):
-            lines.append(f" if len(r) > {known}: look(r)")
+            lines.append(f" if len(r) > {known}: report(r)")
         lines += [f" data = join(({''.join(f'{entry},' for entry in entries)}))"]
         lines += [" return frames[len(data)] + data"]
         exec("\n".join(lines), names)  # noqa: S102 - only literals and fixed names
         encode: RecordBodyEncoder = names["encode"]
         return encode
 
-    def _look(self, record: Record) -> None:
-        """Report the names of a record's undeclared properties.
+    def _report_undeclared(self, record: Record) -> None:
+        """Report the names of a record's undeclared properties to the callback of the stream.
 
-        They have no column and are dropped.
+        The values of these properties are dropped, because they have no column.
         """
         known = {*self._source.properties, *(column.name for column in self.columns)}
         self._source.unmapped(tuple(name for name in map(str, record) if name not in known))
 
 
-def _value(column: SourceColumn, record: Record) -> Any:
-    """Return a column's value in a record: one property, or the whole record."""
+def _get_value(column: SourceColumn, record: Record) -> Any:
+    """Return the value of a column in a record: one property, or the whole record."""
     return record if column.is_whole else record.get(column.name)
 
 
 # Encoding of a column
 
 
-def _coded(column: SourceColumn, source: StreamSpec) -> _Coded:
-    entry, words = _Entry.of(column), dict[str, Any]()
-    cases = [*_quick(column, entry, source, words)]
+def _make_column_encoder(column: SourceColumn, source: StreamSpec) -> _ColumnEncoder:
+    entry, variables = _Entry.of(column), dict[str, Any]()
+    cases = [*_generate_cases(column, entry, source, variables)]
     if not column.is_key:
         cases.append(("n#", "v is None"))
-        words["n#"] = entry.null
-    words["c#"] = convert = _converter(column, entry, source)
+        variables["n#"] = entry.null
+    variables["c#"] = convert = _make_converter(column, entry, source)
     if not cases:
-        return _Coded(column, convert, "c#(VALUE)", words)
-    (what, first), *others = cases
-    cases = [(what, f"(v := VALUE){first.removeprefix('v')}"), *others]
-    chain = "".join(f"{what} if {condition} else " for what, condition in cases)
-    return _Coded(column, convert, f"({chain}c#(v))", words)
+        return _ColumnEncoder(column, convert, "c#(VALUE)", variables)
+    (expression, first), *others = cases
+    cases = [(expression, f"(v := VALUE){first.removeprefix('v')}"), *others]
+    chain = "".join(f"{expression} if {condition} else " for expression, condition in cases)
+    return _ColumnEncoder(column, convert, f"({chain}c#(v))", variables)
 
 
-def _quick(
-    column: SourceColumn, entry: _Entry, source: StreamSpec, words: dict[str, Any]
+def _generate_cases(
+    column: SourceColumn, entry: _Entry, source: StreamSpec, variables: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield source code for each common kind of value: an encoding expression and its condition.
+    """Yield Python source for each common type of value: an encoding expression and a condition.
 
-    Objects that the code uses are added to ``words``, keyed by their names in the code.
+    For example, ``("f#", "v is False")`` encodes False. Objects that the source uses are added to
+    ``variables`` by their names in the source. ``#`` stands for the column's number.
     """
-    kind, refuse = column.kind.type, _refusal(column, source)
+    kind, refuse = column.kind.type, _make_refusal(column, source)
     if kind in {DataType.STRING, DataType.XML}:
-        words["h#"] = _Heads(entry.head)
+        variables["h#"] = _PrefixCache(entry.head)
         yield "h#[len(b := v.encode())] + b", "v.__class__ is str"
     elif kind in _BITS:
-        words["w#"] = _Whole(entry, _BITS[kind], refuse)
+        variables["w#"] = _IntegerCache(entry, _BITS[kind], refuse)
         yield "w#[v]", "v.__class__ is int"
     elif kind == DataType.DOUBLE:
-        words |= {"h#": entry.head(8), "double": _double}
+        variables |= {"h#": entry.head(8), "double": _double}
         yield "h# + double(v)", "v.__class__ is float"
     elif kind == DataType.BOOLEAN:
-        words |= {"t#": entry.head(1) + b"\x01", "f#": entry.head(1) + b"\x00"}
+        variables |= {"t#": entry.head(1) + b"\x01", "f#": entry.head(1) + b"\x00"}
         yield from (("t#", "v is True"), ("f#", "v is False"))
     elif kind in _MOMENTS:
-        words["m#"] = _texts(encode_datetime_text, entry, refuse)
+        variables["m#"] = _make_text_encoder(encode_datetime_text, entry, refuse)
         yield "m#(v)", "v.__class__ is str"
     elif kind == DataType.NAIVE_DATE:
-        words["m#"] = lru_cache(_CACHED)(_texts(encode_date, entry, refuse))
+        variables["m#"] = lru_cache(_CACHED)(_make_text_encoder(encode_date, entry, refuse))
         yield "m#(v)", "v.__class__ is str"
 
 
-def _texts(
-    read: Callable[[str], bytes], entry: _Entry, refuse: Callable[[Any], NoReturn]
+def _make_text_encoder(
+    encode: Callable[[str], bytes], entry: _Entry, refuse: Callable[[Any], NoReturn]
 ) -> Callable[[str], bytes]:
-    """Return a function that encodes a date or datetime string as a column's entry.
+    """Return a function that encodes a date or datetime string as a column's entry in a record.
 
-    read: Encodes the string without the entry. refuse: Raises the error for an invalid string.
+    Args:
+        encode: Encodes the string as a protobuf Timestamp.
+        entry: Encoder of the column's entry.
+        refuse: Raises the error for an invalid string.
     """
-    heads = _Heads(entry.head)
+    prefixes = _PrefixCache(entry.head)
 
-    def made(text: str) -> bytes:
+    def encode_entry(text: str) -> bytes:
         try:
-            content = read(text)
+            content = encode(text)
         except _UNREADABLE:
             refuse(text)
-        return heads[len(content)] + content
+        return prefixes[len(content)] + content
 
-    return made
+    return encode_entry
 
 
-def _converter(column: SourceColumn, entry: _Entry, source: StreamSpec) -> Callable[[Any], bytes]:
-    """Return a function that encodes any value of a column as the column's entry in a record."""
-    read, heads = _reader(column, source), _Heads(entry.head)
-    refuse, null = _refusal(column, source), entry.null
+def _make_converter(
+    column: SourceColumn, entry: _Entry, source: StreamSpec
+) -> Callable[[Any], bytes]:
+    """Return a function that encodes a value of any type as a column's entry in a record."""
+    read, heads = _make_value_encoder(column, source), _PrefixCache(entry.head)
+    refuse, null = _make_refusal(column, source), entry.null
 
     def convert(value: Any) -> bytes:
         try:
@@ -368,8 +383,11 @@ def _converter(column: SourceColumn, entry: _Entry, source: StreamSpec) -> Calla
     return convert
 
 
-def _reader(column: SourceColumn, source: StreamSpec) -> Callable[[Any], bytes | None]:
-    """Return a function that encodes only a column's value. It may return None for a null."""
+def _make_value_encoder(column: SourceColumn, source: StreamSpec) -> Callable[[Any], bytes | None]:
+    """Return a function that encodes only the value of a column, without the column's name.
+
+    The function may return None for a value that becomes null.
+    """
     kind = column.kind
     if kind.type == DataType.JSON:
         if column.is_whole:
@@ -382,18 +400,21 @@ def _reader(column: SourceColumn, source: StreamSpec) -> Callable[[Any], bytes |
         return lambda value: digits(value).encode()
     if kind.type in _BITS:
         limit = 1 << _BITS[kind.type] - 1
-        return lambda value: encode_varint(_within(to_int(value), limit))
+        return lambda value: encode_varint(_check_range(to_int(value), limit))
     return _READERS[kind.type]
 
 
-def _within(value: int, limit: int) -> int:
+def _check_range(value: int, limit: int) -> int:
     if not -limit <= value < limit:
         raise ValueError("beyond the column's limits")
     return value
 
 
-def _refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], NoReturn]:
-    """Return a function that raises the error for an invalid value. The message omits the value."""
+def _make_refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], NoReturn]:
+    """Return a function that raises a DataError for an invalid value of a column.
+
+    The message does not show the value, because it may be confidential.
+    """
     start = f"Stream '{source.name}': "
 
     def refuse(value: Any) -> NoReturn:

@@ -1,8 +1,8 @@
-"""Reception of requests, with a limit on the memory of all requests together.
+"""Reception of gRPC requests, with a limit on the memory of all requests together.
 
-gRPC reads a message only on request, and then completely. Therefore calls read one after the
-other, and the memory of each request is counted until its call has ended. A client that opens
-calls and sends nothing delays the others only briefly.
+The gRPC library reads a request only when the server calls for it, and then completely. Therefore
+requests are received one after the other, and the memory of each request is counted until its call
+has ended. A client that opens calls and sends nothing delays other calls only briefly.
 Source: gRPC core, "Flow control"; Protocol Buffers, "Encoding".
 """
 
@@ -30,19 +30,19 @@ MESSAGE_LIMIT: Final = 128 * 1024 * 1024
 """Fivetran's maximum message size in bytes, for requests and responses."""
 
 _PATIENCE_SECONDS: Final = 0.2
-"""Maximum seconds to receive a message while other calls wait."""
+"""Maximum seconds to receive a request while other calls wait."""
 
 _SLOW_SECONDS: Final = 15.0
-"""Maximum seconds to receive one large or slow message concurrently with others."""
+"""Maximum seconds to receive one large or slow request in parallel with others."""
 
 _COPIES: Final = 4
-"""Copies of a string in memory at once: parsed, decoded, checked, quoted in an error."""
+"""Maximum number of copies of a string in memory: parsed, decoded, checked, quoted in an error."""
 
 _VALUE_BYTES: Final = 1_000
-"""Estimated memory in bytes of a value of a message, however short it is on the wire."""
+"""Estimated memory in bytes of one value of a message, even if its encoding is shorter."""
 
 _JSON_BYTES: Final = 128
-"""Estimated memory in bytes of a JSON value; values are counted by commas."""
+"""Estimated memory in bytes of a JSON value. The number of values is estimated by the commas."""
 
 # Wire types, the lowest three bits of a tag.
 _VARINT: Final = 0
@@ -53,7 +53,7 @@ _THIRTY_TWO: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Limits of the gRPC calls that a server processes at the same time.
+    """Limits for the gRPC calls that a server processes concurrently.
 
     Args:
         calls: Maximum number of calls.
@@ -67,17 +67,17 @@ class RequestLimits:
 
 
 class RequestTooLargeError(Exception):
-    """Raised for a request that needs more memory than is available.
-
-    The message is shown to users.
-    """
+    """Raised for a request that would exceed the memory limit for the requests of all calls."""
 
 
 @dataclass(eq=False, slots=True)
 class _ReceivingCall:
-    """Call whose request is being received.
+    """gRPC call whose request is being received.
 
-    After the time ``until``, waiting calls may take over.
+    Attributes:
+        context: Context object of the gRPC library.
+        until: Time after which the next call may receive its request.
+        has_arrived: True once the request has been received completely.
     """
 
     context: Any
@@ -86,9 +86,9 @@ class _ReceivingCall:
 
 
 class RequestReceiver:
-    """Receiver of the requests of one server. It receives them one after the other.
+    """Receiver of the requests to a gRPC server. It receives one request after the other.
 
-    Before a request is parsed, it is checked against the memory limit.
+    Before a request is parsed, its estimated memory is checked against the limit.
     """
 
     def __init__(self, limits: RequestLimits) -> None:
@@ -100,20 +100,26 @@ class RequestReceiver:
 
     @contextmanager
     def request(self, requests: Iterator[bytes], context: Any, kind: Any) -> Iterator[Any]:
-        """Receive and parse the request of a call. Its memory counts as used until the block ends.
+        """Receive, parse and yield the request of a call.
 
-        ``kind`` is the message class of the request. If the client sends no message, the request is
-        empty. If a request arrives slowly while other calls wait, its call may be cancelled.
+        The memory of the request counts against the limit until the ``with`` block ends. If the
+        client sends no message, the request is empty. If a request arrives slowly while other calls
+        wait, its call may be cancelled.
+
+        Args:
+            requests: Encoded messages from the client, of which the first one is read.
+            context: Context object of the gRPC library.
+            kind: Message class of the request.
 
         Raises:
             RequestTooLargeError: The requests of all calls would use too much memory.
             ValueError, DecodeError: The bytes are not a valid message of this class.
         """
         turn = _ReceivingCall(context)
-        self._await(turn)
+        self._wait_for_turn(turn)
         try:
             data = next(requests, b"")
-            self._arrived(turn)
+            self._mark_received(turn)
             size = estimate_memory(data, kind.DESCRIPTOR, self._limits.held)
             if (held := self._reserve(size)) is not None:
                 del data  # the error's traceback would keep it in memory
@@ -129,9 +135,9 @@ class RequestReceiver:
                 self._held -= size
 
     def _reserve(self, size: int) -> int | None:
-        """Reserve memory for a request. Return None if that succeeds.
+        """Reserve ``size`` bytes of memory for a request, and return None.
 
-        If the limit would be exceeded, reserve nothing and return the memory in use.
+        If the limit would be exceeded, reserve nothing and return the number of bytes in use.
         """
         with self._changed:
             if self._held + size > self._limits.held:
@@ -146,10 +152,10 @@ class RequestReceiver:
             " the other calls have ended, or send less."
         )
 
-    def _await(self, turn: _ReceivingCall) -> None:
-        """Wait until no other call is receiving its request.
+    def _wait_for_turn(self, turn: _ReceivingCall) -> None:
+        """Wait until this call may receive its request, because no other call is receiving one.
 
-        A call that takes too long is not waited for.
+        The wait for a call whose request arrives slowly is short.
         """
         with self._changed:
             while self._now is not None:
@@ -161,13 +167,13 @@ class RequestReceiver:
             turn.until = time.monotonic() + _PATIENCE_SECONDS
             self._now = turn
 
-    def _arrived(self, turn: _ReceivingCall) -> None:
-        """Mark a call's request as received completely, so that the call is not treated as slow."""
+    def _mark_received(self, turn: _ReceivingCall) -> None:
+        """Mark the request of a call as completely received, so that the call is not slow."""
         with self._changed:
             turn.has_arrived = True
 
     def _demote_slow_call(self, turn: _ReceivingCall) -> None:
-        """Stop waiting for a slow request, so that the next call can receive its request.
+        """Let the next call receive its request although the request of this call is incomplete.
 
         Only one slow request may continue to arrive in parallel. Any other slow call is cancelled.
         """
@@ -191,10 +197,12 @@ class RequestReceiver:
 
 
 def estimate_memory(request: bytes, kind: Any, most: int) -> int:
-    """Estimate the memory in bytes that is needed to parse and process an encoded request.
+    """Return the estimated memory in bytes that is needed to parse and process a request.
 
-    ``kind`` is the descriptor of its message. An estimate above ``most`` is not exact, but shows
-    that the request is too large.
+    Args:
+        request: The encoded request.
+        kind: Protobuf descriptor of its message.
+        most: Limit in bytes. An estimate above the limit is not exact.
 
     Raises:
         ValueError: The bytes are not a valid message.
@@ -205,10 +213,10 @@ def estimate_memory(request: bytes, kind: Any, most: int) -> int:
 
 
 def count_values(data: bytes, kind: Any, most: int) -> int:
-    """Return the number of values in an encoded message, including its nested messages.
+    """Return the number of values in an encoded protobuf message, including nested messages.
 
-    The number determines the memory: a value takes as few as two bytes in the encoding, but
-    hundreds in memory. ``kind`` is the descriptor of the message. Counting stops above ``most``.
+    The number matters because a value may take two bytes in the encoding, but hundreds in memory.
+    ``kind`` is the descriptor of the message. Counting stops above ``most``.
 
     Raises:
         ValueError: The bytes are not a valid message.
@@ -221,7 +229,7 @@ def count_values(data: bytes, kind: Any, most: int) -> int:
             count += 1
             try:
                 tag, at = read_varint(data, at)
-                size, at = _size(data, at, tag & 7)
+                size, at = _read_size(data, at, tag & 7)
             except IndexError:
                 raise ValueError("a number has no end") from None
             if at + size > end:
@@ -233,10 +241,13 @@ def count_values(data: bytes, kind: Any, most: int) -> int:
     return count
 
 
-def _size(data: bytes, at: int, wire: int) -> tuple[int, int]:
-    """Return the size of an encoded value and the offset of its content in ``data``.
+def _read_size(data: bytes, at: int, wire: int) -> tuple[int, int]:
+    """Return the size in bytes of a value's content, and the offset of the content in ``data``.
 
-    ``wire`` is protobuf's wire type of the value.
+    Args:
+        data: Encoded message.
+        at: Offset after the tag of the value.
+        wire: Protobuf wire type of the value.
     """
     if wire == _DELIMITED:
         return read_varint(data, at)

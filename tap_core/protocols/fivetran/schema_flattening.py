@@ -1,7 +1,7 @@
-"""Flattening of a settings schema: merged ``allOf``, branches of unions, and conditional rules.
+"""Flattening of a settings schema: it merges ``allOf`` and finds unions and conditional rules.
 
-Input schemas are never changed. The members of ``allOf`` are merged, and the schema's own keywords
-take precedence. A union of one schema and null counts as that schema.
+Input schemas are never changed. The members of ``allOf`` are merged into the schema, whose own
+keywords take precedence. A union of one schema and null counts as that schema.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Schema: TypeAlias = Mapping[str, Any]
 _ALTERNATIVES: Final = ("oneOf", "anyOf")
 _DEPENDENT: Final = ("dependentRequired", "dependencies")
 _TOGETHER: Final = ("properties", *_DEPENDENT)
-"""Keywords whose values are merged if several parts have them."""
+"""Keywords whose values are merged if several members of ``allOf`` have them."""
 
 
 @dataclass(frozen=True)
 class FlattenedSchema:
-    """Parts of an object schema: its properties, required properties, and conditional parts.
+    """Parts of an object schema after its ``allOf`` has been merged.
 
-    Args:
+    Attributes:
         properties: Schemas of the properties by name.
         required: Names of the properties that are always required.
         branches: Alternatives of a union (``oneOf`` or ``anyOf``).
         rules: Schemas with the keyword ``if``.
-        dependents: Names of the properties that a property requires, by its name.
+        dependents: For the name of a property, the names of the properties that it requires.
     """
 
     properties: Mapping[str, Schema]
@@ -45,13 +45,12 @@ class FlattenedSchema:
 def merge_subschemas(schema: Schema) -> JsonSchema:
     """Return a schema with its ``allOf`` members merged into it.
 
-    Members with ``if`` are not merged.
-
-    A union with only one alternative besides null is merged too.
+    A union with only one alternative besides null is merged too. Members with ``if`` stay in
+    ``allOf``.
     """
-    whole = _joined(schema)
+    whole = _merge_members(schema)
     for word in _ALTERNATIVES:
-        real = _real(whole.get(word))
+        real = _drop_null(whole.get(word))
         if len(real) == 1:
             rest = {key: value for key, value in whole.items() if key != word}
             return merge_subschemas({**rest, "allOf": [*rest.get("allOf", ()), real[0]]})
@@ -59,19 +58,19 @@ def merge_subschemas(schema: Schema) -> JsonSchema:
 
 
 def get_branches(schema: Schema) -> tuple[Schema, ...]:
-    """Return the alternatives of a union of objects, without null.
+    """Return the alternatives of a union of objects (``oneOf`` or ``anyOf``), without null.
 
-    The result is empty unless there are several alternatives and all are objects with properties.
+    Return an empty tuple unless there are several alternatives, all with properties.
     """
     for word in _ALTERNATIVES:
-        real = _real(schema.get(word))
+        real = _drop_null(schema.get(word))
         if len(real) > 1 and all(isinstance(each.get("properties"), Mapping) for each in real):
             return tuple(merge_subschemas(each) for each in real)
     return ()
 
 
 def flatten_schema(schema: Schema) -> FlattenedSchema:
-    """Return the parts of an object schema. Its ``allOf`` members are merged first."""
+    """Merge the ``allOf`` members of an object schema, and return its parts."""
     whole = merge_subschemas(schema)
     properties = whole.get("properties") or {}
     dependents = {
@@ -89,18 +88,15 @@ def flatten_schema(schema: Schema) -> FlattenedSchema:
     )
 
 
-def _real(alternatives: Any) -> list[Schema]:
-    """Return the alternatives of a union, without the null type."""
+def _drop_null(alternatives: Any) -> list[Schema]:
+    """Return the alternatives in the value of ``oneOf`` or ``anyOf``, without the null type."""
     found = alternatives if isinstance(alternatives, list) else []
     return [each for each in found if isinstance(each, Mapping) and each.get("type") != "null"]
 
 
-def _joined(schema: Schema) -> JsonSchema:
-    """Return a schema with its ``allOf`` members merged into it.
-
-    Members with ``if`` are kept apart.
-    """
-    members = list(_members(schema))
+def _merge_members(schema: Schema) -> JsonSchema:
+    """Return a schema with its ``allOf`` members merged into it, except members with ``if``."""
+    members = list(_iterate_members(schema))
     if not members:
         return dict(schema)
     rules = [member for member in members if "if" in member]
@@ -115,14 +111,14 @@ def _joined(schema: Schema) -> JsonSchema:
     return {**whole, "required": required, **({"allOf": rules} if rules else {})}
 
 
-def _members(schema: Schema) -> Iterator[Schema]:
+def _iterate_members(schema: Schema) -> Iterator[Schema]:
     for member in schema.get("allOf") or ():
         if isinstance(member, Mapping):
-            yield from (member,) if "if" in member else _split(_joined(member))
+            yield from (member,) if "if" in member else _split(_merge_members(member))
 
 
 def _split(schema: JsonSchema) -> Iterator[Schema]:
-    """Yield a schema without its ``allOf``, and then each member of that ``allOf``."""
+    """Yield a schema without its ``allOf``, and then each member of its ``allOf``."""
     rules = schema.pop("allOf", ())
     yield schema
     yield from rules

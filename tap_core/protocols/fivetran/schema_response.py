@@ -1,6 +1,6 @@
-"""SchemaResponse and SchemaChange messages of a connector.
+"""Messages that tell Fivetran the tables and columns of a tap: SchemaResponse and SchemaChange.
 
-Tables and columns keep a stable order: that of the streams' names and of their properties.
+Tables have the order of the stream names, and columns the order of the properties.
 Source: Fivetran's Partner SDK, connector_sdk.proto, ``SchemaResponse``.
 """
 
@@ -19,12 +19,15 @@ __all__ = ["schema_change", "schema_response"]
 
 
 def schema_response(tables: Sequence[SourceTable], *, can_select: bool = True) -> Any:
-    """Return the SchemaResponse that lists tables. can_select: True if users can select tables."""
+    """Return the SchemaResponse message that lists tables and their columns.
+
+    ``can_select`` is True if users can select tables and columns in Fivetran.
+    """
     return proto_messages.SchemaResponse(selection_not_supported=not can_select, **_lists(tables))
 
 
 def schema_change(table: SourceTable) -> Any:
-    """Return the UpdateResponse that tells Fivetran the new columns of a table."""
+    """Return an UpdateResponse with a SchemaChange that lists all columns of a changed table."""
     return proto_messages.UpdateResponse(
         schema_change=proto_messages.SchemaChange(**_lists([table]))
     )

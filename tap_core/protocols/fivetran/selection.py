@@ -1,11 +1,12 @@
-"""Application of a Fivetran user's selection to the catalog of a tap.
+"""Conversion of a Fivetran user's selection of tables and columns to a Singer catalog.
 
-- Keys of a selected table are always selected.
-- New schemas, tables and columns are selected if the selection includes new ones. Without a
-  selection, the tap's own selection applies.
-- An unselected replication key is read for the state but not sent.
-- If a stream map splits a stream into several tables or renames columns, all of the stream is read
-  and the unselected parts are dropped before sending.
+- Key columns of a selected table are always selected.
+- New schemas, tables and columns are selected if the user has chosen to include new ones. If the
+  request has no selection, the tap's default selection applies.
+- The replication key is always read, because the state needs it. If its column is not selected, it
+  is not sent.
+- If a stream map splits a stream into several tables or renames columns, the whole stream is read,
+  and unselected columns are dropped before sending.
 
 Source: Fivetran's Partner SDK, connector_sdk.proto, ``Selection``.
 """
@@ -27,20 +28,22 @@ __all__ = ["Selection", "TableSelection", "build_catalog"]
 
 @dataclass(frozen=True, slots=True)
 class TableSelection:
-    """Columns of one table that the user has selected (True) or deselected (False), by name.
+    """Selection of the columns of one table by the user.
 
-    ``others`` is True if the columns that are not listed are selected.
+    Attributes:
+        columns: True (selected) or False by column name.
+        others: True if all columns that are not in ``columns`` are selected.
     """
 
     columns: Mapping[str, bool] = field(default_factory=dict)
     others: bool = True
 
     def takes(self, column: SourceColumn) -> bool:
-        """Return True if a column is selected. A key column is always selected."""
+        """Return True if a column is selected. Key columns are always selected."""
         return column.is_key or self.columns.get(column.name, self.others)
 
     def narrowed(self, table: SourceTable) -> SourceTable:
-        """Return a copy of the table with only the selected columns."""
+        """Return a copy of a table with only the selected columns."""
         return replace(table, columns=tuple(filter(self.takes, table.columns)))
 
 
@@ -49,14 +52,14 @@ _ALL = TableSelection()
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Tables and columns that the user has selected in Fivetran."""
+    """Selection of tables and columns by the user in Fivetran."""
 
     tables: Mapping[TableId, TableSelection | None] = field(default_factory=dict)
-    """Selection of each table; None if it is not selected."""
+    """Column selection by table; None if the table is not selected."""
     schemas: Mapping[str | None, bool] = field(default_factory=dict)
-    """True by schema if its other tables are selected."""
+    """By schema name, True if the schema's tables that are not in ``tables`` are selected."""
     others: bool = True
-    """True if tables of other schemas are selected."""
+    """True if the tables of schemas that are not in ``schemas`` are selected."""
 
     @classmethod
     def of(cls, request: Any) -> Selection | None:
@@ -98,11 +101,11 @@ def build_catalog(
     tables: Iterable[SourceTable],
     wanted: Callable[[TableId], TableSelection | None],
 ) -> Catalog:
-    """Return a catalog for the tap that selects the user's tables and columns.
+    """Return a Singer catalog that selects what is needed for the user's tables and columns.
 
     Args:
         streams: Streams of the tap by name.
-        tables: Tables of the streams.
+        tables: Fivetran tables of the streams.
         wanted: Returns the column selection of a table, or None if the table is not selected.
     """
     by_stream: dict[str, list[SourceTable]] = {name: [] for name in streams}
@@ -118,9 +121,10 @@ def build_catalog(
 
 
 def _entry(stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]) -> CatalogEntry:
-    """Return a stream's catalog entry that selects the properties needed for its selected tables.
+    """Return a stream's catalog entry that selects the properties its selected tables need.
 
-    ``choices`` are the stream's selected tables, each with its column selection.
+    ``choices`` are the stream's selected tables, each with its column selection. If it is empty,
+    the stream is deselected.
     """
     entry = catalog_entry(stream, is_wanted=bool(choices))
     declared = entry.schema.properties or {}
@@ -134,14 +138,19 @@ def _entry(stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]
 def _is_wanted(
     name: str, declared: Mapping[str, Any], choices: list[tuple[SourceTable, TableSelection]]
 ) -> bool:
-    """Return True if a selected column needs this property of the stream.
+    """Return True if a selected column may need the property ``name`` of a stream.
 
-    With stream maps or several tables, every property may be needed.
+    This is always True for streams with stream maps or several tables.
+
+    Args:
+        name: Name of the property.
+        declared: All properties that the stream's schema declares.
+        choices: Selected tables of the stream, each with its column selection.
     """
     if len(choices) != 1:
         return True
     [(table, choice)] = choices
     own = {column.name: column for column in table.columns}
     if table.is_mapped or not own.keys() <= declared.keys():
-        return True  # a map may use it for any column, or a column holds the whole record
+        return True  # a stream map may use any property, or a column has the whole record
     return name in own and choice.takes(own[name])

@@ -1,8 +1,8 @@
-"""Names and columns of the Fivetran tables of a tap's streams.
+"""Fivetran tables of a tap's streams: their names and columns.
 
-Stream maps and flattening are applied first: the tables are those that are sent, and Schema and
-Update report the same ones. Schemas are used if every stream has a namespace; otherwise tables
-have the tap's stream names. Table names are unique.
+Stream maps and flattening are applied first, so that the calls Schema and Update report the same
+tables. Tables have a schema if every stream has a namespace. Otherwise they have the tap's stream
+names. Table names are unique.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _Inclusion = Metadata.InclusionType
 class SourceTable:
     """Table that a connector sends to Fivetran.
 
-    ``name`` is the table's name in the tap, and ``stream`` the name of the stream it comes from.
+    ``stream`` is the name of the tap's stream with the records. ``name`` is the name of that stream
+    or of its copy that a stream map creates.
     """
 
     id: TableId
@@ -46,22 +47,22 @@ class SourceTable:
     is_mapped: bool = False
     """True if stream maps or flattening change the stream."""
 
-    def differs_from(self, told: SourceTable) -> bool:
-        """Return True if a column is new or changed since ``told``, the schema Fivetran knows.
+    def differs_from(self, previous: SourceTable) -> bool:
+        """Return True if the table has a column that is new or changed since ``previous``.
 
-        A column that exists only in ``told`` does not count.
+        Columns that only ``previous`` has are ignored.
         """
-        return not set(self.columns) <= set(told.columns)
+        return not set(self.columns) <= set(previous.columns)
 
-    def joined(self, told: SourceTable) -> SourceTable:
-        """Return a copy with added columns: those that only ``told``, the last schema sent, has."""
+    def joined(self, previous: SourceTable) -> SourceTable:
+        """Return a copy of the table with the columns that only ``previous`` has added."""
         own = {column.name: column for column in self.columns}
-        before = {column.name: column for column in told.columns}
+        before = {column.name: column for column in previous.columns}
         return replace(self, columns=tuple({**before, **own}.values()))
 
 
 def default_catalog(streams: Iterable[SyncStream]) -> Catalog:
-    """Return the catalog for a user who has selected nothing: the tap's default selection."""
+    """Return a Singer catalog that selects the streams that the tap selects by default."""
     catalog = Catalog()
     for stream in streams:
         root = get_catalog_entry(stream).metadata.root
@@ -72,7 +73,7 @@ def default_catalog(streams: Iterable[SyncStream]) -> Catalog:
 
 
 def select_all(streams: Iterable[SyncStream]) -> Catalog:
-    """Return a catalog that selects all selectable streams and properties."""
+    """Return a Singer catalog that selects all streams and properties that the tap can read."""
     catalog = Catalog()
     for stream in streams:
         entry = catalog_entry(stream, is_wanted=True)
@@ -83,61 +84,62 @@ def select_all(streams: Iterable[SyncStream]) -> Catalog:
 
 
 def catalog_entry(stream: SyncStream, *, is_wanted: bool) -> CatalogEntry:
-    """Return a copy of a stream's catalog entry, with the complete schema.
+    """Return a copy of a stream's catalog entry that selects or deselects the stream.
 
-    is_wanted: True to select the stream, False to deselect it.
+    The copy has the complete schema, including keywords that catalogs usually lack.
     """
     entry = deepcopy(get_catalog_entry(stream))
     root = entry.metadata.root
     if root.inclusion != _Inclusion.UNSUPPORTED:
         root.inclusion, root.selected = _Inclusion.AVAILABLE, is_wanted
-    entry.schema = _whole(stream.schema)
+    entry.schema = _to_full_schema(stream.schema)
     return entry
 
 
 def add_catalog_entry(catalog: Catalog, stream: SyncStream, entry: CatalogEntry) -> None:
-    """Store a stream's entry in a catalog, under both its stream id and its name."""
+    """Add a stream's entry to a catalog, under both its ``tap_stream_id`` and its name."""
     for name in (stream.tap_stream_id, stream.name):
         catalog[name] = entry
 
 
-def _whole(schema: Any) -> Schema:
-    """Convert a JSON Schema to a catalog schema, and keep keywords that catalogs usually lose.
+def _to_full_schema(schema: Any) -> Schema:
+    """Convert a JSON Schema to a `Schema` with all its keywords.
 
-    An example is the precision of a decimal.
+    `Schema.from_dict` alone would lose keywords such as ``precision``.
     """
     made = Schema.from_dict(schema)
-    told = made.to_dict()
-    made.extras |= {word: deepcopy(value) for word, value in schema.items() if word not in told}
+    known = made.to_dict()
+    made.extras |= {word: deepcopy(value) for word, value in schema.items() if word not in known}
     for name, inner in (made.properties or {}).items():
         if isinstance(inner, Schema):
             assert made.properties is not None  # noqa: S101  for the type checker
-            made.properties[name] = _whole(schema["properties"][name])
+            made.properties[name] = _to_full_schema(schema["properties"][name])
     return made
 
 
 def build_tables(streams: Mapping[str, SyncStream]) -> tuple[SourceTable, ...]:
-    """Return the tables of a tap's streams, with their selected columns.
+    """Return the Fivetran tables of a tap's streams, with their selected columns.
 
-    Create the stream maps before calling this, because they can rename and add tables.
+    Create the stream maps before calling this function, because they can rename and add tables.
+    If two tables have the same name in a schema, they get the tap's stream names.
 
     Raises:
-        DiscoveryError: Two tables have the same name.
+        DiscoveryError: Stream maps give two streams the same name.
     """
     has_schemas = bool(streams) and all(stream.namespace for stream in streams.values())
     tables = [table for stream in streams.values() for table in _build_tables(stream, has_schemas)]
     taken = Counter(table.id for table in tables)
-    told = [
+    unique = [
         table if taken[table.id] == 1 else replace(table, id=replace(table.id, table=table.name))
         for table in tables
     ]
-    for known, count in Counter(table.id for table in told).items():
+    for known, count in Counter(table.id for table in unique).items():
         if count > 1:
             raise DiscoveryError(
                 f"{count} tables are called '{known}': stream maps give streams the same name."
                 " Give each stream a different name."
             )
-    return tuple(told)
+    return tuple(unique)
 
 
 def _build_tables(stream: Any, has_schemas: bool) -> Iterator[SourceTable]:

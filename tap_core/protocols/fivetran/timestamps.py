@@ -1,7 +1,7 @@
-"""Dates and datetimes as protobuf Timestamp messages.
+"""Encoding of dates and datetimes as protobuf Timestamp messages.
 
-A Timestamp has seconds since 1970 and nanoseconds that are always added, so that times before 1970
-are exact too. Digits beyond nanoseconds are truncated. A datetime without a time zone is UTC.
+A Timestamp has the seconds since 1970, rounded down, and the remaining nanoseconds. Digits beyond
+nanoseconds are truncated. A datetime without a time zone is UTC.
 Source: Protocol Buffers, ``google.protobuf.Timestamp``.
 """
 
@@ -27,10 +27,10 @@ _CACHED: Final = 4_096
 _read = datetime.fromisoformat
 
 
-class _Hours(dict[int, bytes]):
-    """Cache of the encoded upper bits of a timestamp's seconds, which rarely change.
+class _HighBitsCache(dict[int, bytes]):
+    """Cache of the encoded upper bits of a timestamp's seconds, which are often the same.
 
-    The lowest 14 bits are encoded separately.
+    The lowest 14 bits of the seconds are encoded separately.
     """
 
     def __missing__(self, high: int) -> bytes:
@@ -40,7 +40,7 @@ class _Hours(dict[int, bytes]):
         return made
 
 
-_hours: Final = _Hours()
+_high_bits: Final = _HighBitsCache()
 
 
 _SECONDS: Final = tuple(b"\x08" + low for low in LOW_BYTES_TABLE)
@@ -50,9 +50,12 @@ _LONG: Final = 1 << 28
 
 
 def encode_timestamp(seconds: int, nanos: int = 0) -> bytes:
-    """Encode seconds and nanoseconds since 1970 as a protobuf Timestamp. Zeros are omitted."""
+    """Encode a time as a protobuf Timestamp: seconds since 1970 and additional nanoseconds.
+
+    A number that is zero is omitted from the message.
+    """
     if seconds > LOW_BITS:
-        made = _SECONDS[seconds & LOW_BITS] + _hours[seconds >> 14]
+        made = _SECONDS[seconds & LOW_BITS] + _high_bits[seconds >> 14]
     else:
         made = b"\x08" + encode_varint(seconds) if seconds else b""
     if nanos >= _LONG:
@@ -62,7 +65,7 @@ def encode_timestamp(seconds: int, nanos: int = 0) -> bytes:
 
 
 def encode_datetime_text(text: str) -> bytes:
-    """Encode a datetime string as a protobuf Timestamp.
+    """Encode an ISO 8601 datetime, such as ``2024-01-31T12:00:00Z``, as a protobuf Timestamp.
 
     Raises:
         ValueError: The string is not a datetime.
@@ -73,28 +76,28 @@ def encode_datetime_text(text: str) -> bytes:
     elif text[-6:] == _UTC:
         plain = text[:-6]
     if len(plain) > _MICROSECONDS:
-        return _rare(text)
+        return _encode_slowly(text)
     try:
         since = _read(plain) - _EPOCH
     except (ValueError, TypeError):  # TypeError: it has another time zone
-        return _rare(text)
+        return _encode_slowly(text)
     return encode_timestamp(since.days * _DAY + since.seconds, since.microseconds * 1_000)
 
 
 def encode_datetime(value: Any) -> bytes:
-    """Encode a datetime, a date or a datetime string as a protobuf Timestamp.
+    """Encode a datetime, a date or an ISO 8601 datetime string as a protobuf Timestamp.
 
     Raises:
         ValueError: The value is not a datetime.
     """
-    return encode_datetime_text(value) if type(value) is str else _rare(value)
+    return encode_datetime_text(value) if type(value) is str else _encode_slowly(value)
 
 
 def encode_date(value: Any) -> bytes:
-    """Encode a date (midnight UTC) as a protobuf Timestamp.
+    """Encode a date, or a datetime at midnight UTC, as a protobuf Timestamp of midnight UTC.
 
     Raises:
-        ValueError: The value is not a date, or has a time other than midnight UTC.
+        ValueError: The value is not a date, or has another time than midnight UTC.
     """
     if isinstance(value, str) and len(value) == _DAY_LENGTH:
         value = date.fromisoformat(value)
@@ -110,10 +113,13 @@ def encode_date(value: Any) -> bytes:
     return encode_timestamp((moment.toordinal() - _FIRST_DAY) * _DAY)
 
 
-def _rare(value: Any) -> bytes:
-    """Encode a datetime in an unusual form as a protobuf Timestamp.
+def _encode_slowly(value: Any) -> bytes:
+    """Encode a datetime of any supported type or format as a protobuf Timestamp.
 
-    Slower than the other functions.
+    For common values, the other functions are faster.
+
+    Raises:
+        ValueError: The value is not a datetime.
     """
     found = parse_instant(value)
     if found is None:

@@ -1,8 +1,7 @@
-"""Conversion of JSON Schema types to the types of Fivetran's columns.
+"""Conversion of JSON Schema types to Fivetran's column types.
 
-The column type accepts every value that the schema allows; an open schema becomes JSON, which
-accepts any value. Null is not a type. References must be inlined before; a remaining one is
-ignored.
+The column type accepts every value that the schema allows. A schema without a type becomes JSON,
+which accepts any value. The type null is ignored. References must have been inlined before.
 
 ==============================================  ==============================================
 Schema                                          Column type
@@ -58,7 +57,7 @@ _Schema = Mapping[str, Any]
 
 
 class ColumnType(NamedTuple):
-    """Data type of a Fivetran column. ``precision`` and ``scale`` are 0 unless it is a DECIMAL."""
+    """Data type of a Fivetran column. Only a DECIMAL has a ``precision`` and ``scale``, else 0."""
 
     type: DataType
     precision: int = 0
@@ -82,29 +81,30 @@ _NO_ZONE: Final = "timestamp_without_timezone"
 
 
 def to_column_type(schema: Any) -> ColumnType:
-    """Return the type of the Fivetran column for a property with this JSON Schema."""
+    """Return the Fivetran column type for a JSON Schema: ``{"type": "boolean"}`` -> BOOLEAN."""
     variants = list(split_variants(schema))
     found = {_get_column_type(kind, variant) for kind, variant in variants}
     if len(found) == 1:
         return found.pop()
     if {kind for kind, _ in variants} == {"string"}:
         return _STRING
-    return _common(found) or _JSON
+    return _find_common_type(found) or _JSON
 
 
 def to_key_type(schema: Any) -> ColumnType:
-    """Return the type of the Fivetran column for a key property.
+    """Return the Fivetran column type for the JSON Schema of a key property.
 
-    It is STRING instead of JSON, because Fivetran allows no JSON keys.
+    The type is STRING instead of JSON, because many destinations cannot compare JSON.
     """
     found = to_column_type(schema)
     return _STRING if found == _JSON else found
 
 
-def _common(found: set[ColumnType]) -> ColumnType | None:
-    """Return the number type that can hold all values of the given types.
+def _find_common_type(found: set[ColumnType]) -> ColumnType | None:
+    """Return a number type for all values of several column types, or None if there is none.
 
-    None if there is no such type.
+    For example, the common type of INT and LONG is LONG. For decimals without a common type, it is
+    JSON.
     """
     types = {each.type for each in found}
     if not types:
@@ -113,51 +113,54 @@ def _common(found: set[ColumnType]) -> ColumnType | None:
         return max(found, key=lambda each: _RANKS.index(each.type))
     if types <= {*_RANKS, DataType.DOUBLE}:
         return ColumnType(DataType.DOUBLE)
-    return _common_decimal(list(found)) if types <= {*_RANKS, DataType.DECIMAL} else None
+    return _find_common_decimal(list(found)) if types <= {*_RANKS, DataType.DECIMAL} else None
 
 
 def _get_column_type(kind: str, schema: _Schema) -> ColumnType:
-    """Return the Fivetran type for values of one JSON type, such as "integer"."""
+    """Return the Fivetran column type for values of one JSON type, such as "integer".
+
+    ``schema`` may narrow the type, for example by a ``format``.
+    """
     if kind == "boolean":
         return ColumnType(DataType.BOOLEAN)
     if kind == "integer":
-        return _integer(schema)
+        return _get_integer_type(schema)
     if kind == "number":
-        return _number(schema)
-    return _text(schema) if kind == "string" else _JSON
+        return _get_number_type(schema)
+    return _get_string_type(schema) if kind == "string" else _JSON
 
 
-def _integer(schema: _Schema) -> ColumnType:
+def _get_integer_type(schema: _Schema) -> ColumnType:
     low, high = get_bounds(schema)
     if (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64):
-        return _sized(max(get_integer_digits(low), get_integer_digits(high)), 0)
+        return _make_decimal(max(get_integer_digits(low), get_integer_digits(high)), 0)
     for kind, (_, lowest, highest) in _WHOLE.items():
         if low is not None and low >= lowest and high == highest:
             return ColumnType(kind)
     return ColumnType(DataType.LONG)
 
 
-def _number(schema: _Schema) -> ColumnType:
+def _get_number_type(schema: _Schema) -> ColumnType:
     if schema.get("format") in DECIMAL_FORMATS:
-        return _declared(schema)
+        return _get_declared_decimal(schema)
     step = get_step(schema)
     if step is None:
         return ColumnType(DataType.DOUBLE)
     low, high = get_bounds(schema)
-    return _sized(_whole_digits(low, high), get_decimal_places(step))
+    return _make_decimal(_count_whole_digits(low, high), get_decimal_places(step))
 
 
-def _whole_digits(low: Decimal | None, high: Decimal | None) -> int | None:
+def _count_whole_digits(low: Decimal | None, high: Decimal | None) -> int | None:
     """Return the maximum number of digits before the decimal point for numbers in a range.
 
-    Return None if the range has no lower or no upper bound.
+    Return None if a bound of the range is None (unlimited).
     """
     if low is None or high is None:
         return None
     return max(get_integer_digits(low), get_integer_digits(high))
 
 
-def _text(schema: _Schema) -> ColumnType:
+def _get_string_type(schema: _Schema) -> ColumnType:
     form = schema.get("format")
     if form == "date-time":
         naive = schema.get("airbyte_type") == _NO_ZONE
@@ -165,27 +168,30 @@ def _text(schema: _Schema) -> ColumnType:
     if form == "date":
         return ColumnType(DataType.NAIVE_DATE)
     if isinstance(form, str) and form in DECIMAL_FORMATS:
-        return _declared(schema)
+        return _get_declared_decimal(schema)
     if schema.get("contentEncoding") == "base64":
         return ColumnType(DataType.BINARY)
     return ColumnType(DataType.XML) if schema.get("contentMediaType") in _XML else _STRING
 
 
-def _declared(schema: _Schema) -> ColumnType:
-    """Return the decimal type with the ``precision`` and ``scale`` that a schema declares."""
+def _get_declared_decimal(schema: _Schema) -> ColumnType:
+    """Return the DECIMAL type with the ``precision`` and ``scale`` that a schema declares.
+
+    Without a declared precision, it is a DECIMAL(38, 18).
+    """
     precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
         return _UNSIZED
     places = scale if scale is not None and scale <= precision else 0
     if precision > MAX_DIGITS:
-        return _sized(precision - places, places)
+        return _make_decimal(precision - places, places)
     return ColumnType(DataType.DECIMAL, precision, min(places, _MOST_PLACES))
 
 
-def _sized(whole: int | None, places: int) -> ColumnType:
-    """Return a DECIMAL of 38 digits, ``places`` of them after the decimal point.
+def _make_decimal(whole: int | None, places: int) -> ColumnType:
+    """Return a DECIMAL with 38 digits, of which ``places`` are after the decimal point.
 
-    If fewer than ``whole`` digits would be left before it, ``places`` is reduced to at most 18.
+    If fewer than ``whole`` digits would remain before the decimal point, the scale is at most 18.
     """
     wanted = MIN_INTEGER_DIGITS if whole is None else whole
     if wanted + places <= MAX_DIGITS:
@@ -193,17 +199,17 @@ def _sized(whole: int | None, places: int) -> ColumnType:
     return ColumnType(DataType.DECIMAL, MAX_DIGITS, min(places, _UNSIZED.scale))
 
 
-def _common_decimal(types: Sequence[ColumnType]) -> ColumnType:
-    """Return a DECIMAL that holds all values of the given types exactly.
+def _find_common_decimal(types: Sequence[ColumnType]) -> ColumnType:
+    """Return a DECIMAL for all values of several integer and decimal types, without rounding.
 
-    If none can, return JSON.
+    If this would need more than 38 digits, return JSON.
     """
     scale = max(each.scale for each in types)
-    digits = max(map(_whole_digits_of_type, types)) + scale
+    digits = max(map(_count_whole_digits_of_type, types)) + scale
     return ColumnType(DataType.DECIMAL, digits, scale) if digits <= MAX_DIGITS else _JSON
 
 
-def _whole_digits_of_type(each: ColumnType) -> int:
+def _count_whole_digits_of_type(each: ColumnType) -> int:
     if each.type == DataType.DECIMAL:
         return each.precision - each.scale
     return _WHOLE[each.type][0] if each.type in _WHOLE else _DIGITS_OF_LONG

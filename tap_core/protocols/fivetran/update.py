@@ -1,10 +1,10 @@
-"""One Update call: a tap syncs in a separate thread while its responses are sent.
+"""Handler of Fivetran's Update call: a tap syncs in a thread while its responses are sent.
 
-- The tap is created for the call, because Update requires no Schema call before it. A missing
-  state, an empty one and ``{}`` mean that nothing was synced.
+- Each call creates a new tap. A missing state, an empty state and ``{}`` mean that nothing was
+  synced before.
 - Unselected streams are not read, and their state is unchanged.
-- The client may end the call at any time; the sync then stops at its next record, without effect
-  on other calls. A sync's error is raised after all its responses, including a state, were sent.
+- The client may end the call at any time. The sync then stops at its next record, without effect on
+  other calls. An error of the sync is raised after its responses and a last state have been sent.
 
 Source: Fivetran's Partner SDK development guide, "Update", and connector_sdk.proto,
 ``UpdateRequest``.
@@ -36,18 +36,18 @@ from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE, Catalog
 from tap_core.state.reader import parse_json
 from tap_core.sync.interfaces import SyncTap
 
-__all__ = ["UpdateLog", "discover_tables", "parse_state", "update"]
+__all__ = ["KnownTables", "discover_tables", "parse_state", "update"]
 
 _logger = logging.getLogger(__name__)
 
-UpdateLog: TypeAlias = Mapping[TableId, SourceTable]
-"""Tables that Fivetran already knows, by ID."""
+KnownTables: TypeAlias = Mapping[TableId, SourceTable]
+"""Tables whose columns Fivetran already knows, by table ID."""
 
 
 def discover_tables(tap: SyncTap) -> tuple[SourceTable, ...]:
-    """Return all tables of a tap, with all columns that can be selected.
+    """Return all Fivetran tables of a tap, with all columns that can be selected.
 
-    This also selects all streams and properties in the tap's catalog.
+    To find them, the tap's catalog is changed so that it selects all streams and properties.
     """
     tap.use_catalog(select_all(tap.streams.values()))
     tap.setup_mapper()
@@ -55,7 +55,7 @@ def discover_tables(tap: SyncTap) -> tuple[SourceTable, ...]:
 
 
 def parse_state(text: str) -> dict[str, Any]:
-    """Parse the state that Fivetran sent in an UpdateRequest. An empty text is an empty state.
+    """Parse the JSON state in an UpdateRequest. A blank text or ``null`` gives an empty dict.
 
     Raises:
         StateFileError: The state is not a JSON object.
@@ -81,21 +81,21 @@ def update(
     make_tap: Callable[[], SyncTap],
     request: Any,
     call: RpcCall,
-    told: UpdateLog | None = None,
+    known_tables: KnownTables | None = None,
 ) -> Iterator[bytes]:
-    """Handle an Update call: sync a tap and yield the encoded responses.
+    """Handle an Update call: sync a tap in a thread, and yield the encoded responses.
 
     Args:
         make_tap: Creates the tap.
         request: The UpdateRequest.
         call: The gRPC call.
-        told: Tables that the last Schema call with the same configuration returned. None if this
-            process had no such call.
+        known_tables: Tables that the last Schema call with the same configuration returned. None if
+            this process has handled no such call.
     """
     backlog = BoundedByteQueue()
     call.on_end(backlog.leave)
-    job = _UpdateJob(make_tap, request, call, backlog, told)
-    work = copy_context().run  # the log identifies the call by its context
+    job = _UpdateJob(make_tap, request, call, backlog, known_tables)
+    work = copy_context().run  # the log finds the current call in a context variable
     threading.Thread(target=work, args=(job.run,), name="fivetran-update", daemon=True).start()
     try:
         yield from backlog
@@ -104,7 +104,7 @@ def update(
 
 
 class _UpdateJob:
-    """Sync of a tap for one Update call. It runs in a separate thread."""
+    """Sync of a tap for one Update call. Its method `run` is called in a separate thread."""
 
     def __init__(
         self,
@@ -112,18 +112,18 @@ class _UpdateJob:
         request: Any,
         call: RpcCall,
         backlog: BoundedByteQueue,
-        told: UpdateLog | None,
+        known_tables: KnownTables | None,
     ) -> None:
         self._make_tap = make_tap
         self._request = request
         self._call = call
         self._backlog = backlog
-        self._told = told
+        self._known_tables = known_tables
 
     def run(self) -> None:
-        """Sync the tap, and then end the response queue.
+        """Sync the tap, and then end the queue of responses.
 
-        An error is passed on through the queue.
+        An error is passed to the queue, which raises it in the thread of the call.
         """
         try:
             self._sync()
@@ -139,10 +139,10 @@ class _UpdateJob:
         selection = Selection.of(self._request)
         tap = self._make_tap()
         self._backlog.check()
-        tables, wanted = _chosen(tap, selection)
+        tables, wanted = _apply_selection(tap, selection)
         self._backlog.check()
         _resume(tap, state)
-        writer = UpdateWriter(self._backlog, tables, wanted, self._told)
+        writer = UpdateWriter(self._backlog, tables, wanted, self._known_tables)
         tap.set_protocol_writer(writer)
         try:
             tap.sync_all()
@@ -156,13 +156,13 @@ class _UpdateJob:
         writer.finish(tap.document.encode())
 
 
-def _chosen(
+def _apply_selection(
     tap: SyncTap, selection: Selection | None
 ) -> tuple[Sequence[SourceTable], Callable[[TableId], TableSelection | None]]:
-    """Apply the user's selection, or the tap's default selection if it is None.
+    """Apply the user's selection to the catalog of a tap. None is the tap's default selection.
 
     Returns:
-        The tables of the tap, and a function that returns the column selection of a table.
+        The Fivetran tables of the tap, and a function that returns the column selection of a table.
     """
     if selection is None:
         tap.use_catalog(default_catalog(tap.streams.values()))
@@ -175,9 +175,9 @@ def _chosen(
 
 
 def _resume(tap: SyncTap, state: dict[str, Any]) -> None:
-    """Load a state into the tap. Streams without a usable state start from the beginning.
+    """Load a Singer state into the tap. Streams without a usable state start from the beginning.
 
-    Parent streams start from the beginning too if one of their child streams does.
+    If a child stream starts from the beginning, its parent streams do so too.
     """
     found = state.get("bookmarks")
     bookmarks: dict[str, Any] = found if isinstance(found, dict) else {}
@@ -190,7 +190,7 @@ def _resume(tap: SyncTap, state: dict[str, Any]) -> None:
 def _is_restarted(stream: Any, state: Any) -> bool:
     """Return True if a stream must start from the beginning.
 
-    It has no state, or its table is emptied before each full read.
+    This is so if it has no state, or if its table is truncated before each full-table sync.
     """
     truncates = stream.emit_activate_version_messages
     return state is None or (stream.replication_method == REPLICATION_FULL_TABLE and truncates)

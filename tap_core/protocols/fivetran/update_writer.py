@@ -1,11 +1,10 @@
-"""Writer of events as the response messages of Update, as bytes.
+"""Writer of events as encoded responses of Fivetran's Update call.
 
-- Rows are encoded when they are created, so that a chunk is only split into messages: at most a
-  hundred records and 4 MiB each.
+- A response has at most a hundred records and 4 MiB.
 - A table is truncated before its first rows or not at all. A schema change is sent before the rows
   that need it.
-- A state is sent after the rows that it covers. The last state is repeated if rows followed it, so
-  that a checkpoint follows all rows.
+- A state is sent after the rows that it covers. If rows follow the last state, it is sent again,
+  because Fivetran commits rows at a checkpoint.
 
 Source: Fivetran's Partner SDK, connector_sdk.proto, ``UpdateResponse``.
 """
@@ -64,51 +63,58 @@ _logger = logging.getLogger("fivetran")
 
 
 @dataclass(slots=True)
-class _Traffic:
-    """Progress of one table in this sync: its sent rows, start time and table version.
+class _TableProgress:
+    """Progress of one table in this sync.
 
-    ``is_told`` is True once the number of rows has been logged.
+    Attributes:
+        table: The table.
+        rows: Number of rows that were sent.
+        began: Start time in seconds, of the writer's clock; 0.0 before the start.
+        version: Table version of the rows, from ACTIVATE_VERSION or the rows.
+        is_logged: True once the number of rows has been logged.
     """
 
     table: SourceTable
     rows: int = 0
     began: float = 0.0
     version: int | None = None
-    is_told: bool = False
+    is_logged: bool = False
 
 
 class UpdateWriter:
-    """Writer that encodes the events of one Update call for Fivetran and puts them into a queue.
+    """Writer that encodes events as responses of one Update call and puts them into a queue.
 
     Args:
-        backlog: Queue for the encoded messages.
-        tables: All tables of the tap.
+        backlog: Queue for the encoded responses.
+        tables: All Fivetran tables of the tap.
         wanted: Returns the column selection of a table, or None if the table is not selected.
-        told: Tables whose schemas Fivetran knows already; None for all of ``tables``.
+        known_tables: Tables whose columns Fivetran knows already; None for all of ``tables``.
         clock: Returns the current time in seconds.
     """
 
     takes_files = False
-    """False: no response names files, so rows are always sent as records."""
+    """False: Fivetran has no messages for files, so rows are always sent as records."""
 
     chunk_bytes = 512 * 1024
-    """Size of a chunk of rows; larger chunks fill more messages to their limit of records."""
+    """Size of a chunk of rows in bytes. Larger chunks need fewer responses."""
 
     state_seconds = 60.0
-    """Maximum seconds between states; Fivetran requires at least one per hour."""
+    """Maximum seconds between states. Fivetran requires at least one per hour."""
 
     def __init__(
         self,
         backlog: BoundedByteQueue,
         tables: Sequence[SourceTable],
         wanted: Callable[[TableId], TableSelection | None],
-        told: Mapping[TableId, SourceTable] | None = None,
+        known_tables: Mapping[TableId, SourceTable] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._backlog = backlog
         self._wanted = wanted
-        self._told = dict(told) if told is not None else {table.id: table for table in tables}
-        self._traffic = {table.name: _Traffic(table) for table in tables}
+        self._known_tables = (
+            {table.id: table for table in tables} if known_tables is None else dict(known_tables)
+        )
+        self._progress = {table.name: _TableProgress(table) for table in tables}
         self._encoders: dict[str, RecordEncoder] = {}
         self._has_schemas = any(table.id.schema for table in tables)
         self._state = _NO_STATE
@@ -119,22 +125,21 @@ class UpdateWriter:
     # Interface to the engine
 
     def encode(self, record: Record) -> Any:
-        """Return a record unchanged.
-
-        It comes from a message of the tap's code, and `emit` encodes it.
-        """
+        """Return a record of a message from the tap's code unchanged, because `emit` encodes it."""
         return record
 
     def make_encoder(
         self, described: SchemaEvent, level: TypeConformanceLevel, unmapped: UnmappedCallback
     ) -> RecordEncoder:
-        """Create the encoder for the records of a stream, or of one of its renamed copies.
+        """Create the encoder for the records of a stream, or of a copy that a stream map creates.
 
-        ``level`` says to which depth values are converted to the schema. ``unmapped`` is called
-        with the names of undeclared properties.
+        Args:
+            described: Schema and keys of the stream.
+            level: Depth to which values are converted to the schema.
+            unmapped: Called with the names of undeclared properties in a record.
         """
         name = described.stream.name
-        table = self._narrowed(self._table(described))
+        table = self._narrowed(self._make_table(described))
         source = StreamSpec(name, get_properties(described.schema), level, unmapped)
         made = self._encoders[name] = RecordEncoder(table.id, table.columns, source)
         return made
@@ -144,7 +149,7 @@ class UpdateWriter:
         self._backlog.check()
 
     def emit(self, event: Event) -> None:
-        """Put the messages of one event into the queue. Wait while the queue is full.
+        """Put the responses for one event into the queue. Wait while the queue is full.
 
         Raises:
             UnsupportedFeatureError: The rows are in batch files, which Fivetran does not support.
@@ -171,7 +176,7 @@ class UpdateWriter:
     # End of the sync
 
     def finish(self, state: bytes) -> None:
-        """Send the final state. Skip it if it was sent already and no rows followed."""
+        """Send the final state, unless the same state was sent after the last rows."""
         if self._is_owed or state != self._state:
             self._checkpoint(state)
 
@@ -182,32 +187,32 @@ class UpdateWriter:
 
     @property
     def summary(self) -> str:
-        """Text with the number of tables and rows sent."""
-        sent = [each.rows for each in self._traffic.values() if each.rows or each.began]
+        """Number of tables and rows as text, such as "2 tables, 1,000 rows"."""
+        sent = [each.rows for each in self._progress.values() if each.rows or each.began]
         return f"{format_count(len(sent), 'table')}, {format_count(sum(sent), 'row')}"
 
     # Rows
 
     def _rows(self, event: Rows) -> None:
-        traffic = self._get_traffic(event.stream.name)
+        progress = self._get_progress(event.stream.name)
         encoder = self._encoders.get(event.stream.name)
         has_columns = encoder is None or encoder.columns
-        if not event.rows or not has_columns or self._wanted(traffic.table.id) is None:
+        if not event.rows or not has_columns or self._wanted(progress.table.id) is None:
             return
         bodies: Sequence[bytes] = event.rows
         if set(map(type, bodies)) != _ENCODED:
             bodies = self._encoded(event)
-        for piece in _pieces(bodies):
+        for piece in _split_records(bodies):
             self._backlog.put(piece)
-        traffic.rows += len(bodies)
+        progress.rows += len(bodies)
         if event.version is not None:
-            traffic.version = event.version
+            progress.version = event.version
         self._is_owed = True
         if self._clock() - self._since >= self.state_seconds:
             self._checkpoint(self._state)
 
     def _encoded(self, event: Rows) -> list[bytes]:
-        """Encode rows that came from messages written by the tap's own code."""
+        """Encode the rows of an event that has dicts as rows, from messages of the tap's code."""
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
             raise _undescribed(event.stream.name)
@@ -219,25 +224,27 @@ class UpdateWriter:
     # Tables
 
     def _describe(self, event: SchemaEvent) -> None:
-        traffic = self._traffic.get(event.stream.name)
-        if traffic is None:
-            traffic = self._traffic[event.stream.name] = _Traffic(self._table(event))
-        traffic.began = traffic.began or self._clock()
-        table = self._narrowed(self._table(event))
+        name = event.stream.name
+        progress = self._progress.get(name)
+        if progress is None:
+            progress = self._progress[name] = _TableProgress(self._make_table(event))
+        progress.began = progress.began or self._clock()
+        table = self._narrowed(self._make_table(event))
         if self._wanted(table.id) is None:
             return
-        told = self._told.get(table.id)
-        if told is None or table.differs_from(told):
-            changed = self._told[table.id] = table if told is None else table.joined(told)
+        known = self._known_tables.get(table.id)
+        if known is None or table.differs_from(known):
+            changed = table if known is None else table.joined(known)
+            self._known_tables[table.id] = changed
             self._backlog.put(schema_change(changed).SerializeToString())
-        encoder = self._encoders.get(event.stream.name)
-        if encoder is None or encoder.columns != table.columns:  # the author's code writes messages
+        encoder = self._encoders.get(name)
+        if encoder is None or encoder.columns != table.columns:  # the tap's code writes messages
             self.make_encoder(event, TypeConformanceLevel.NONE, lambda _names: None)
 
-    def _table(self, described: SchemaEvent) -> SourceTable:
-        """Return the table for a stream's schema, with all columns of this schema."""
+    def _make_table(self, described: SchemaEvent) -> SourceTable:
+        """Return the Fivetran table for a stream's schema, with all columns of this schema."""
         name, columns = described.stream.name, build_columns(described)
-        known = self._traffic.get(name)
+        known = self._progress.get(name)
         if known is not None:
             if not any(column.is_whole for column in known.table.columns):
                 # A schema without properties here means that all of them were deselected.
@@ -250,23 +257,24 @@ class UpdateWriter:
         choice = self._wanted(table.id)
         return table if choice is None else choice.narrowed(table)
 
-    def _get_traffic(self, name: str) -> _Traffic:
-        if name not in self._traffic:
+    def _get_progress(self, name: str) -> _TableProgress:
+        if name not in self._progress:
             raise _undescribed(name)
-        return self._traffic[name]
+        return self._progress[name]
 
     def _truncate(self, event: ActivateVersion) -> None:
-        """Empty a table before its first rows of a new version.
+        """Truncate a table for an ACTIVATE_VERSION event with a new version.
 
-        If rows were sent already, they would be lost, so a warning is sent instead.
+        If rows of the table were sent already, they would be lost. In this case, send a warning
+        instead.
         """
-        traffic = self._get_traffic(event.stream.name)
-        if self._wanted(traffic.table.id) is None or traffic.version == event.version:
+        progress = self._get_progress(event.stream.name)
+        if self._wanted(progress.table.id) is None or progress.version == event.version:
             return
-        traffic.version = event.version
-        if traffic.rows:
+        progress.version = event.version
+        if progress.rows:
             text = (
-                f"Table {traffic.table.id}: rows that the source no longer has are not removed,"
+                f"Table {progress.table.id}: rows that the source no longer has are not removed,"
                 " because ACTIVATE_VERSION came after the rows."
             )
             warned = proto_messages.UpdateResponse(warning=proto_messages.Warning(message=text))
@@ -279,25 +287,22 @@ class UpdateWriter:
         self._is_owed = True
 
     def _status(self, event: StreamStatus) -> None:
-        """Store the start time of a stream's tables.
-
-        At the end of the stream, log their row counts.
-        """
-        for traffic in self._traffic.values():
-            if traffic.table.stream != event.stream.name:
+        """Store the start time of a stream's tables, or log their row counts at its end."""
+        for progress in self._progress.values():
+            if progress.table.stream != event.stream.name:
                 continue
             if event.progress is Progress.STARTED:
-                traffic.began = self._clock()
-            elif event.progress is Progress.COMPLETE and not traffic.is_told:
-                traffic.is_told = True
-                self._tell(traffic)
+                progress.began = self._clock()
+            elif event.progress is Progress.COMPLETE and not progress.is_logged:
+                progress.is_logged = True
+                self._log(progress)
 
-    def _tell(self, traffic: _Traffic) -> None:
-        """Log the number of rows and the duration of a selected table."""
-        if self._wanted(traffic.table.id) is not None:
-            seconds = self._clock() - traffic.began
-            rows = format_count(traffic.rows, "row")
-            _logger.info("Table %s: %s in %.1f s", traffic.table.id, rows, seconds)
+    def _log(self, progress: _TableProgress) -> None:
+        """Log the number of rows and the duration of a table, if the table is selected."""
+        if self._wanted(progress.table.id) is not None:
+            seconds = self._clock() - progress.began
+            rows = format_count(progress.rows, "row")
+            _logger.info("Table %s: %s in %.1f s", progress.table.id, rows, seconds)
 
     # States
 
@@ -308,8 +313,11 @@ class UpdateWriter:
         self._state, self._is_owed, self._since = state, False, self._clock()
 
 
-def _pieces(bodies: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield messages with the encoded records, each with a limited number of records and bytes."""
+def _split_records(bodies: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield encoded responses with these encoded records, at most 100 records and 4 MiB each.
+
+    A longer record gets a response without other records.
+    """
     if len(bodies) <= _RECORDS_AT_ONCE and sum(map(len, bodies)) <= _BYTES_AT_ONCE:
         yield _message(bodies)
         return

@@ -1,9 +1,9 @@
-"""Conversion of record values of any Python type to the values of a column type.
+"""Conversion of record values of any Python type to the values of a Fivetran column type.
 
-This is the compatibility path, with one function per type; `record_encoder` has the fast path for
-common values. Values are converted exactly or refused: integers may be ``1.0`` or strings,
-booleans 0, 1 or strings, datetimes any ISO 8601 form. Only DOUBLE rounds, as JSON numbers do. In a
-string column, other values become JSON. The result None means null, for values that JSON lacks.
+There is one function per type. For common values, `record_encoder` has faster functions. Values are
+converted exactly or rejected: an integer may be ``1.0`` or a string, and a boolean may be 0, 1 or a
+string. Only DOUBLE rounds, as JSON numbers do. In a string column, other values become JSON. The
+result None means null, for values that JSON does not support, such as NaN.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re
 _NO_NUMBER: Final = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 _BLANKS: Final = re.compile(r"\s+", re.ASCII)
 _DIGITS_OF_A_DOUBLE: Final = 15
-"""Decimal digits that a double guarantees; further digits may be noise."""
+"""Decimal digits that a double guarantees. Further digits may be rounding errors."""
 
 _LONGEST_EXPONENT: Final = 400
 _TRUE: Final = frozenset(("true", "1"))
@@ -53,16 +53,16 @@ _FALSE: Final = frozenset(("false", "0"))
 
 
 def to_bool(value: Any) -> bool:
-    """Convert a value to a boolean.
+    """Convert a value to a boolean: True, False, 0, 1, "true", "false", "0", "1", or bytes.
 
-    0, 1, one-bit values and "true", "false", "1", "0" are accepted.
+    Bytes are the value of a bit column in some databases: False if all bytes are zero.
 
     Raises:
-        ValueError: The value has another form.
+        ValueError: The value is not one of these.
     """
     if isinstance(value, (int, float, Decimal)) and value in {0, 1}:
         return bool(value)
-    if isinstance(value, (bytes, bytearray)):  # a bit column of some databases
+    if isinstance(value, (bytes, bytearray)):
         return any(value)
     word = str(value).strip().lower()
     if word in _TRUE | _FALSE:
@@ -71,7 +71,7 @@ def to_bool(value: Any) -> bool:
 
 
 def to_int(value: Any) -> int:
-    """Convert a value to an integer.
+    """Convert a number or a numeric string to an integer: ``5.0`` -> 5, ``"5"`` -> 5.
 
     Raises:
         ValueError: The value is not an integer.
@@ -88,7 +88,7 @@ def to_int(value: Any) -> int:
 
 
 def to_double(value: Any) -> float:
-    """Convert a number to the nearest double. NaN and infinities are accepted.
+    """Convert a number or a numeric string to the nearest double. NaN and infinity are accepted.
 
     Raises:
         ValueError: The value is not a number, or exceeds the range of doubles.
@@ -104,10 +104,10 @@ def to_double(value: Any) -> float:
 
 
 def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
-    """Return a function that formats a number as decimal text with this precision and scale.
+    """Return a function that formats a number as text for a decimal column: 5 -> "5.00".
 
-    A float with too many digits is rounded to 15 significant digits, which a double guarantees. For
-    other values that do not fit, the function raises ValueError.
+    A float with too many digits is rounded to 15 significant digits, which a double guarantees. The
+    function raises ValueError for other numbers that exceed the precision or scale.
     """
     context = Context(prec=precision + 1, traps=[])
     step, limit = Decimal(1).scaleb(-scale), Decimal(10) ** (precision - scale)
@@ -148,7 +148,7 @@ def to_bytes(value: Any) -> bytes:
     """Convert bytes or a base64 string to bytes.
 
     Raises:
-        ValueError: The value is neither.
+        ValueError: The value is neither bytes nor base64.
     """
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
@@ -161,7 +161,7 @@ def to_bytes(value: Any) -> bytes:
 
 
 def to_text(value: Any) -> bytes | None:
-    """Convert a string to UTF-8, and other values to JSON text. Return None for null."""
+    """Encode a string as UTF-8, and any other value as JSON text. Return None for a null."""
     if isinstance(value, str):
         return utf8(value)
     plain = to_json_compatible(conform_primitive(value, {}))
@@ -178,10 +178,15 @@ def utf8(text: str) -> bytes:
 def make_json_encoder(
     name: str, definition: JsonSchema, level: TypeConformanceLevel, unmapped: UnmappedCallback
 ) -> Callable[[Any], bytes | None]:
-    """Return a function that encodes values of a property as JSON. It returns None for null.
+    """Return a function that encodes a property's value as JSON bytes, or returns None for null.
 
-    Values are first converted to the schema ``definition``, to the depth given by ``level``.
-    Numbers keep all their digits. ``unmapped`` is called with the names of undeclared properties.
+    The function converts values to the schema first. Decimals keep all their digits.
+
+    Args:
+        name: Name of the property.
+        definition: JSON Schema of the property.
+        level: Depth to which values are converted to the schema.
+        unmapped: Called with the names of undeclared properties in a value.
     """
     is_fine = make_value_check(definition, level)
     conform = compile_conformer({"properties": {name: definition}}, level, unmapped)

@@ -1,7 +1,7 @@
-"""Protobuf varints and length-delimited fields.
+"""Encoding of protobuf varints and length-delimited fields.
 
-The functions run for every value of every record, so two bytes at a time come from tables.
-Source: Protocol Buffers, "Encoding", base 128 varints.
+For speed, the encodings of all 14-bit numbers are precomputed, because the functions run for every
+value of every record. Source: Protocol Buffers, "Encoding", base 128 varints.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _THREE: Final = 1 << 3 * _HALF
 _WORD: Final = 1 << 64
 
 LOW_BYTES_TABLE: Final = tuple(bytes((n & 0x7F | 0x80, n >> 7 | 0x80)) for n in range(1 << _HALF))
-"""Encodings of the lowest fourteen bits of a longer number: two bytes that others follow."""
+"""Encodings of the lowest 14 bits of a longer number: two bytes, each with the continuation bit."""
 
 _LAST: Final = tuple(
     bytes((n,)) if n < 1 << 7 else bytes((n & 0x7F | 0x80, n >> 7)) for n in range(1 << _HALF)
@@ -26,7 +26,7 @@ _LAST: Final = tuple(
 
 
 def encode_varint(value: int) -> bytes:
-    """Encode a 64-bit integer as a protobuf varint. A negative number takes ten bytes."""
+    """Encode a 64-bit integer as a protobuf varint, of one to ten bytes. Negative ones take ten."""
     if 0 <= value <= LOW_BITS:
         return _LAST[value]
     value %= _WORD

@@ -1,1 +1,1 @@
-"""The Singer protocol: command line, message reader and message writer."""
+"""Support for the Singer protocol: command line, message reader and message writer."""

@@ -1,9 +1,8 @@
-"""The ``--catalog`` file: parsing, validation and comparison with the tap's streams.
+"""Parsing and validation of the ``--catalog`` file, and its comparison with the tap's streams.
 
-An invalid file raises an error with the file's name and the position of the fault. Streams and
-properties that the tap does not have only cause a warning. Schemas that the author's code
-computes are not evaluated here: that may send requests, and users pass a catalog so that a sync
-needs no discovery.
+An invalid file raises an error with the file's name and the position of the invalid value. Streams
+and properties that the tap does not have only cause a warning. Schemas that the tap's code computes
+are not compared, because computing them may send requests.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
     """Parse and validate a Singer catalog. Lone surrogates in strings become U+FFFD.
 
     Args:
-        text: The content of the file.
-        source: The file's name for error messages.
+        text: Content of the catalog file.
+        source: Name of the file, for error messages.
 
     Raises:
         CatalogFileError: The content is not UTF-8, not JSON or not an object with a list of
@@ -38,8 +37,10 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
         whole = repair_surrogates(content)
         found = load_json(whole.decode(json.detect_encoding(whole)))
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise CatalogFileError(f"Catalog '{source}' is not JSON: {error.msg} ({place})") from None
+        location = f"line {error.lineno}, column {error.colno}"
+        raise CatalogFileError(
+            f"Catalog '{source}' is not JSON: {error.msg} ({location})"
+        ) from None
     except UnicodeDecodeError:
         raise CatalogFileError(f"Catalog '{source}' is not UTF-8 text") from None
     streams = found.get("streams") if isinstance(found, dict) else None
@@ -54,31 +55,31 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
 _TEXTS: Final = ("tap_stream_id", "stream", "replication_key", "replication_method")
 
 
-def _check_entry(entry: Mapping[str, Any], place: str) -> None:
+def _check_entry(entry: Mapping[str, Any], location: str) -> None:
     """Raise CatalogFileError if a catalog entry is invalid.
 
-    ``place`` is its location, for the message.
+    ``location`` is the position of the entry for the message: "Catalog 'c.json', stream 1".
     """
-    _check_keys(entry, place)
+    _check_keys(entry, location)
     for name in _TEXTS:
         if not isinstance(entry.get(name), str | None):
-            raise CatalogFileError(f"{place}: '{name}' is not a string")
+            raise CatalogFileError(f"{location}: '{name}' is not a string")
     try:
         CatalogEntry.from_dict(entry)
-        _check_schema(entry.get("schema"), place)
-        _check_breadcrumbs(entry.get("metadata") or (), place)
+        _check_schema(entry.get("schema"), location)
+        _check_breadcrumbs(entry.get("metadata") or (), location)
     except KeyError as error:
-        raise CatalogFileError(f"{place}: {error} is missing") from None
+        raise CatalogFileError(f"{location}: {error} is missing") from None
     except (AttributeError, TypeError, ValueError) as error:
-        raise CatalogFileError(f"{place}: a value is not of the right type: {error}") from None
+        raise CatalogFileError(f"{location}: a value is not of the right type: {error}") from None
     except RecursionError:
-        raise CatalogFileError(f"{place}: the schema is nested too deeply") from None
+        raise CatalogFileError(f"{location}: the schema is nested too deeply") from None
 
 
-def _check_keys(entry: Mapping[str, Any], place: str) -> None:
+def _check_keys(entry: Mapping[str, Any], location: str) -> None:
     """Check that a catalog entry has at most one replication key and that all keys are strings.
 
-    ``place`` is the location of the entry, for error messages.
+    ``location`` is the position of the entry for the message: "Catalog 'c.json', stream 1".
 
     Raises:
         CatalogFileError: There are several replication keys, or a key is not a string.
@@ -90,24 +91,25 @@ def _check_keys(entry: Mapping[str, Any], place: str) -> None:
     in_metadata = about.get("replication-key") if isinstance(about, Mapping) else None
     for key in (entry.get("replication_key"), in_metadata):
         if isinstance(key, list):
-            told = f"the replication key {str(key)[:100]} is a list; a stream has one, a string"
-            raise CatalogFileError(f"{place}: {told}")
+            reason = f"the replication key {str(key)[:100]} is a list; a stream has one, a string"
+            raise CatalogFileError(f"{location}: {reason}")
     keys = entry.get("key_properties") or []
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise CatalogFileError(f"{place}: 'key_properties' is not a list of strings")
+        raise CatalogFileError(f"{location}: 'key_properties' is not a list of strings")
 
 
 _DEEPEST: Final = 500
 """Maximum length of a breadcrumb: twice the schema depth that Python's recursion allows."""
 
 
-def _check_breadcrumbs(metadata: Iterable[Any], place: str) -> None:
-    """Raise CatalogFileError if a metadata breadcrumb is not a list or has too many names."""
+def _check_breadcrumbs(metadata: Iterable[Any], location: str) -> None:
+    """Raise CatalogFileError if a metadata breadcrumb is not a list, or has over 500 names."""
     for each in metadata:
         breadcrumb = each.get("breadcrumb") or []
         if not isinstance(breadcrumb, list) or len(breadcrumb) > _DEEPEST:
             raise CatalogFileError(
-                f"{place}: a 'breadcrumb' in the metadata is not a list of at most {_DEEPEST} names"
+                f"{location}: a 'breadcrumb' in the metadata is not a list of at most {_DEEPEST}"
+                " names"
             )
 
 
@@ -115,7 +117,7 @@ _NAMED_SCHEMAS: Final = ("properties", "patternProperties")
 _LISTED_SCHEMAS: Final = ("anyOf", "oneOf", "allOf")
 
 
-def _check_schema(schema: Any, place: str) -> None:
+def _check_schema(schema: Any, location: str) -> None:
     """Check that ``type`` and ``format`` are valid in a schema and in all its subschemas.
 
     Raises:
@@ -127,12 +129,12 @@ def _check_schema(schema: Any, place: str) -> None:
     names = types if isinstance(types, list) else [] if types is None else [types]
     if not all(isinstance(name, str) for name in names):
         raise CatalogFileError(
-            f"{place}: a 'type' in the schema is not a string or a list of strings"
+            f"{location}: a 'type' in the schema is not a string or a list of strings"
         )
     if not isinstance(schema.get("format"), str | None):
-        raise CatalogFileError(f"{place}: a 'format' in the schema is not a string")
+        raise CatalogFileError(f"{location}: a 'format' in the schema is not a string")
     for one in _inner_schemas(schema):
-        _check_schema(one, place)
+        _check_schema(one, location)
 
 
 def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
@@ -147,9 +149,10 @@ def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
 def find_unknown_streams(
     catalog: Mapping[str, Any], streams: Mapping[str, SyncStream]
 ) -> Iterator[str]:
-    """Yield a warning for each unknown property, and one for all unknown streams of a catalog.
+    """Yield warnings about streams and properties in a catalog that the tap does not have.
 
-    Unknown means that the tap does not have them. ``streams`` are the tap's streams by name.
+    There is one warning for each stream with unknown properties, and one for all unknown streams.
+    ``streams`` are the tap's streams by name.
     """
     known = {stream.tap_stream_id: stream for stream in streams.values()}
     unknown = []
@@ -168,13 +171,13 @@ def find_unknown_streams(
 
 
 def _get_known_schema(stream: SyncStream) -> Mapping[str, Any] | None:
-    """Return a stream's schema. Return None if the tap's own code would have to compute it."""
+    """Return a stream's schema, or None if a ``schema`` property of the tap's code computes it."""
     found = getattr_static(stream, "schema", None)
     if isinstance(found, Mapping):
         return found
     getter = getattr(found, "fget", None)
-    ours = getattr(getter, "__module__", "").partition(".")[0] == __name__.partition(".")[0]
-    return stream.schema if ours else None
+    is_sdk = getattr(getter, "__module__", "").partition(".")[0] == __name__.partition(".")[0]
+    return stream.schema if is_sdk else None
 
 
 def _properties(schema: Any) -> set[str]:

@@ -1,11 +1,10 @@
 """The Singer command line of a tap, target or mapper.
 
-Plugin classes and the commands of other protocols are passed in, never imported. Flags, output
-and exit codes are those of singer_sdk: a known error (settings, credentials, an unavailable
-source) is one line on standard error and exit code 1, any other exception its traceback and exit
-code 1, an invalid flag exit code 2. The traceback of a known error is logged at DEBUG level. If the
-reader of the output has closed the pipe, the exit code is 1. Logs go to standard error only.
-``--discover``, ``--about`` and ``--version`` do only the work that they need.
+Options, output and exit codes are those of singer_sdk. An invalid option ends with exit code 2, and
+any error with exit code 1. A known error (settings, credentials, an unavailable source) is shown as
+one line, and its traceback is logged at DEBUG level. Any other exception is shown with its
+traceback. If the reader of the output has closed the pipe, the exit code is 1. Logs go to standard
+error only.
 """
 
 from __future__ import annotations
@@ -134,10 +133,13 @@ _Input = Annotated[
 
 
 class _SingerProgram(Program):
-    """Singer command line of a plugin, and the commands of its other protocols."""
+    """Typer command of a plugin, with the Singer options and the commands of other protocols."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments: ``--test`` may have no value, and an author may add options."""
+        """Parse the command-line arguments, in which ``--test`` may have no value.
+
+        Options of the click package that a plugin's author has added are parsed too.
+        """
         params: list[Any] = [
             param if isinstance(param, (TyperArgument, TyperOption)) else _ClickOption(param)
             for param in self.params
@@ -147,10 +149,10 @@ class _SingerProgram(Program):
 
 
 class _ClickOption:
-    """Option of the click package that a plugin's author has added to the command.
+    """Wrapper of an option of the click package that a plugin's author has added to the command.
 
-    Its callback is called if the option is used. The command's function has no parameter for such
-    an option, so the value is not passed to it. The click that typer bundles cannot print it.
+    The callback of the option is called if the option is used. Its value is not passed to the
+    command's function. The option is hidden, because typer's own copy of click cannot print it.
     """
 
     hidden = True
@@ -165,16 +167,16 @@ class _ClickOption:
     def handle_parse_result(
         self, ctx: Any, opts: Mapping[str, Any], args: list[str]
     ) -> tuple[Any, list[str]]:
-        """Call the option's callback with the value on the command line, if there is one."""
+        """Call the option's callback with its value, if the option is on the command line."""
         if self.name in opts and self.callback is not None:
             self.callback(ctx, self._option, opts[self.name])
         return None, args
 
     def get_help_record(self, ctx: Any) -> None:
-        """Return None, which hides the option in the help."""
+        """Return None, which hides the option in the help text."""
 
     def get_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002  typer passes it
-        """Return no words for the line of usage."""
+        """Return an empty list, which leaves the option out of the usage line."""
         return []
 
 
@@ -183,13 +185,13 @@ def _normalize_test_option(args: Sequence[str]) -> list[str]:
 
     ``--test VALUE`` becomes ``--test=VALUE``. ``--test`` without a value becomes ``--test=all``.
     """
-    spelled: list[str] = []
+    normalized: list[str] = []
     for arg in args:
-        if spelled and spelled[-1] == "--test" and arg in _TRIALS:
-            spelled[-1] = f"--test={arg}"
+        if normalized and normalized[-1] == "--test" and arg in _TRIALS:
+            normalized[-1] = f"--test={arg}"
         else:
-            spelled.append(arg)
-    return ["--test=all" if arg == "--test" else arg for arg in spelled]
+            normalized.append(arg)
+    return ["--test=all" if arg == "--test" else arg for arg in normalized]
 
 
 def get_logger(plugin: _PluginClass) -> logging.Logger:
@@ -203,11 +205,11 @@ def get_logger(plugin: _PluginClass) -> logging.Logger:
 def tap_command(
     tap_class: type[SyncTap], commands: Callable[[], typer.Typer] | None = None, epilog: str = ""
 ) -> CliCommand:
-    """Return the command line of a tap. Call its ``main()`` to run it.
+    """Return the command-line program of a tap. Call its ``main()`` to run it.
 
     Args:
         tap_class: Class of the tap, which the commands get as ``obj`` of their context.
-        commands: Function that imports and returns the commands besides the Singer options.
+        commands: Function that imports and returns the commands of other protocols.
         epilog: Text at the end of the help text.
     """
 
@@ -247,12 +249,12 @@ def target_command(
     commands: Callable[[], typer.Typer] | None = None,
     epilog: str = "",
 ) -> CliCommand:
-    """Return the command line of a target. Call its ``main()`` to run it.
+    """Return the command-line program of a target. Call its ``main()`` to run it.
 
     Args:
         target_class: Class of the target, which the commands get as ``obj`` of their context.
-        listen: Method of the target that processes an input and returns the exit code.
-        commands: Function that imports and returns the commands besides the Singer options.
+        listen: Function that reads messages from a file with a target and returns the exit code.
+        commands: Function that imports and returns the commands of other protocols.
         epilog: Text at the end of the help text.
     """
     invoke = _listening_callback(target_class, listen)
@@ -262,9 +264,9 @@ def target_command(
 def mapper_command(
     mapper_class: type[_Listener], listen: Callable[[_Listener, BinaryIO], int]
 ) -> CliCommand:
-    """Return the Singer command line of a mapper. Call its ``main()`` to run it.
+    """Return the command-line program of a mapper. Call its ``main()`` to run it.
 
-    ``listen`` is the method of the mapper that processes an input and returns the exit code.
+    ``listen`` reads messages from a file with a mapper and returns the exit code.
     """
     invoke = _listening_callback(mapper_class, listen)
     return _program(mapper_class, invoke, "Execute the Singer mapper.")
@@ -273,7 +275,10 @@ def mapper_command(
 def _listening_callback(
     plugin: type[_Listener], listen: Callable[[_Listener, BinaryIO], int]
 ) -> Callable[..., None]:
-    """Return the function that runs a target or mapper, which reads messages from its input."""
+    """Return the function that runs a target or mapper with the command-line options.
+
+    It reads messages from standard input or the file of ``--input``.
+    """
 
     def invoke(
         context: typer.Context,
@@ -352,7 +357,9 @@ def _try_out(tap_class: type[SyncTap], config: Sequence[str], test: str, catalog
 
 
 def parse_range_options(context: typer.Context, start: str, end: str) -> ReadRange | None:
-    """Return the range of ``--from`` and ``--to``; None if this is no backfill.
+    """Return the range of a backfill, from the values of ``--from`` and ``--to``.
+
+    Return None if both values are empty.
 
     Raises:
         typer.BadParameter: A value is invalid.
@@ -396,9 +403,9 @@ def _sync(
 
 
 def _log_version(plugin: _PluginClass) -> None:
-    """Log the versions of the plugin and the SDK, but only if DEBUG logging is enabled.
+    """Log the versions of the plugin and the SDK if DEBUG logging is enabled.
 
-    Finding the versions would slow down the start.
+    Otherwise the versions are not looked up, because this would slow down the start.
     """
     logger = get_logger(plugin)
     if logger.isEnabledFor(logging.DEBUG):
@@ -422,21 +429,21 @@ def _listen(
 
 
 def _text(
-    path: str, error: type[ConfigurationError] = CatalogFileError, what: str = "Catalog"
+    path: str, error: type[ConfigurationError] = CatalogFileError, label: str = "Catalog"
 ) -> bytes:
-    """Return the content of a file. For the path ``-``, read standard input.
+    """Return the content of a file as bytes. For the path ``-``, read standard input.
 
     Args:
         path: Path of the file.
-        error: Class of the error to raise if the file cannot be read.
-        what: Name of the file in the error message, such as "Catalog".
+        error: Class of the error to raise if the file cannot be read or is too large.
+        label: Kind of the file for the error message, such as "Catalog".
     """
     try:
         return read_at_most(sys.stdin.buffer if path == "-" else Path(path), STATE_BYTES)
     except InputTooLargeError as reason:
-        raise error(f"{what} file '{path}' cannot be read: {reason}") from None
+        raise error(f"{label} file '{path}' cannot be read: {reason}") from None
     except OSError as reason:
-        raise error(f"{what} file '{path}' cannot be read: {reason.strerror}") from None
+        raise error(f"{label} file '{path}' cannot be read: {reason.strerror}") from None
 
 
 @contextlib.contextmanager
@@ -457,10 +464,10 @@ def _opened_input(path: str) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def logged_errors(logger: logging.Logger, system: str) -> Iterator[None]:
-    """During the block, log Python warnings and errors instead of printing them.
+    """During the ``with`` block, log Python warnings and errors instead of printing them.
 
-    Errors of the configuration end the process with exit code 1. ``system`` is "source" or
-    "destination", for messages.
+    An error of the configuration, and output that its reader has closed, end the process with exit
+    code 1. ``system`` is "source" or "destination", for error messages.
     """
     logging.captureWarnings(capture=True)
     sys.excepthook = _excepthook(logger, system)
@@ -490,8 +497,8 @@ def _excepthook(
 ) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
     """Return a function for ``sys.excepthook`` that logs uncaught exceptions.
 
-    A known error is logged as one sentence, any other one with its traceback. ``system`` is
-    "source" or "destination".
+    A known error is logged as one sentence, any other exception with its traceback. ``system`` is
+    "source" or "destination", for error messages.
     """
 
     def log(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -1,6 +1,6 @@
-"""Conversion between an author's Singer message objects and the engine's events.
+"""Conversion of Singer message objects to the SDK's events, and back.
 
-Only messages that an author's code creates pass through here. Rows of a stream are encoded
+Only messages that a tap's code creates are converted here. The records of a stream are encoded
 without becoming message objects.
 """
 
@@ -39,7 +39,7 @@ __all__ = ["to_event", "to_messages"]
 def to_event(message: Message, encode: Callable[[Any], Any] = encode_body) -> Event:
     """Convert a Singer message to an event.
 
-    ``encode`` encodes a record for the writer of the event.
+    ``encode`` converts a record to what the event's writer expects, by default JSON bytes.
 
     Raises:
         TypeError: There is no event for this type of message.
@@ -68,9 +68,9 @@ def to_event(message: Message, encode: Callable[[Any], Any] = encode_body) -> Ev
 
 
 def to_messages(event: Event) -> Iterator[Message]:
-    """Convert an event to Singer messages.
+    """Convert an event to Singer messages: a `Rows` event to one RECORD message per row.
 
-    The rows of the event must be dicts, not encoded bytes.
+    The rows must be dicts, not encoded bytes.
     """
     if isinstance(event, Rows):
         at = event.extracted_at

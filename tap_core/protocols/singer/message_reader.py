@@ -1,8 +1,8 @@
-"""Base class and readers of Singer messages, for authors with a custom input format.
+"""Readers of Singer messages and their base class, for targets with a custom input format.
 
-Names, signatures and errors are those of singer_sdk's readers. A target with one of these readers
-unmodified reads with the faster `SingerReader`; a subclass reads line by line, and its messages
-go through the target's callbacks.
+Names, signatures and errors are those of singer_sdk. A target that uses one of these readers
+unmodified reads with the faster `SingerReader` instead. A subclass reads line by line and passes
+each message to a callback of the target.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 class GenericSingerReader(abc.ABC, Generic[_Line]):
-    """Abstract reader of Singer messages, one per line. Subclass it for another input format."""
+    """Abstract reader of Singer messages, one per line. Subclass it for a custom input format."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,14 @@ class GenericSingerReader(abc.ABC, Generic[_Line]):
         file_input: IO[_Line] | None,
         callbacks: Mapping[str, Callable[[dict[str, Any]], None]],
     ) -> Counter[str]:
-        """Pass each message to the callback for its type. Return the number of messages by type.
+        """Read the messages in a file and pass each one to the callback for its type.
+
+        Args:
+            file_input: File with one message per line; None to read `default_input`.
+            callbacks: Functions that process a message, by message type.
+
+        Returns:
+            The number of messages by type.
 
         Raises:
             InvalidInputLine: A line is not a message.
@@ -84,7 +91,7 @@ class GenericSingerReader(abc.ABC, Generic[_Line]):
 
     @abc.abstractmethod
     def deserialize_json(self, line: _Line) -> dict[str, Any]:
-        """Parse one line of JSON to a message."""
+        """Parse one line of the input to a message, such as ``{"type": "STATE", "value": {}}``."""
 
     def _process_unknown_message(self, message_dict: dict[str, Any]) -> None:
         raise ValueError(f"Unknown message type '{message_dict['type']}' in message.")
@@ -95,7 +102,7 @@ class SimpleSingerReader(GenericSingerReader[str]):
 
     @property
     def default_input(self) -> IO[str]:
-        """Standard input."""
+        """Standard input, as text."""
         return sys.stdin
 
     def deserialize_json(self, line: str) -> dict[str, Any]:
@@ -112,7 +119,7 @@ class SimpleSingerReader(GenericSingerReader[str]):
 
 
 def dec_hook(type: type, obj: Any) -> Any:  # noqa: ARG001  msgspec's signature
-    """Convert a value whose type msgspec does not support to a string. msgspec calls this hook."""
+    """Convert a value to a string. msgspec calls this hook for types that it does not support."""
     return str(obj)
 
 
@@ -142,9 +149,9 @@ def _complaint(line: str) -> InvalidInputLine:
 
 
 def is_default_reader(reader: Any) -> bool:
-    """Return True if a reader is an unmodified reader of the SDK, not a subclass.
+    """Return True if a reader is an unmodified reader of the SDK, not an instance of a subclass.
 
-    Then the faster `SingerReader` can be used instead.
+    If True, the faster `SingerReader` can be used instead.
     """
     return type(reader) in {SimpleSingerReader, MsgSpecReader} and vars(reader).keys() <= {
         "_current_message"

@@ -1,7 +1,7 @@
-"""Base class and writers of Singer messages, for authors who write messages or use another format.
+"""Writers of Singer messages and their base class, for taps with a custom output format.
 
-Names, signatures and bytes are those of singer_sdk's writers. A tap with one of these writers
-unmodified writes with `SingerWriter`, whose lines are identical and cost a tenth; a subclass
+Names, signatures and output are those of singer_sdk. A tap that uses one of these writers
+unmodified writes with the faster `SingerWriter` instead, whose lines are identical. A subclass
 receives every message as an object.
 """
 
@@ -39,10 +39,10 @@ _Message = TypeVar("_Message")
 
 
 class GenericSingerWriter(abc.ABC, Generic[_Text, _Message]):
-    """Abstract writer of Singer messages. Subclass it for another output format."""
+    """Abstract writer of Singer messages. Subclass it for a custom output format."""
 
     def format_message(self, message: _Message) -> _Text:
-        """Return a message in the form in which it is written. Override to change the form."""
+        """Return a message as it is written, by default as JSON. Override to change the format."""
         return self.serialize_message(message)
 
     @abc.abstractmethod
@@ -68,7 +68,7 @@ class SimpleSingerWriter(GenericSingerWriter[str, Message]):
 
 
 def enc_hook(obj: Any) -> Any:
-    """Convert a value that JSON does not support to a string; a datetime to ISO 8601."""
+    """Convert a value that JSON does not support to a string. A datetime becomes ISO 8601."""
     return obj.isoformat(sep="T") if isinstance(obj, datetime) else str(obj)
 
 
@@ -102,13 +102,13 @@ class MessageWriterAdapter:
     takes_files = True
 
     def __init__(self, writer: Any) -> None:
-        """Use ``writer``, any object with a method ``write_message(message)``, for all messages."""
+        """Create an adapter for an object with the method ``write_message(message)``."""
         self._writer = writer
 
     def encode(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of a record with JSON values.
+        """Return a copy of a record, with its values converted to JSON types.
 
-        The tap's code may change the record later.
+        It is a copy because the tap's code may change the record later.
         """
         copied: dict[str, Any] = to_json_compatible(record)
         return copied
@@ -120,9 +120,9 @@ class MessageWriterAdapter:
 
 
 class EventForwardingWriter(SimpleSingerWriter):
-    """Message writer that passes Singer messages to a function instead of writing them.
+    """Writer that passes Singer messages to a function instead of writing them to standard output.
 
-    It is used when a tap runs with another protocol than Singer.
+    A tap that runs with another protocol than Singer uses this writer.
     """
 
     def __init__(self, take: Callable[[Message], None]) -> None:
@@ -135,13 +135,13 @@ class EventForwardingWriter(SimpleSingerWriter):
 
 
 def is_default_writer(writer: Any) -> bool:
-    """Return True if a writer is an unmodified writer of the SDK, not a subclass.
+    """Return True if a writer is an unmodified writer of the SDK, not an instance of a subclass.
 
-    Then the faster `SingerWriter` can be used instead.
+    If True, the faster `SingerWriter` can be used instead.
     """
     return type(writer) in {SimpleSingerWriter, MsgSpecWriter} and not vars(writer)
 
 
 def make_event_writer(writer: Any) -> SingerWriter | MessageWriterAdapter:
-    """Return a writer of events that produces the same output as a given message writer."""
+    """Return a writer of events that produces the same output as a writer of Singer messages."""
     return SingerWriter() if is_default_writer(writer) else MessageWriterAdapter(writer)

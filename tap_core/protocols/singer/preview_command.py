@@ -1,4 +1,4 @@
-"""Command ``test-stream`` of a tap: the requests, the first records and the schema of a stream."""
+"""Command ``test-stream`` of a tap: print the requests, first records and schema of a stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["make_app"]
 
 
 def make_app() -> typer.Typer:
-    """Return a typer application with the command, which gets the tap class as ``obj``."""
+    """Return a typer application with the command ``test-stream``. Its ``obj`` is the tap class."""
     app = typer.Typer()
     app.command("test-stream")(_test_stream)
     return app
@@ -38,7 +38,10 @@ def _test_stream(
 
 
 def _preview(tap_class: type[SyncTap], config: Sequence[str], stream: str, limit: int) -> None:
-    """Print a preview of a stream."""
+    """Print the requests, the first ``limit`` records and the schema of a stream.
+
+    ``config`` has the values of the option ``--config``.
+    """
     from tap_core.preview.report import preview_stream
 
     given = ConfigInput.from_cli_args(*config)

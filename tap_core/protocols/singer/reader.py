@@ -1,15 +1,14 @@
-r"""Reader of Singer messages: blocks of bytes in, events out, without I/O.
+r"""Reader of Singer messages: it converts blocks of bytes to events, without I/O.
 
-- One line is one message. Only its envelope is decoded; a record's body stays bytes, so no number
-  is rounded here.
+- One line is one message. The record in a RECORD message stays bytes, so that no number is rounded.
 - Consecutive records of one stream and version become one `Rows` event. The division of the input
-  into ``feed()`` calls affects only the size of these chunks.
+  into ``feed()`` calls affects only the size of these events.
 - Events before an invalid line are yielded before the error is raised. The reader cannot be used
   after an error.
 - A record with a lone surrogate (such as ``\ud83d`` without its other half) or nested some hundred
-  levels deep is passed on as a JSON string of its text, so that the consumer must quarantine it.
+  levels deep becomes a JSON string that contains its text. The consumer must quarantine it.
 - Blank lines, a byte order mark at the start and carriage returns are accepted. NaN and infinities
-  become null with one warning. Any other invalid line is an error, as later lines are suspect.
+  become null with one warning. Any other invalid line is an error.
 
 Source: the Singer specification; `singer_sdk` for ACTIVATE_VERSION and BATCH.
 """
@@ -60,7 +59,7 @@ _Version: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
-    """RECORD message. ``record`` is kept as unparsed bytes of the input."""
+    """RECORD message: one record of a stream. ``record`` is unparsed JSON bytes."""
 
     stream: str
     record: msgspec.Raw
@@ -69,14 +68,14 @@ class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
 
 
 class _TextRecord(_Record, tag="RECORD", tag_field="type"):
-    """RECORD message that cannot be decoded safely.
+    """RECORD message whose record cannot be decoded, such as one with lone surrogates.
 
-    ``record`` is the original JSON as a JSON string.
+    ``record`` is a JSON string that contains the JSON text of the record.
     """
 
 
 class _Schema(msgspec.Struct, tag="SCHEMA", tag_field="type"):
-    """SCHEMA message. ``schema`` is kept as unparsed bytes until its size has been checked."""
+    """SCHEMA message. ``schema`` is unparsed JSON bytes, because its size is checked first."""
 
     stream: str
     schema: msgspec.Raw
@@ -85,22 +84,22 @@ class _Schema(msgspec.Struct, tag="SCHEMA", tag_field="type"):
 
 
 class _State(msgspec.Struct, tag="STATE", tag_field="type"):
-    """STATE message. ``value`` is kept as unparsed bytes of the input."""
+    """STATE message. ``value`` is unparsed JSON bytes."""
 
     value: msgspec.Raw
 
 
 class _ActivateVersion(msgspec.Struct, tag="ACTIVATE_VERSION", tag_field="type"):
-    """ACTIVATE_VERSION message. Rows of table versions other than ``version`` become invalid."""
+    """ACTIVATE_VERSION message: only rows of the stream with this ``version`` are still valid."""
 
     stream: str
     version: _Version
 
 
 class _Batch(msgspec.Struct, tag="BATCH", tag_field="type"):
-    """BATCH message.
+    """BATCH message: the URLs of files with records.
 
-    ``manifest`` is kept as unparsed bytes until its number of files is checked.
+    ``manifest`` is unparsed JSON bytes, because the number of files is checked first.
     """
 
     stream: str
@@ -114,15 +113,18 @@ _KNOWN_TYPES: Final = ("RECORD", "SCHEMA", "STATE", "ACTIVATE_VERSION", "BATCH")
 _decode: Final[Callable[[bytes], _Message]] = msgspec.json.Decoder(_Message).decode
 _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _SCHEMA_SHARE: Final = 4
-"""A schema may take a quarter of a line's maximum: decoded, it takes several times the memory."""
+"""Divisor for the maximum size of a schema, relative to that of a line.
+
+A decoded schema takes several times the memory of its JSON text.
+"""
 
 _ENCODING_BYTES: Final = 1 << 16
-"""Maximum size of a batch encoding; the names of a format and a compression need far less."""
+"""Maximum size of the ``encoding`` in a BATCH message, in bytes."""
 
 
 @dataclass(slots=True)
 class _Chunk:
-    """Consecutive rows of one stream and one table version."""
+    """Consecutive rows of one stream and table version, collected until they become an event."""
 
     stream: str
     version: int | None
@@ -148,7 +150,6 @@ class SingerReader:
     """
 
     def __init__(self, check: RecordCheck | None = None, limits: FileLimits | None = None) -> None:
-        """Create a reader at the beginning of an input (line 1)."""
         self._check = check
         self._limits = limits or FileLimits()
         self._described: dict[str, SchemaEvent] = {}
@@ -156,14 +157,15 @@ class SingerReader:
         self._streams: dict[str, StreamId] = {}
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield the events of all lines that end within ``data``.
-
-        An incomplete last line is kept.
-        """
+        """Yield the events of all lines that end within ``data``. Keep an incomplete last line."""
         yield from self._events(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
-        """Yield the events of a last line without line feed. Raise an error if it is incomplete."""
+        """End the input: yield the events of its last line, if that line has no line feed.
+
+        Raises:
+            TruncatedInputLine: The last line is an incomplete message.
+        """
         rest = self._lines.rest()
         if not rest.strip():
             return
@@ -180,17 +182,20 @@ class SingerReader:
         yield from ()
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
-        """Yield the events of complete lines. Consecutive rows of one stream become one event."""
+        """Yield the events of complete lines. Consecutive records of one stream become one event.
+
+        If a line is invalid, the events of the lines before it are yielded first.
+        """
         chunk = _Chunk("", None)
         message: _Message | None
         try:
             for message in self._lines.messages(lines):
                 if not isinstance(message, _Record):
-                    yield from self._finished(chunk)
+                    yield from self._take_rows(chunk)
                     yield self._event(message)
                     continue
                 if message.version != chunk.version or message.stream != chunk.stream:
-                    yield from self._finished(chunk)
+                    yield from self._take_rows(chunk)
                     chunk = _Chunk(message.stream, message.version)
                 body = bytes(message.record)
                 if body[0] != _OPEN_BRACE and not isinstance(message, _TextRecord):
@@ -203,12 +208,12 @@ class SingerReader:
                 chunk.times.append(message.time_extracted)
             message = None  # do not keep a long line in memory while its row is written
         except (InvalidInputLine, UndeclaredRecordError):
-            yield from self._finished(chunk)
+            yield from self._take_rows(chunk)
             raise
-        yield from self._finished(chunk)
+        yield from self._take_rows(chunk)
 
-    def _finished(self, chunk: _Chunk) -> Iterator[Event]:
-        """Yield the collected rows as one event and empty the chunk. Yield nothing without rows."""
+    def _take_rows(self, chunk: _Chunk) -> Iterator[Event]:
+        """Yield the collected rows, if any, as one event, and empty the chunk."""
         if chunk.rows:
             rows, times = chunk.rows, chunk.times
             chunk.rows, chunk.times = [], []
@@ -219,8 +224,8 @@ class SingerReader:
         raise _make_line_error(self._lines.number, line, describe_decode_error(error)) from error
 
     def _refuse_unknown(self, line: bytes, kind: object) -> None:
-        why = f"its type is {kind!r}" if kind else "it has no type"
-        raise _make_line_error(self._lines.number, line, why, UnknownMessageType)
+        reason = f"its type is {kind!r}" if kind else "it has no type"
+        raise _make_line_error(self._lines.number, line, reason, UnknownMessageType)
 
     def _stream(self, name: str) -> StreamId:
         """Return the `StreamId` for a stream name. The same name always gets the same object."""
@@ -239,7 +244,7 @@ class SingerReader:
         if isinstance(message, _Schema):
             schema = self._schema(message)
             keys = tuple(message.key_properties or ())
-            cursor = _cursor(message.bookmark_properties)
+            cursor = _get_cursor(message.bookmark_properties)
             described = SchemaEvent(stream, schema, keys, cursor)
             if self._check is not None:
                 self._described[message.stream] = described
@@ -284,26 +289,28 @@ class SingerReader:
         return BatchFiles(stream, paths, encoding, version=message.version)
 
 
-def _cursor(bookmark_properties: Any) -> str | None:
-    """Return the first bookmark property, which is the replication key. Return None without one.
+def _get_cursor(bookmark_properties: Any) -> str | None:
+    """Return the replication key from the ``bookmark_properties`` of a SCHEMA message.
 
-    Some taps without a replication key write null, an empty list, or a list that contains null.
+    It is the first of these properties. Return None for null, ``[]`` and ``[null]``, which taps
+    write for a stream without a replication key.
     """
     listed = isinstance(bookmark_properties, list)
     first = next(iter(bookmark_properties), None) if listed else bookmark_properties
     return first if isinstance(first, str) else None
 
 
-def _restore_input_bytes(message: _Message, mended: bytes, line: bytes) -> _Message:
-    """Return the message with its record or state in the original form of the input.
+def _restore_input_bytes(message: _Message, repaired: bytes, line: bytes) -> _Message:
+    """Return a message whose record or state consists of the original bytes of the input.
 
-    The message was parsed from ``mended``, a repaired copy of ``line`` with the same length.
+    The message was parsed from ``repaired``, a copy of ``line`` with the same length in which text
+    that cannot be decoded, such as a lone surrogate, is replaced.
     """
     if isinstance(message, _State):
-        return _State(msgspec.Raw(slice_at_same_offset(message.value, mended, line)))
+        return _State(msgspec.Raw(slice_at_same_offset(message.value, repaired, line)))
     if not isinstance(message, _Record) or bytes(message.record)[0] != _OPEN_BRACE:
         return message
-    text = msgspec.json.encode(slice_at_same_offset(message.record, mended, line).decode())
+    text = msgspec.json.encode(slice_at_same_offset(message.record, repaired, line).decode())
     return _TextRecord(message.stream, msgspec.Raw(text), message.time_extracted, message.version)
 
 
@@ -313,15 +320,15 @@ _FORMAT: Final = MessageFormat(_decode, _KNOWN_TYPES, _restore_input_bytes)
 def _make_line_error(
     number: int,
     line: bytes,
-    why: str,
-    kind: type[InvalidInputLine] = InvalidInputLine,
+    reason: str,
+    error_class: type[InvalidInputLine] = InvalidInputLine,
 ) -> InvalidInputLine:
     """Return the error for a line that is not a Singer message.
 
     Args:
         number: Line number.
-        line: The line; the message shows its beginning.
-        why: Reason for the error, shown in the message.
-        kind: Class of the error.
+        line: The line, whose beginning is shown in the message.
+        reason: Reason for the error, shown in the message.
+        error_class: Class of the error.
     """
-    return kind(f"Line {number} is not a Singer message ({why}): {excerpt(line)}")
+    return error_class(f"Line {number} is not a Singer message ({reason}): {excerpt(line)}")

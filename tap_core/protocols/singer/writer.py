@@ -1,9 +1,8 @@
-"""Writer of events as Singer messages to a file descriptor.
+"""Writer of events as Singer messages, by default to standard output.
 
-Only complete lines are written, one message per line. The constant parts of RECORD messages are
-encoded once per chunk, and a chunk of rows is one write without buffering; the run's outbox decides
-how long rows may wait. After a failed write nothing more is written. Source of the message formats:
-the Singer specification, section "Output".
+Only complete lines are written, one message per line. All rows of an event are written at once,
+without buffering. After a failed write, nothing more is written. Source of the message formats: the
+Singer specification, section "Output".
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ __all__ = ["SingerWriter", "encode_body", "encode_json", "stdout_writer"]
 _encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
 
 encode_body: Callable[[dict[str, Any]], bytes] = _encoder.encode
-"""Encode a shaped record; raises UnicodeEncodeError for a lone surrogate."""
+"""Encode a record as JSON. Raises UnicodeEncodeError for a lone surrogate."""
 
 encode_json: Callable[[Any], bytes] = _encoder.encode
-"""Encode anything that holds only JSON's own types, decimals with all their digits."""
+"""Encode a value as JSON: decimals as numbers with all their digits, other types as strings."""
 
 
 class SingerWriter:
-    """Writer of events as Singer messages, one line of JSON each."""
+    """Writer that converts events to Singer messages, one line of JSON each."""
 
     takes_files = True
-    """True: BATCH messages name the files."""
+    """True: files of records are written as BATCH messages."""
 
     def __init__(self, write: Callable[[bytes], None] | None = None) -> None:
-        """Create a writer that passes the lines to ``write``; the default writes to ``sys.stdout``.
+        """Create a writer that passes complete lines to ``write``, or else to ``sys.stdout``.
 
-        ``write`` must write all of the bytes it gets.
+        ``write`` must write all bytes of its argument.
         """
         self._write = write or _to_stdout
         self._broken = False
@@ -49,7 +48,7 @@ class SingerWriter:
     encode = staticmethod(encode_body)
 
     def emit(self, event: Event) -> None:
-        """Write one event. Events that have no Singer message are ignored.
+        """Write an event as Singer messages. Events without a Singer message are ignored.
 
         Raises:
             OSError: The reader of the output has closed it, or the disk is full.
@@ -59,7 +58,7 @@ class SingerWriter:
             self.write(lines)
 
     def write(self, lines: bytes) -> None:
-        """Write complete lines. After a failed write, all later writes fail too.
+        """Write complete lines to the output. After a failed write, all later writes fail too.
 
         Raises:
             OSError: The reader of the output has closed it, or the disk is full.
@@ -74,7 +73,7 @@ class SingerWriter:
             raise
 
     def _lines(self, event: Event) -> bytes:
-        """Return the lines of Singer messages for an event, or b"" if it has no message."""
+        """Return the Singer messages for an event as lines, or b"" if Singer has none for it."""
         if isinstance(event, Rows):
             return self._records(event)
         if isinstance(event, Checkpoint):
@@ -91,11 +90,7 @@ class SingerWriter:
         return b""
 
     def _records(self, event: Rows) -> bytes:
-        """Return the RECORD lines for a group of rows.
-
-        All lines are joined in one step. A second copy of such a long byte string would take longer
-        than all the other work, because its memory is allocated and freed each time.
-        """
+        """Return the RECORD messages for the rows of an event, one line of JSON each."""
         if not event.rows:
             return b""
         head = b'{"type":"RECORD","stream":%b,"record":' % self._name(event.stream.name)
@@ -103,6 +98,7 @@ class SingerWriter:
         if isinstance(event.extracted_at, str):
             tail += b',"time_extracted":"%b"' % event.extracted_at.encode()
         tail += b"}\n"
+        # Join all lines in one step: a second copy of the long result would take most of the time.
         rows = list(event.rows)
         rows[0] = head + rows[0]
         rows[-1] += tail
@@ -131,17 +127,17 @@ class SingerWriter:
         return encode_json(message) + b"\n"
 
     def _name(self, name: str) -> bytes:
-        """Return a stream's name as a JSON string. The result is cached."""
+        """Return the name of a stream as an encoded JSON string. Results are cached."""
         if name not in self._names:
             self._names[name] = encode_json(name)
         return self._names[name]
 
 
 def stdout_writer(stream: TextIO) -> Callable[[bytes], None]:
-    """Return a function that writes bytes directly to the file descriptor of a stream.
+    """Return a function that writes bytes directly to the file descriptor of a text file.
 
-    If the stream has no file descriptor, such as a ``StringIO`` in a test, the function writes
-    text.
+    If ``stream`` has no file descriptor, such as a ``StringIO`` in a test, the function writes text
+    to it instead.
     """
     try:
         fd = stream.fileno()
@@ -162,5 +158,5 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _to_stdout(data: bytes) -> None:
-    """Write bytes to ``sys.stdout``. It is looked up at each call, because it may be redirected."""
+    """Write bytes to the current ``sys.stdout``, which may have been redirected since import."""
     stdout_writer(sys.stdout)(data)

@@ -1,4 +1,4 @@
-"""Compatibility import path of singer_sdk for readers and writers of messages."""
+"""Re-exports of message readers and writers, for compatibility with imports from singer_sdk."""
 
 from __future__ import annotations
 

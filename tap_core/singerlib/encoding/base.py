@@ -1,4 +1,4 @@
-"""Compatibility import path of singer_sdk for the base classes of message readers and writers."""
+"""Re-exports of the base classes of message readers and writers, for imports as in singer_sdk."""
 
 from __future__ import annotations
 

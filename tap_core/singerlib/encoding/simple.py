@@ -1,4 +1,4 @@
-"""Compatibility import path of singer_sdk for messages and their JSON readers and writers."""
+"""Re-exports of Singer messages and their readers and writers, for imports as in singer_sdk."""
 
 # ruff: noqa: I001  one list reads better than one statement per name
 

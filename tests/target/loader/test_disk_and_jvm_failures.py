@@ -178,7 +178,7 @@ def test_full_spool_disk_is_an_error_after_the_committed_states(
             target.send(text_record(3, 9_000_000))
         assert target.end() == 1
         errors = target.errors.decode()
-        assert f"No space is left for rows that wait ({small_disk}" in errors
+        assert f"No space is left for uncommitted rows ({small_disk}" in errors
         assert "set staging" in errors
         assert "Traceback" not in errors
         assert target.lines == [b"2\n"]
@@ -200,7 +200,7 @@ def test_file_size_limit_is_reported_like_a_full_disk(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (1, b"")
-    assert b"No space is left for rows that wait" in done.stderr
+    assert b"No space is left for uncommitted rows" in done.stderr
     assert b"File too large" in done.stderr
     wait_for_no_processes(tmp_path)
 

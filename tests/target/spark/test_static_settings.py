@@ -122,7 +122,8 @@ class ProcessSweep(Sweep):
             input=b"".join(messages(keyed=keyed)),
             capture_output=True,
             check=False,
-            timeout=600,
+            timeout=200,  # some settings make Spark wait for itself for ever
+            cwd=tables.parent,  # for the metastore that Hive creates
         )
         if done.returncode:
             raise RuntimeError(done.stderr.decode()[-2000:])

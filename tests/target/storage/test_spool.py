@@ -202,7 +202,7 @@ def test_full_disk_error_names_the_spool_folder(tmp_path, monkeypatch, when):
     try:
         if when == "finish":
             folder.write(path, b"x" * 2000)
-        with pytest.raises(DiskFullError, match=rf"rows that wait \({folder.path}\): File too"):
+        with pytest.raises(DiskFullError, match=rf"uncommitted rows \({folder.path}\): File too"):
             folder.write(path, b"x" * 100_000) if when == "write" else folder.finish(path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -273,7 +273,7 @@ def test_full_disk_during_a_download_is_an_error(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(batch_file_download, "fetch_file", full)
-    with pytest.raises(DiskFullError, match=r"No space is left for rows that wait \(/.*spool"):
+    with pytest.raises(DiskFullError, match=r"No space is left for uncommitted rows \(/.*spool"):
         delta.load(
             schema("a", ID), batch(storage.put("x.jsonl", {"id": 1})), batch_schemes=["webhdfs"]
         )

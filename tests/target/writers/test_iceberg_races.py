@@ -53,7 +53,7 @@ def test_two_jobs_loading_a_new_table_keep_their_rows_or_fail(
         most.update(RUNS[job])
         if ends[job]:
             assert load.lines == []
-            assert f"is loaded by job '{job}'" in load.errors.decode(), load.errors.decode()
+            assert f", and this run is job '{job}'." in load.errors.decode(), load.errors.decode()
         else:
             assert len(load.lines) == 1
             least.update(RUNS[job])

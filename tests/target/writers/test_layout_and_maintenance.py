@@ -385,5 +385,5 @@ def test_incomplete_run_does_no_maintenance(
 
 
 def test_parquet_maintenance_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="not tidied"):
+    with pytest.raises(UnsupportedError, match="have no maintenance"):
         ParquetWriter().maintain(spark, Table(str(tmp_path), "a"), MaintenanceOptions(compact=True))

@@ -83,7 +83,7 @@ def test_concurrent_pyiceberg_writes_lose_no_rows_and_duplicate_no_keys(
         ids = Counter(id_ for _, id_ in found)
         assert set(ids.values()) == {1}
         assert ids.keys() >= {*range(done), *added, *there}
-        assert {who for who, id_ in found if id_ < min(done, least)} == {"ours"}
+        assert {who for who, id_ in found if id_ < min(done, least)} <= {"ours"}
     else:
         ours.check_report(COUNT)
         rows = [*(("ours", id_) for id_ in range(COUNT)), *((THEIRS, id_) for id_ in there + added)]
