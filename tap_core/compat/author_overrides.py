@@ -65,7 +65,7 @@ else:  # pragma: no cover - for pyright
     from collections.abc import Sequence
 
     class SinkOverrides:
-        """Members of `BatchSink` and `RecordSink` that subclasses may override, for pyright."""
+        """Base class that declares members of `BatchSink` and `RecordSink` for type checkers."""
 
         max_size = AuthorProperty[int]()
         batch_size_rows = AuthorProperty[int | None]()

@@ -164,7 +164,7 @@ class _CheckWriter:
         self._write(indent, f"{keyword} {condition}: return False")
 
     def _write_items(self, indent: int, level: int, rule: ValueRule, sample: Any) -> None:
-        """Write the check of each item of the list in the variable ``v<level>``."""
+        """Generate the lines that check each item of the list in the variable ``v<level>``."""
         variable, items = f"v{level}", rule.items
         samples = sample if type(sample) is list else []
         first = next((item for item in samples if type(item) is dict), None)

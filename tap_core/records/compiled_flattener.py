@@ -83,7 +83,7 @@ class _FlattenerWriter:
         self._variables = 0
 
     def write_object(self, variable: str, sample: Record, path: tuple[str, ...]) -> None:
-        """Write the lines that flatten the object in ``variable``.
+        """Generate the lines of code that flatten the object in ``variable``.
 
         ``path`` has the names of the enclosing objects and of the object itself; it is empty for
         the record.

@@ -74,7 +74,7 @@ def _is_on(signal: str) -> bool:
 
 @lru_cache(maxsize=1)
 def start_exporters(service: str, version: str) -> Exporters | None:
-    """Create the exporters of this process once, and return the same object for later calls.
+    """Create the OpenTelemetry exporters of this process, or return those of an earlier call.
 
     If this fails, log a warning and return None.
     """

@@ -105,7 +105,7 @@ def _get_library_path(
 
 
 def _parse_submit_arguments(text: str) -> tuple[Namespace, list[str]]:
-    """Parse spark-submit arguments; return those with settings, and a list of the other ones."""
+    """Parse spark-submit arguments; return the known options, and a list of all other words."""
     import argparse  # few settings need it
 
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)

@@ -87,15 +87,18 @@ class TableReader:
             return int(dataset.count_rows())
         return self._writer.rows(self._spark, table).count()
 
-    def measure_size(self, table: Table) -> int | None:
-        """Return the total size in bytes of a table's data files.
-
-        Return None if the table can only be read with Spark.
-        """
+    def measure_size(self, table: Table) -> int:
+        """Return the total size in bytes of the data files of a table's newest version."""
         dataset = self._open_dataset(table)
-        if dataset is None:
-            return None
-        return sum(int(info.size) for info in dataset.filesystem.get_file_info(dataset.files))
+        if dataset is not None:
+            return sum(int(info.size) for info in dataset.filesystem.get_file_info(dataset.files))
+        if self._format == "delta":
+            detail = self._spark.sql(f"DESCRIBE DETAIL {log_reader.delta_ref(table)}").first()
+            return int(detail["sizeInBytes"]) if detail else 0
+        if self._format == "iceberg":
+            newest = next(snapshots.snapshots(self._spark, table), None)
+            return int(newest.summary.get("total-files-size", 0)) if newest else 0
+        return 0  # a Parquet table without files
 
     def find_newest(self, table: Table, column: str) -> datetime | None:
         """Return the latest value (UTC) of a timestamp column, or None if all values are null."""

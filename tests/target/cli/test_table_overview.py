@@ -122,5 +122,6 @@ def test_show_reads_the_tables_of_every_format(
     found = show_table({"path": str(warehouse.folder), "format": table_format}, "a")
     assert (found["rows"], found["quarantine"]["rows"], found["job"]) == (1, 1, "job")
     assert len(found["quarantine"]["reasons"]) == 1
+    assert found["bytes"] > 0
     assert found["newest_row"] < found["last_commit"] < before
     assert settings.find_faults({"path": "x", "run_history": False}) == []

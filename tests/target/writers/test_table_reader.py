@@ -20,3 +20,15 @@ def test_mapped_columns_are_read_by_their_current_names(delta: Warehouse) -> Non
         delta.spark.sql(f"ALTER TABLE {table} {change}")
     reader = TableReader("delta", lambda: delta.spark)
     assert reader.read_rows(Table(f"{delta.folder}/a", "a")) == [{"id": 1, "n": None}]
+
+
+def test_size_of_a_table_that_spark_reads_is_that_of_its_files(delta: Warehouse) -> None:
+    delta.load(schema("a", ID), record("a", id=1), record("a", id=2), state(1))
+    table = f"delta.`{delta.folder}/a`"
+    delta.spark.sql(
+        f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    )
+    reader = TableReader("delta", lambda: delta.spark)
+    files = (delta.folder / "a").glob("*.parquet")
+    size = reader.measure_size(Table(f"{delta.folder}/a", "a"))
+    assert size == sum(file.stat().st_size for file in files)
