@@ -367,6 +367,8 @@ def _run_with_target(
     except (ConfigurationError, TargetSparkError) as error:
         for sentence in getattr(error, "errors", None) or [str(error)]:
             _print_line(redact_line(hide(sentence)))
+    except BrokenPipeError:
+        raise
     except Exception as error:  # noqa: BLE001  so that no message can contain a secret
         _print_line(hide(format_error(error, redact)))
     return 1

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +68,17 @@ def test_runs_as_json_has_every_column(tmp_path: Path, capsys: pytest.CaptureFix
     assert code == 0
     assert (row["stream"], row["state_after"]) == ("b", '{"at": 1}')
     assert row["started"] == "2023-11-14T22:13:20Z"
+
+
+def test_output_that_is_closed_by_its_reader_causes_no_message(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    append(tmp_path / "tables", make_rows(at=0))
+    read, write = os.pipe()
+    os.close(read)  # as `head` does when it has read enough
+    command = [sys.executable, "-m", "target_spark", "runs", *config]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_runs_without_a_table_of_runs_is_an_error(
