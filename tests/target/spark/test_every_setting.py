@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tap_core.protocols.singer.reader import SingerReader
@@ -269,7 +270,7 @@ class Sweep:
             return str(error), ""
         try:
             return "", difference(self.plain(), folder / "tables", self.format)
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
             return "", f"what was written cannot be read: {error}"
         finally:
             shutil.rmtree(folder)
