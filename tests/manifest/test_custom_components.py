@@ -832,7 +832,7 @@ def test_stream_slice_is_a_mapping_of_partition_and_cursor_slice():
     assert one == {"a": 1, "b": 2}
     assert (one["b"], one.partition, dict(one.cursor_slice)) == (2, {"a": 1}, {"b": 2})
     assert one.extra_fields["c"] == 3
-    with pytest.raises(ValueError, match="a: a key of"):
+    with pytest.raises(ValueError, match="both the partition and the cursor slice: a"):
         CdkStreamSlice(partition={"a": 1}, cursor_slice={"a": 2})
 
 

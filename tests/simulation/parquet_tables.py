@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from target_spark.tables import parquet_manifest
 from target_spark.tables.parquet_manifest import CommitManifest
 from target_spark.writers import parquet
 from tests.simulation.scheduler import Scheduler
@@ -53,12 +54,18 @@ class ParquetTables:
             parquet: {
                 "_locked": locked,
                 "F": SimpleNamespace(lit=_NoColumn),
-                "json": SimpleNamespace(loads=json.loads, dump=self._dump),
                 "counted": lambda df, _rows: (df, lambda _found: len(df.data)),
                 "row_count": lambda path: len(read_rows(path)),
-                "sync": lambda path: self._scheduler.step(f"sync {path.name[:5]}"),
-            }
+                "sync": self._sync,
+            },
+            parquet_manifest: {
+                "json": SimpleNamespace(loads=json.loads, dump=self._dump),
+                "sync": self._sync,
+            },
         }
+
+    def _sync(self, path: Path) -> None:
+        self._scheduler.step(f"sync {path.name[:5]}")
 
     # Called by the schedule
 

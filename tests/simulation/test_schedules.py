@@ -20,6 +20,7 @@ import pytest
 
 from target_spark.config import settings
 from target_spark.storage import job_lock
+from target_spark.tables import parquet_manifest
 from target_spark.tables.parquet_manifest import CommitManifest
 from target_spark.writers import parquet
 from target_spark.writers.delta import data_files
@@ -136,7 +137,7 @@ def writing_each_manifest_under_one_name(monkeypatch: pytest.MonkeyPatch) -> Non
     def writing(self: CommitManifest, folder: Path) -> None:
         (folder / "_manifest.json.one.new").unlink(missing_ok=True)
         with monkeypatch.context() as patch:
-            patch.setattr(parquet, "uuid", one)
+            patch.setattr(parquet_manifest, "uuid", one)
             write(self, folder)
 
     monkeypatch.setattr(CommitManifest, "write", writing)
