@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import tarfile
 from email.message import Message
 from email.parser import BytesParser
@@ -17,33 +16,20 @@ import pytest
 import tap_core
 import target_spark
 from tests import peers
+from tests.project.distributions import build_distribution
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY = "https://github.com/tap-core-sdk/tap-core-sdk"
 
 
-def build(kind: str, source: Path, folder: Path) -> Path:
-    """Build the distribution of a kind, `wheel` or `sdist`, and return its path."""
-    done = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)],
-        cwd=source,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    [built] = folder.glob("*.whl" if kind == "wheel" else "*.tar.gz")
-    return built
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
+    return build_distribution("wheel", tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("sdist", ROOT, tmp_path_factory.mktemp("sdist"))
+    return build_distribution("sdist", tmp_path_factory.mktemp("sdist"))
 
 
 def read_metadata(wheel: Path) -> Message:
@@ -116,7 +102,7 @@ def test_sdist_builds_the_wheel_that_the_repository_builds(
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     [source] = tmp_path.iterdir()
-    rebuilt = build("wheel", source, tmp_path / "dist")
+    rebuilt = build_distribution("wheel", tmp_path / "dist", source)
     assert rebuilt.name == wheel.name
     with ZipFile(wheel) as first, ZipFile(rebuilt) as second:
         assert second.namelist() == first.namelist()
