@@ -38,7 +38,7 @@ done
 # What builds this project and the packages that are published as source only (pyspark). Builds
 # run without isolation, because pip does not check hashes of what it fetches for an isolated one.
 # setuptools: CVE-2024-6345, CVE-2025-47273.
-printf '%s\n' 'hatchling>=1.26,<2' 'editables>=0.5,<1' 'setuptools>=78.1.1' |
+printf '%s\n' 'hatchling>=1.26,<2' 'hatch-fancy-pypi-readme>=25.1,<26' 'editables>=0.5,<1' 'setuptools>=78.1.1' |
   compile - --constraint requirements-dev.lock --output-file requirements-build.lock
 
 # The tools of `make audit` and of `make lock` itself, each in an environment of its own.

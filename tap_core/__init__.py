@@ -42,27 +42,27 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public class on first access, because its module needs slow or optional packages."""
+    """Import a public class on first access, because its module needs slow or optional packages.
+
+    ``__version__`` is the version of the installed distribution, `tap-core-sdk`.
+    """
+    if name == "__version__":
+        from importlib import metadata
+
+        return metadata.version("tap-core-sdk")
+    module: Any
     if name in {"GraphQLStream", "RESTStream"}:
-        return getattr(streams, name)
-    if name in {"OpenAPISchema", "SchemaDirectory", "SchemaSource", "StreamSchema"}:
-        from tap_core.schema import source
-
-        return getattr(source, name)
-    if name in {"BatchSink", "RecordSink", "Sink"}:
-        from tap_core import sinks
-
-        return getattr(sinks, name)
-    if name == "InlineMapper":
-        from tap_core.mapper_base import InlineMapper
-
-        return InlineMapper
-    if name == "Target":
-        from tap_core.target_base import Target
-
-        return Target
-    if name in {"SQLConnector", "SQLSink", "SQLStream", "SQLTap", "SQLTarget"}:
-        from tap_core import sql  # needs an extra
-
-        return getattr(sql, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = streams
+    elif name in {"OpenAPISchema", "SchemaDirectory", "SchemaSource", "StreamSchema"}:
+        from tap_core.schema import source as module
+    elif name in {"BatchSink", "RecordSink", "Sink"}:
+        from tap_core import sinks as module
+    elif name == "InlineMapper":
+        from tap_core import mapper_base as module
+    elif name == "Target":
+        from tap_core import target_base as module
+    elif name in {"SQLConnector", "SQLSink", "SQLStream", "SQLTap", "SQLTarget"}:
+        from tap_core import sql as module  # needs an extra
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(module, name)

@@ -60,6 +60,8 @@ PEERS: dict[str, tuple[str, ...]] = {
     "pyiceberg": ("pyiceberg[pyarrow,sql-sqlite]==0.12.0",),
     # The orchestrator that runs taps and targets.
     "meltano": ("meltano==4.4.1",),
+    # What checks distributions before they are uploaded to a package index.
+    "twine": ("twine==7.0.0",),
     # The schedulers of the recipes in docs/scheduling.md, each with what it needs alone.
     "dagster": ("dagster==1.13.29",),
     "prefect": ("prefect==3.9.1",),

@@ -16,7 +16,8 @@ from typing import Final
 from tests.bench.programs_under_test import ROOT
 from tests.bench.table import Row
 from tests.docs.test_code_blocks import Block, Terminal, find_blocks
-from tests.docs.test_installed_wheel import build_wheel, user_environment
+from tests.docs.test_installed_wheel import user_environment
+from tests.project.distributions import build_distribution
 
 __all__ = ["first_minutes"]
 
@@ -38,7 +39,7 @@ _FIRST_TAP: Final = {
 def first_minutes(folder: Path, _records: int, rounds: int) -> Iterator[Row]:
     """Measure the commands of the first pages with the built wheel, one after the other."""
     (folder / "wheels").mkdir()
-    wheel = build_wheel(folder / "wheels")
+    wheel = build_distribution("wheel", folder / "wheels")
     for subject, page, steps in (
         ("first table", "README.md", _FIRST_TABLE),
         ("first tap", "docs/first-tap.md", _FIRST_TAP),

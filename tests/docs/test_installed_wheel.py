@@ -8,13 +8,13 @@ index that pip is configured with.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.docs.test_code_blocks import Terminal, find_blocks
+from tests.project.distributions import build_distribution
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/first-tap.md", "docs/migrate.md")
@@ -23,21 +23,7 @@ DEVELOPMENT = ("COVERAGE", "MYPYPATH", "PYTEST", "PYTHON", "TAP_", "TARGET_", "V
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
-
-
-def build_wheel(folder: Path) -> Path:
-    """Build the wheel of this project into a folder and return its path."""
-    done = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    [built] = folder.glob("*.whl")
-    return built
+    return build_distribution("wheel", tmp_path_factory.mktemp("wheel"))
 
 
 def user_environment() -> dict[str, str]:

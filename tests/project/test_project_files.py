@@ -1,9 +1,8 @@
-"""Consistency of the project's files: locks, extras, Makefile, CI, wheel."""
+"""Consistency of the project's files: locks, extras, Makefile, CI."""
 
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -52,10 +51,6 @@ def all_extras() -> set[str]:
     return set(metadata.metadata("tap-core-sdk").get_all("Provides-Extra") or [])
 
 
-def test_documented_extras_exist() -> None:
-    assert all_extras() >= {"spark", "sql", "fivetran", "manifest", "testing", "all"}
-
-
 def test_plain_installation_has_no_pyspark() -> None:
     plain = [r for r in metadata.requires("tap-core-sdk") or [] if "extra ==" not in r]
     names = {re.match(r"[\w-]+", r)[0] for r in plain}  # type: ignore[index]
@@ -102,27 +97,3 @@ def test_incomplete_peer_environment_is_not_used(
     assert peers.peer_python("dlt") is None
     (tmp_path / "dlt" / ".ready").touch()
     assert peers.peer_python("dlt") == python
-
-
-@pytest.mark.slow
-def test_wheel_contains_both_packages_and_their_data(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    from zipfile import ZipFile
-
-    [wheel] = tmp_path.glob("*.whl")
-    names = set(ZipFile(wheel).namelist())
-    for package in ("tap_core", "target_spark"):
-        wanted = {
-            str(path.relative_to(ROOT))
-            for path in (ROOT / package).rglob("*")
-            if path.is_file() and "__pycache__" not in path.parts
-        }
-        assert wanted <= names
-    assert any(name.endswith("licenses/LICENSE") for name in names)
