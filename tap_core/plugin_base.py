@@ -411,14 +411,12 @@ class PluginBase(abc.ABC):
     @classproperty
     def plugin_version(cls) -> str:  # noqa: N805
         """Version of the plugin's distribution, such as ``1.2.0``."""
-        version: str = cls.get_plugin_version()
-        return version
+        return cls.get_plugin_version()
 
     @classproperty
     def sdk_version(cls) -> str:  # noqa: N805
         """Version of this SDK, such as ``3.4.0``."""
-        version: str = cls.get_sdk_version()
-        return version
+        return cls.get_sdk_version()
 
     @classmethod
     def print_version(cls, print_fn: Callable[[Any], None] = print) -> None:

@@ -24,6 +24,8 @@ from tap_core.protocols.airbyte.spec import specification
 from tap_core.protocols.config_schema import find_sdk_settings
 from tap_core.protocols.fivetran.form_fields import build_fields
 from tap_core.types import JsonSchema
+from target_spark.config.settings import SCHEMA
+from target_spark.fivetran.configuration_form import FORM
 from target_spark.target import TargetSpark
 from tests.peers import missing_reason, peer_python
 
@@ -316,6 +318,14 @@ def test_the_three_protocols_show_the_same_texts(plugin: type[PluginBase]) -> No
             if options:
                 values = [value for value in spec["enum"] if value is not None]
                 assert values == [option["value"] for option in options]
+
+
+def test_fivetran_form_of_target_spark_has_the_labels_of_its_settings() -> None:
+    [field] = [field for field in build_fields(FORM) if field.name == "format"]
+    labels = [(option.value, option.label) for option in field.options]
+    assert labels == [("delta", "Delta Lake"), ("iceberg", "Iceberg")]
+    [setting] = [each for each in define_settings(SCHEMA) if each["name"] == "format"]
+    assert labels == [(option["value"], option["label"]) for option in setting["options"][:2]]
 
 
 # YAML
