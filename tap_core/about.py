@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
-from uuid import NAMESPACE_URL, uuid5
 
 from tap_core.capabilities import (
     CapabilitiesEnum,
@@ -20,6 +19,7 @@ from tap_core.capabilities import (
     TargetCapabilities,
 )
 from tap_core.config.loading import env_var_name
+from tap_core.exceptions import ConfigurationError
 from tap_core.types import JsonSchema
 
 __all__ = [
@@ -208,7 +208,8 @@ class MeltanoFormatter(AboutFormatter, format_name="meltano"):
 def define_meltano_plugin(info: AboutInfo) -> dict[str, Any]:
     """Return a plugin's definition with the keys of Meltano Hub, such as ``settings``.
 
-    Capabilities that Meltano does not know are left out, and so are keys without a value.
+    The description is the first paragraph of the plugin's. Capabilities that Meltano does not know
+    are left out, and so are keys without a value.
     """
     from tap_core.config.meltano_settings import define_settings, list_required_groups
 
@@ -220,7 +221,7 @@ def define_meltano_plugin(info: AboutInfo) -> dict[str, Any]:
         "namespace": info.name.replace("-", "_"),
         "variant": "default",
         "label": _label(info),
-        "description": " ".join((info.description or "").split()),
+        "description": " ".join((info.description or "").strip().partition("\n\n")[0].split()),
         "docs": info.documentation_url,
         "pip_url": info.requirement,
         "executable": info.name,
@@ -239,7 +240,17 @@ class AirbyteFormatter(AboutFormatter, format_name="airbyte"):
 
         Fields that no installed package states are left out: the version, the license, and the URL
         of the documentation.
+
+        Raises:
+            ConfigurationError: The plugin is a mapper.
         """
+        from uuid import NAMESPACE_URL, uuid5  # slows down the start of every tap
+
+        if _plugin_type(about_info) == "mapper":
+            raise ConfigurationError(
+                f"{about_info.name} is a mapper, which Airbyte does not have. --format=airbyte"
+                " describes taps and targets."
+            )
         is_target = _plugin_type(about_info) == "target"
         connector = f"{'destination' if is_target else 'source'}-{_short_name(about_info)}"
         data = {

@@ -82,11 +82,17 @@ def _format_value(value: Any) -> str:
         return _format_text(value, _PLAIN_ON_A_LINE)
     if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
         return f"[{', '.join(_format_text(item, _PLAIN) for item in value)}]"
-    return json.dumps(value, default=str)
+    return _quote(value)
 
 
 def _format_text(text: str, plain: re.Pattern[str]) -> str:
     """Return a text as it is, or in quotes if YAML would read it as something else."""
     if plain.fullmatch(text) and text.lower() not in _RESERVED:
         return text
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+    return _quote(text)
+
+
+def _quote(value: Any) -> str:
+    """Return a value as JSON, which is YAML if all characters are printable."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in text)

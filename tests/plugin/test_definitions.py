@@ -18,6 +18,7 @@ from tap_core import typing as th
 from tap_core.about import AboutFormatter, AboutInfo, define_meltano_plugin
 from tap_core.capabilities import TapCapabilities, TargetCapabilities
 from tap_core.config.meltano_settings import define_settings, list_required_groups
+from tap_core.exceptions import ConfigurationError
 from tap_core.io.yaml_writer import write_yaml
 from tap_core.plugin_base import PluginBase
 from tap_core.protocols.airbyte.spec import specification
@@ -56,7 +57,10 @@ SETTINGS = th.PropertiesList(
 
 
 class TapDefined(Tap):
-    """Reads   what is defined."""
+    """Reads   what is defined.
+
+    Not part of the definition.
+    """
 
     name = "tap-defined"
     config_jsonschema = SETTINGS
@@ -286,6 +290,11 @@ def test_airbyte_metadata_leaves_out_what_no_installed_package_states() -> None:
     assert REQUIRED_BY_AIRBYTE - data.keys() == {"dockerImageTag", "license", "documentationUrl"}
 
 
+def test_mapper_has_no_airbyte_metadata() -> None:
+    with pytest.raises(ConfigurationError, match="map-defined is a mapper, which Airbyte does not"):
+        written(MapDefined, "airbyte")
+
+
 # The three protocols
 
 
@@ -334,20 +343,11 @@ def test_fivetran_form_of_target_spark_has_the_labels_of_its_settings() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", " ", "a", "yes", "No", "null", "~", "1", "1.5", "1e3", "0x1", "a b", "a  b", " a"),
-        *("a: b", "a #b", "#a", "- a", "a,", "a, b", "[a]", "{a}", "*a", "&a", "!a", "it's", "%a"),
-        *(
-            'say "x"',
-            "back\\slash",
-            "line\nbreak",
-            "tab\there",
-            "a:",
-            "é",
-            "\x85",
-            "\ufeff",
-            "x" * 200,
-        ),
-        *("word " * 40, ("word " * 40).strip(), ("a: b # c - " * 20).strip(), "2020-01-01", "="),
+        *("", " ", "a", "yes", "No", "null", "~", "1", "1.5", "1e3", "0x1", "2020-01-01", "="),
+        *("a b", "a  b", " a", "a ", "a,", "a, b", "a:", "a: b", "a #b", "#a", "- a", "[a]"),
+        *("{a}", "*a", "&a", "!a", "%a", "it's", 'say "x"', "back\\slash", "line\nbreak"),
+        *("tab\there", "é", "\x85", "\ufeff", "\u2028", "😀", "😀\x85"),
+        *("x" * 200, "word " * 40, ("word " * 40).strip(), ("a: b # c - " * 20).strip()),
     ],
 )
 def test_yaml_text_is_read_as_it_was(text: str) -> None:
@@ -362,7 +362,7 @@ def test_yaml_text_is_read_as_it_was(text: str) -> None:
 
 def test_yaml_values_other_than_text_are_read_as_they_were() -> None:
     document = {"a": None, "b": True, "c": 0, "d": 1.5, "e": [], "f": {}, "g": [1, None, False]}
-    document |= {"h": [{}, [], {"x": {}}], "i": {"j": {"k": [1, [2, {"l": 3}]]}}}
+    document |= {"h": [{}, [["😀\x7f"]], {"x": {}}], "i": {"j": {"k": [1, [2, {"l": 3}]]}}}
     assert yaml.safe_load(write_yaml(document)) == document
 
 
