@@ -304,10 +304,11 @@ def _license(requirement: str) -> str | None:
     from importlib import metadata
 
     try:
-        found = metadata.metadata(requirement.partition("[")[0])
+        found: Any = metadata.metadata(requirement.partition("[")[0])
     except (metadata.PackageNotFoundError, ValueError):
         return None
-    return found.get("License-Expression") or found.get("License")
+    expression: str | None = found.get("License-Expression") or found.get("License")
+    return expression
 
 
 # Python versions

@@ -65,7 +65,8 @@ def _define(project: Project) -> dict[str, Any]:
         "config_jsonschema": build_schema(project.settings),
         **_sql_members(project),
     }
-    about: AboutInfo = type(project.class_name, (base,), members)._get_about_info()  # noqa: SLF001
+    plugin: Any = type(project.class_name, (base,), members)
+    about: AboutInfo = plugin._get_about_info()  # noqa: SLF001
     return define_meltano_plugin(replace(about, requirement=""))
 
 
