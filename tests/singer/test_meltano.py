@@ -170,7 +170,8 @@ def test_printed_definition_adds_target_spark_to_a_project(tmp_path: Path) -> No
     (tmp_path / "target-spark.yml").write_text(printed.stdout)
     arguments = ("--no-install", "--from-ref", "target-spark.yml", "target-spark")
     meltano(tmp_path, "add", *arguments)
-    shown = meltano(tmp_path, "config", "list", "target-spark").stdout
+    shown = meltano(tmp_path, "config", "list", "target-spark", "--all").stdout
+    assert "Group 1: path\n" in shown
     assert "TARGET_SPARK_WRITE_MODE" in shown
     assert "The table format." in shown
 
