@@ -3,7 +3,7 @@
 A definition is that of ``--about --format=meltano``, without the keys that depend on the installed
 package. Run it in the repository's folder after a change of the settings:
 
-    PYTHONPATH=samples/tap_flights .venv/bin/python scripts/write_meltano_definitions.py
+    .venv/bin/python scripts/write_meltano_definitions.py
 
 What a file adds to a definition (``config``, ``select``) is kept.
 """

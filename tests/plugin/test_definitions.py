@@ -236,7 +236,9 @@ def test_samples_and_templates_have_the_definitions_of_today(
     monkeypatch.syspath_prepend(str(ROOT / "samples" / "tap_flights"))
     script = runpy.run_path(str(ROOT / "scripts" / "write_meltano_definitions.py"))
     for path in script["FILES"]:
-        assert path.read_text("utf-8") == script["render"](path), "run the script"
+        assert path.read_text("utf-8") == script["render"](path), (
+            "run scripts/write_meltano_definitions.py"
+        )
 
 
 def test_about_prints_a_definition_without_a_yaml_library() -> None:
