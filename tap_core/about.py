@@ -1,27 +1,37 @@
-"""Output of ``--about``: a plugin's description as text, JSON or Markdown.
+"""Output of ``--about``: a plugin's description as text, JSON or Markdown, and its definitions.
 
-The JSON keys are those of singer_sdk, because Meltano reads a plugin's settings from them.
+The JSON keys are those of singer_sdk. The definitions are those that Meltano Hub and Airbyte's
+connector registry contain.
 """
 
 from __future__ import annotations
 
 import abc
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
 
-from tap_core.capabilities import CapabilitiesEnum
+from tap_core.capabilities import (
+    CapabilitiesEnum,
+    PluginCapabilities,
+    TapCapabilities,
+    TargetCapabilities,
+)
 from tap_core.config.loading import env_var_name
+from tap_core.exceptions import ConfigurationError
 from tap_core.types import JsonSchema
 
 __all__ = [
     "AboutFormatter",
     "AboutInfo",
+    "AirbyteFormatter",
     "JSONFormatter",
     "MarkdownFormatter",
+    "MeltanoFormatter",
     "TextFormatter",
     "changelog_url",
+    "define_meltano_plugin",
     "documentation_url",
     "get_supported_pythons",
     "python_versions",
@@ -35,7 +45,13 @@ _PY_MIN_VERSION, _PY_MAX_VERSION = 10, 13
 class AboutInfo:
     """Description of a plugin, as shown by ``--about``.
 
-    ``settings`` is the JSON Schema of the plugin's settings.
+    Attributes:
+        settings: JSON Schema of the plugin's settings.
+        requirement: What ``pip install`` needs to install the plugin, such as ``tap-x`` or
+            ``tap-core-sdk[spark]``; "" if this is not known.
+        documentation_url: URL of the plugin's documentation, or None.
+        combinations: JSON Schema keywords, in addition to those of ``settings``, for settings of
+            which at least one is required.
     """
 
     name: str
@@ -46,6 +62,9 @@ class AboutInfo:
     capabilities: Sequence[CapabilitiesEnum]
     settings: JsonSchema
     env_var_prefix: str
+    requirement: str = ""
+    documentation_url: str | None = None
+    combinations: JsonSchema = field(default_factory=dict)
 
 
 class AboutFormatter(abc.ABC):
@@ -64,7 +83,7 @@ class AboutFormatter(abc.ABC):
 
     @classmethod
     def get_formatter(cls, name: str) -> AboutFormatter:
-        """Return the formatter for a format: ``text``, ``json`` or ``markdown``.
+        """Return the formatter for a format, such as ``text`` or ``meltano``.
 
         Raises:
             KeyError: There is no such format.
@@ -171,6 +190,125 @@ def _rows(schema: JsonSchema, parent: str = "") -> Iterator[str]:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", "<BR/>")
+
+
+# Definitions for Meltano and Airbyte
+
+_UNKNOWN_TO_MELTANO: Final = {TargetCapabilities.TARGET_SCHEMA, TargetCapabilities.VALIDATE_RECORDS}
+
+
+class MeltanoFormatter(AboutFormatter, format_name="meltano"):
+    """Formatter that writes a plugin definition for Meltano, as YAML."""
+
+    def format_about(self, about_info: AboutInfo) -> str:
+        """Return the text of a file for Meltano Hub or for ``meltano add --from-ref``."""
+        return _write_yaml(define_meltano_plugin(about_info))
+
+
+def define_meltano_plugin(info: AboutInfo) -> dict[str, Any]:
+    """Return a plugin's definition with the keys of Meltano Hub, such as ``settings``.
+
+    The description is the first paragraph of the plugin's. Capabilities that Meltano does not know
+    are left out, and so are keys without a value.
+    """
+    from tap_core.config.meltano_settings import define_settings, list_required_groups
+
+    unknown: set[CapabilitiesEnum] = {*_UNKNOWN_TO_MELTANO}
+    if _plugin_type(info) == "mapper":
+        unknown.add(PluginCapabilities.FLATTENING)
+    definition = {
+        "name": info.name,
+        "namespace": info.name.replace("-", "_"),
+        "variant": "default",
+        "label": _label(info),
+        "description": " ".join((info.description or "").strip().partition("\n\n")[0].split()),
+        "docs": info.documentation_url,
+        "pip_url": info.requirement,
+        "executable": info.name,
+        "capabilities": sorted({str(each) for each in info.capabilities if each not in unknown}),
+        "settings_group_validation": list_required_groups({**info.settings, **info.combinations}),
+        "settings": define_settings(info.settings),
+    }
+    return {key: value for key, value in definition.items() if value}
+
+
+class AirbyteFormatter(AboutFormatter, format_name="airbyte"):
+    """Formatter that writes the ``metadata.yaml`` of an Airbyte connector."""
+
+    def format_about(self, about_info: AboutInfo) -> str:
+        """Return the text of a ``metadata.yaml`` with the fields that Airbyte's registry requires.
+
+        Fields that no installed package states are left out: the version, the license, and the URL
+        of the documentation.
+
+        Raises:
+            ConfigurationError: The plugin is a mapper.
+        """
+        from uuid import NAMESPACE_URL, uuid5  # no other format needs it
+
+        if _plugin_type(about_info) == "mapper":
+            raise ConfigurationError(
+                f"{about_info.name} is a mapper, which Airbyte does not have. --format=airbyte"
+                " describes taps and targets."
+            )
+        is_target = _plugin_type(about_info) == "target"
+        connector = f"{'destination' if is_target else 'source'}-{_short_name(about_info)}"
+        data = {
+            "name": _label(about_info),
+            "connectorType": connector.partition("-")[0],
+            "connectorSubtype": "database" if is_target else "api",
+            "definitionId": str(uuid5(NAMESPACE_URL, about_info.name)),
+            "dockerRepository": connector,
+            "dockerImageTag": about_info.version if about_info.version[:1].isdigit() else None,
+            "documentationUrl": about_info.documentation_url,
+            "githubIssueLabel": connector,
+            "license": _license(about_info.requirement),
+            "releaseStage": "alpha",
+            "supportLevel": "community",
+            "tags": ["language:python"],
+        }
+        known = {key: value for key, value in data.items() if value}
+        return _write_yaml({"metadataSpecVersion": "1.0", "data": known})
+
+
+def _write_yaml(document: Mapping[str, Any]) -> str:
+    from tap_core.io.yaml_writer import write_yaml  # only needed for these formats
+
+    return write_yaml(document).rstrip("\n")
+
+
+def _plugin_type(info: AboutInfo) -> str:
+    """Return "tap", "target" or "mapper", by the capabilities and the name of the plugin."""
+    if any(isinstance(each, TapCapabilities) for each in info.capabilities):
+        return "tap"
+    is_target = any(isinstance(each, TargetCapabilities) for each in info.capabilities)
+    return "target" if is_target or info.name.startswith("target-") else "mapper"
+
+
+def _short_name(info: AboutInfo) -> str:
+    """Return the name of a plugin without its type: ``tap-x`` -> ``x``."""
+    return info.name.removeprefix(f"{_plugin_type(info)}-")
+
+
+def _label(info: AboutInfo) -> str:
+    from tap_core.config.titles import make_title
+
+    return make_title(_short_name(info))
+
+
+def _license(requirement: str) -> str | None:
+    """Return the license expression in the metadata of an installed distribution, or None.
+
+    ``requirement`` is the name of the distribution, with or without extras in brackets.
+    """
+    from importlib import metadata
+
+    try:
+        found: Any = metadata.metadata(requirement.partition("[")[0])
+    except (metadata.PackageNotFoundError, ValueError):
+        return None
+    expression: str | None = found.get("License-Expression") or found.get("License")
+    return expression
 
 
 # Python versions

@@ -411,14 +411,12 @@ class PluginBase(abc.ABC):
     @classproperty
     def plugin_version(cls) -> str:  # noqa: N805
         """Version of the plugin's distribution, such as ``1.2.0``."""
-        version: str = cls.get_plugin_version()
-        return version
+        return cls.get_plugin_version()
 
     @classproperty
     def sdk_version(cls) -> str:  # noqa: N805
         """Version of this SDK, such as ``3.4.0``."""
-        version: str = cls.get_sdk_version()
-        return version
+        return cls.get_sdk_version()
 
     @classmethod
     def print_version(cls, print_fn: Callable[[Any], None] = print) -> None:
@@ -427,7 +425,7 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def print_about(cls, output_format: str | None = None) -> None:
-        """Print the plugin's description as ``text`` (default), ``json`` or ``markdown``."""
+        """Print the plugin's description in a format of ``--about``, by default as ``text``."""
         formatter = about.AboutFormatter.get_formatter(output_format or "text")
         print(formatter.format_about(cls._get_about_info()))  # noqa: T201  its purpose
 
@@ -442,6 +440,8 @@ class PluginBase(abc.ABC):
             capabilities=cls._built_capabilities(),
             settings=cls._full_schema(),
             env_var_prefix=cls._env_var_prefix,
+            requirement=cls.package_name or cls.name,
+            documentation_url=cls.get_documentation_url(),
         )
 
     # Command line and signals

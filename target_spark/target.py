@@ -18,10 +18,12 @@ import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, TypeAlias, cast
 
+from tap_core.about import AboutInfo
 from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities
 from tap_core.events import Event, StreamId
 from tap_core.exceptions import ConfigValidationError, InvalidInputLine, SingerSDKError
@@ -149,6 +151,14 @@ class TargetSpark(PluginBase):
             refused.record_outcome(make_redactor(config or {})(str(error)))
             self._save(refused)
             raise
+
+    @classmethod
+    def _get_about_info(cls) -> AboutInfo:
+        return replace(
+            super()._get_about_info(),
+            requirement=f"{cls.package_name}[spark]",
+            combinations=settings.REQUIREMENTS,
+        )
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:

@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from tap_core.scaffold.auth import AUTHENTICATION
+from tap_core.scaffold.meltano import describe, render_plugin_definition, render_project_entry
 from tap_core.scaffold.pagination import PAGINATION
 from tap_core.scaffold.project_options import Project, ProjectError
-from tap_core.scaffold.settings import (
-    render_env_lines,
-    render_meltano_settings,
-    render_properties,
-)
+from tap_core.scaffold.settings import render_env_lines, render_properties
 
 __all__ = ["write"]
 
@@ -78,8 +75,9 @@ def _make_placeholders(project: Project) -> dict[str, str]:
         "what": project.what,
         "sdk_extra": "[sql]" if project.kind == "sql" else "",
         "settings": render_properties(project.settings),
-        "meltano_settings": render_meltano_settings(project.settings, indent=8),
-        "plugin_settings": render_meltano_settings(project.settings, indent=2),
+        "description": describe(project),
+        "meltano_entry": render_project_entry(project).rstrip("\n"),
+        "plugin_definition": render_plugin_definition(project).rstrip("\n"),
         "env_settings": render_env_lines(project.settings, f"{project.package.upper()}_"),
         "package": project.package,
         "class": project.class_name,

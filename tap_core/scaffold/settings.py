@@ -1,7 +1,7 @@
 """Settings of a new project, and rendering of the source text that declares them.
 
-From each `ProjectSetting`, functions render the property in the plugin's class, the entries in
-`meltano.yml` and `plugin.yaml`, and the line in `.env.example`.
+From each `ProjectSetting`, functions render the property in the plugin's class and the line in
+`.env.example`, and make the JSON Schema for the definitions in `meltano.yml` and `plugin.yaml`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tap_core import typing as th
+from tap_core.types import JsonSchema
+
 __all__ = [
     "KIND_SETTINGS",
     "ProjectSetting",
+    "build_schema",
     "render_env_lines",
-    "render_meltano_settings",
     "render_properties",
 ]
 
@@ -25,7 +28,7 @@ class ProjectSetting:
     Attributes:
         name: Name of the setting, such as ``api_url``.
         description: Description of the setting, without a full stop.
-        kind: Kind in Meltano: ``string``, ``password`` (a secret) or ``date_iso8601``.
+        kind: ``string``, ``password`` (a secret) or ``date_iso8601``.
         required: True if the plugin does not start without the setting.
         default: Default value, or None.
     """
@@ -67,15 +70,21 @@ def render_properties(settings: Iterable[ProjectSetting]) -> str:
     return "".join(map(_render_property, settings))
 
 
-def render_meltano_settings(settings: Iterable[ProjectSetting], indent: int) -> str:
-    """Return the settings as a YAML list for `meltano.yml`, indented by ``indent`` spaces."""
-    lines: list[str] = []
-    for setting in settings:
-        lines += [f"- name: {setting.name}", f"  kind: {setting.kind}"]
-        if setting.default is not None:
-            lines.append(f"  value: {setting.default}")
-        lines.append(f"  description: {setting.description}")
-    return "\n".join(" " * indent + line for line in lines)
+def build_schema(settings: Iterable[ProjectSetting]) -> JsonSchema:
+    """Return the JSON Schema that the properties of `render_properties` make."""
+    return th.PropertiesList(
+        *(
+            th.Property(
+                setting.name,
+                th.DateTimeType if setting.kind == "date_iso8601" else th.StringType,
+                required=setting.required,
+                secret=setting.kind == "password",
+                default=setting.default,
+                description=setting.description,
+            )
+            for setting in settings
+        )
+    ).to_dict()
 
 
 def render_env_lines(settings: Iterable[ProjectSetting], prefix: str) -> str:

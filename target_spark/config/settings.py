@@ -48,6 +48,7 @@ _DECIMAL: Final = re.compile(r"([1-9]\d?),(\d\d?)")
 _PART_OF: Final = re.compile(r"(year|month|day|hour)\((.+)\)")
 _MAX_DIGITS: Final = 38
 _MODES: Final = [mode.value for mode in WriteMode]
+_MODE_NAMES: Final = ["Append", "Upsert by key", "Overwrite", "Keep all versions"]
 
 
 def _setting(types: str, description: str, **more: Any) -> JsonSchema:
@@ -63,6 +64,7 @@ _OF_STREAMS: Final[JsonSchema] = {
         " valid; Delta Lake and Iceberg). The default is upsert for streams with keys if the"
         " format supports it, else append.",
         enum=[*_MODES, None],
+        enumNames=_MODE_NAMES,
     ),
     "catalog": _setting(
         "string",
@@ -141,6 +143,7 @@ SCHEMA: Final[JsonSchema] = {
             "The table format. Delta Lake and Iceberg support upserts and need jars, which are"
             " downloaded once. Parquet supports append and overwrite, and needs no jar.",
             enum=["delta", "iceberg", "parquet", None],
+            enumNames=["Delta Lake", "Iceberg", "Parquet"],
             default="delta",
         ),
         "streams": _setting(

@@ -57,6 +57,7 @@ LAYERS: dict[str, int] = {
     "tap_core.config": 1,
     "tap_core.config.loading": 2,  # settings from files and variables
     "tap_core.config.validation": 2,  # errors in settings, with their paths
+    "tap_core.config.meltano_settings": 2,  # settings as Meltano defines them
     "tap_core.metrics": 2,
     "tap_core.logging": 2,
     "tap_core.http": 2,  # requests, responses, retries, rate limits
@@ -88,7 +89,7 @@ LAYERS: dict[str, int] = {
     "tap_core.connectors": 7,  # compatibility path of the SQL connector
     "tap_core": 7,
     "tap_core.compat.import_alias": 7,
-    "tap_core.scaffold": 1,  # templates of a new project; imports nothing else of the package
+    "tap_core.scaffold": 8,  # templates of a new project
     "tap_core.cli": 8,  # `tap-core run`, `tap-core new`
     "tap_core.__main__": 8,  # the same, as `python -m tap_core`
     "tap_core.manifest": 8,  # low-code connectors in YAML

@@ -75,6 +75,26 @@ def test_container_file_and_metadata_are_consistent(image: str) -> None:
         assert (ROOT / copied).exists(), copied
 
 
+COMPLETED = {
+    SOURCE: {"dockerRepository", "connectorSubtype"},
+    DESTINATION: {"dockerRepository", "connectorSubtype", "documentationUrl"},
+    MANIFEST: {"dockerRepository", "tags"},
+}
+"""Fields of each metadata file that were changed after `--about` had printed them."""
+
+
+@pytest.mark.parametrize("image", [SOURCE, MANIFEST, DESTINATION])
+def test_metadata_is_what_about_prints(image: str, tmp_path: Path) -> None:
+    manifest = str(ROOT / "samples" / "manifests" / "rates" / "manifest.yaml")
+    line = "--about --format=airbyte"
+    printed = yaml.safe_load(called(image, line, tmp_path, TAP_MANIFEST_FILE=manifest))
+    assert printed["metadataSpecVersion"] == metadata(image)["metadataSpecVersion"]
+    data = metadata(image)["data"]
+    assert data["dockerRepository"].endswith(image)
+    for key in printed["data"].keys() - COMPLETED[image]:
+        assert printed["data"][key] == data[key], key
+
+
 @needs_models
 @pytest.mark.peer
 def test_source_image_answers_the_documented_commands(tmp_path: Path) -> None:

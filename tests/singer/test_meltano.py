@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from target_spark.config.settings import with_defaults
+from target_spark.target import TargetSpark
 from tests.peers import missing_reason, peer_python
 from tests.samples.cut_flights import january, read_table
 
@@ -116,6 +118,62 @@ def test_meltano_reads_the_taps_capabilities_and_settings(project: Path) -> None
     assert about["name"] == "tap-flights"
     assert {"catalog", "discover", "state"} <= set(about["capabilities"])
     assert {"folder", "until"} <= set(about["settings"]["properties"])
+
+
+@pytest.mark.thorough
+def test_meltano_passes_defaults_and_converts_variables_by_kind(project: Path) -> None:
+    """The configuration of the sample is the one that target-spark has without Meltano."""
+    variables = {
+        "TARGET_SPARK_FLUSH_SECONDS": "60",
+        "TARGET_SPARK_RUN_HISTORY": "false",
+        "TARGET_SPARK_PARTITION_BY": '["month(day)"]',
+        "TARGET_SPARK_STREAMS": '{"weather": {"write_mode": "append"}}',
+        "TARGET_SPARK_MAX_QUARANTINED": "1%",
+        "TARGET_SPARK_WRITE_MODE": "scd2",
+    }
+    done = meltano(project, "config", "print", "target-spark", **variables)
+    given = {
+        "path": "warehouse",
+        "format": "delta",
+        "small_runs": True,
+        "job": "flights",
+        "flush_seconds": 60,
+        "run_history": False,
+        "partition_by": ["month(day)"],
+        "streams": {"weather": {"write_mode": "append"}},
+        "max_quarantined": "1%",
+        "write_mode": "scd2",
+    }
+    printed = json.loads(done.stdout)
+    assert printed == with_defaults(given)
+    assert TargetSpark(config=printed).config == TargetSpark(config=given).config
+
+
+@pytest.mark.thorough
+def test_meltano_refuses_unknown_options_and_hides_secrets(project: Path) -> None:
+    with pytest.raises(AssertionError, match="'orc' is not a valid choice for 'format'"):
+        meltano(project, "config", "print", "target-spark", TARGET_SPARK_FORMAT="orc")
+    hook = {"TARGET_SPARK_WEBHOOK": "https://hooks.example/hunter2"}
+    assert "hunter2" not in meltano(project, "config", "list", "target-spark", **hook).stdout
+
+
+@pytest.mark.thorough
+def test_printed_definition_adds_target_spark_to_a_project(tmp_path: Path) -> None:
+    (tmp_path / "meltano.yml").write_text("project_id: definition\n")
+    printed = subprocess.run(
+        [sys.executable, "-m", "target_spark", "--about", "--format=meltano"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (tmp_path / "target-spark.yml").write_text(printed.stdout)
+    arguments = ("--no-install", "--from-ref", "target-spark.yml", "target-spark")
+    meltano(tmp_path, "add", *arguments)
+    shown = meltano(tmp_path, "config", "list", "target-spark", "--all").stdout
+    assert "Group 1: path\n" in shown
+    assert "TARGET_SPARK_WRITE_MODE" in shown
+    assert "The table format." in shown
 
 
 def test_selection_in_the_project_file_reaches_the_tap(project: Path) -> None:

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tap_core.config.enum_options import get_const, get_options, to_form_text
 from tap_core.config.loading import get_json_types
-from tap_core.protocols.fivetran.enum_options import get_const, get_options, to_form_text
-from tap_core.protocols.fivetran.schema_flattening import (
+from tap_core.config.schema_flattening import (
     FlattenedSchema,
     Schema,
     get_branches,

@@ -16,21 +16,21 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from tap_core.config.enum_options import get_const, to_form_text
 from tap_core.config.loading import coerce_text, get_json_types
-from tap_core.config.validation import validate_config
-from tap_core.protocols.fivetran.enum_options import get_const, to_form_text
-from tap_core.protocols.fivetran.form_fields import (
-    FieldKind,
-    FieldSpec,
-    build_fields,
-    iterate_names,
-)
-from tap_core.protocols.fivetran.schema_flattening import (
+from tap_core.config.schema_flattening import (
     FlattenedSchema,
     Schema,
     flatten_schema,
     get_branches,
     merge_subschemas,
+)
+from tap_core.config.validation import validate_config
+from tap_core.protocols.fivetran.form_fields import (
+    FieldKind,
+    FieldSpec,
+    build_fields,
+    iterate_names,
 )
 from tap_core.redaction import property_schema
 from tap_core.schema.inline_references import inline_references

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from tap_core.config.enum_options import to_form_text
 from tap_core.config.loading import get_json_types
+from tap_core.config.schema_flattening import Schema
 from tap_core.protocols.config_schema import find_sdk_settings
-from tap_core.protocols.fivetran.enum_options import to_form_text
 from tap_core.protocols.fivetran.enums import TextField
 from tap_core.protocols.fivetran.form_fields import (
     DependentFields,
@@ -32,7 +33,6 @@ from tap_core.protocols.fivetran.proto_messages import (
     UploadField,
     VisibilityCondition,
 )
-from tap_core.protocols.fivetran.schema_flattening import Schema
 
 __all__ = ["build_form"]
 

@@ -16,15 +16,16 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from tap_core.protocols.fivetran.conditional_fields import Rule, is_toggle, parse_conditions
-from tap_core.protocols.fivetran.enum_options import Option, get_const, get_options, to_form_text
-from tap_core.protocols.fivetran.schema_flattening import (
+from tap_core.config.enum_options import Option, get_const, get_options, to_form_text
+from tap_core.config.schema_flattening import (
     FlattenedSchema,
     Schema,
     flatten_schema,
     get_branches,
     merge_subschemas,
 )
+from tap_core.config.titles import make_label, make_title
+from tap_core.protocols.fivetran.conditional_fields import Rule, is_toggle, parse_conditions
 from tap_core.redaction import is_secret
 from tap_core.schema.inline_references import inline_references
 
@@ -34,15 +35,6 @@ _HIDDEN: Final = ("airbyte_hidden", "x-hidden")
 _FILE_FORMATS: Final = frozenset({"binary", "data-url", "file"})
 _FILE_MEDIA: Final = re.compile(r"application/(x-)?(octet-stream|pem|pkcs|pkix|x509)")
 _FILE_NAME: Final = re.compile(r"(^|_)(certificate|private_key_file)$")
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[^\W_A-Z]+")
-_INITIALS: Final = frozenset(
-    {
-        *("api", "aws", "ca", "csv", "db", "ftp", "gcp", "gcs", "http", "https", "id", "ip"),
-        *("json", "jwt", "pem", "s3", "sftp", "sql", "ssh", "ssl", "tls", "ui", "uri", "url"),
-        *("utc", "uuid", "xml"),
-    }
-)
-_SPELLED: Final = {"ids": "IDs", "oauth": "OAuth", "urls": "URLs"}
 
 
 class FieldKind(Enum):
@@ -111,11 +103,11 @@ class _FormPosition:
 
     def inside(self, name: str, schema: Schema, *, is_required: bool) -> _FormPosition:
         """Return the path and prefixes for the property ``name`` of the object at this path."""
-        title = str(schema.get("title") or "").strip() or _make_title(name)
+        title = str(schema.get("title") or "").strip() or make_title(name)
         return _FormPosition(
             path=(*self.path, name),
             prefix=f"{self.prefix}{name}.",
-            label=_make_label(title, self.title),
+            label=make_label(title, self.title),
             title=title,
             is_required=self.is_required and is_required,
             is_secret=self.is_secret or is_secret("", schema),
@@ -313,7 +305,7 @@ def _chooser(
 ) -> FieldSpec:
     own = whole.properties.get(key, {}) if key else {}
     is_all = not whole.properties and position.label
-    title = str(own.get("title") or _make_title(key or ""))
+    title = str(own.get("title") or make_title(key or ""))
     default = schema.get("default")
     if key and isinstance(default, Mapping) and key in default:
         own = {"default": default[key], **own}
@@ -321,7 +313,7 @@ def _chooser(
         name=f"{position.prefix}{key}" if key else position.prefix[:-1],
         path=(*position.path, key) if key else position.path,
         schema={**{k: schema[k] for k in ("description",) if k in schema}, **own},
-        label=position.label if is_all else _make_label(title, position.title),
+        label=position.label if is_all else make_label(title, position.title),
         kind=FieldKind.CHOICE,
         is_required=position.is_required and (not whole.properties or key in whole.required),
         options=options,
@@ -380,27 +372,3 @@ def _all_properties(whole: FlattenedSchema) -> dict[str, Schema]:
         for name, schema in branch["properties"].items()
         if name not in whole.properties
     }
-
-
-# Labels
-
-
-def _make_label(title: str, above: str) -> str:
-    """Return the label of a setting: ``"Port"`` in the object ``"Database"`` -> "Database: Port".
-
-    ``above`` is the title of the object. It is left out if it is empty or part of ``title``.
-    """
-    return title if not above or above.casefold() in title.casefold() else f"{above}: {title}"
-
-
-def _make_title(name: str) -> str:
-    """Return a property name as a title: ``client_id`` becomes "Client ID"."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    if not words:
-        return name or "Settings"
-    spelled = [_spelled(word) for word in words]
-    return " ".join([spelled[0][:1].upper() + spelled[0][1:], *spelled[1:]])
-
-
-def _spelled(word: str) -> str:
-    return word.upper() if word in _INITIALS else _SPELLED.get(word, word)

@@ -72,10 +72,10 @@ _Format = Annotated[
     str,
     typer.Option(
         "--format",
-        metavar="[text|json|markdown]",
+        metavar="[text|json|markdown|meltano|airbyte]",
         help="Specify output style for --about.",
         show_default=False,
-        **choose_from("text", "json", "markdown"),
+        **choose_from("text", "json", "markdown", "meltano", "airbyte"),
     ),
 ]
 ConfigOption: TypeAlias = Annotated[

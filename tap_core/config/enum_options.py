@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tap_core.protocols.fivetran.schema_flattening import Schema
+from tap_core.config.schema_flattening import Schema
 from tap_core.singerlib.json import dump_json
 
 __all__ = ["Option", "get_const", "get_options", "to_form_text"]

@@ -1,0 +1,39 @@
+"""Titles and labels of settings, as forms and plugin definitions show them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["make_label", "make_title"]
+
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[^\W_A-Z]+")
+_INITIALS: Final = frozenset(
+    {
+        *("api", "aws", "ca", "csv", "db", "ftp", "gcp", "gcs", "http", "https", "id", "ip"),
+        *("json", "jwt", "pem", "s3", "sftp", "sql", "ssh", "ssl", "tls", "ui", "uri", "url"),
+        *("utc", "uuid", "xml"),
+    }
+)
+_SPELLED: Final = {"ids": "IDs", "oauth": "OAuth", "urls": "URLs"}
+
+
+def make_label(title: str, above: str) -> str:
+    """Return the label of a setting: ``"Port"`` in the object ``"Database"`` -> "Database: Port".
+
+    ``above`` is the title of the object. It is left out if it is empty or part of ``title``.
+    """
+    return title if not above or above.casefold() in title.casefold() else f"{above}: {title}"
+
+
+def make_title(name: str) -> str:
+    """Return a property name as a title: ``client_id`` becomes "Client ID"."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    if not words:
+        return name or "Settings"
+    spelled = [_spelled(word) for word in words]
+    return " ".join([spelled[0][:1].upper() + spelled[0][1:], *spelled[1:]])
+
+
+def _spelled(word: str) -> str:
+    return word.upper() if word in _INITIALS else _SPELLED.get(word, word)

@@ -1,0 +1,98 @@
+"""YAML text of documents that people read and edit, written without a YAML library.
+
+The values are those of JSON. A YAML library is an optional dependency of the SDK, and its output is
+harder to read: it folds long texts within quotes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+__all__ = ["write_yaml"]
+
+_WIDTH: Final = 100
+_PLAIN: Final = re.compile(r"[A-Za-z][\w./-]*( [\w./()-]+)*", re.ASCII)
+_PLAIN_ON_A_LINE: Final = re.compile(r"[A-Za-z][\w./-]*,?( [\w./()',;-]+)*", re.ASCII)
+"""Texts without quotes: as part of a list in brackets, and alone at the end of a line."""
+_RESERVED: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+
+
+def write_yaml(document: Mapping[str, Any]) -> str:
+    """Return a document as YAML text, with a line break at its end.
+
+    Mappings keep their order and have one key per line. A list of single values is one line if it
+    fits into 100 characters. A longer text is folded.
+    """
+    return "".join(f"{line}\n" for line in _mapping_lines(document, ""))
+
+
+def _mapping_lines(mapping: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for name, value in mapping.items():
+        key = f"{indent}{_format_text(name, _PLAIN)}:"
+        inner = f"{indent}  "
+        if isinstance(value, Mapping) and value:
+            yield key
+            yield from _mapping_lines(value, inner)
+        elif isinstance(value, list) and _needs_lines(value, len(key)):
+            yield key
+            yield from _list_lines(value, inner)
+        elif isinstance(value, str) and _is_foldable(value, len(key)):
+            yield f"{key} >-"
+            yield from (inner + line for line in _fold(value, _WIDTH - len(inner)))
+        else:
+            yield f"{key} {_format_value(value)}"
+
+
+def _needs_lines(items: Sequence[Any], taken: int) -> bool:
+    """Return True if a list needs a line per item: ``taken`` characters of its line are used."""
+    is_nested = any(isinstance(item, (Mapping, list)) for item in items)
+    return is_nested or taken + len(_format_value(items)) + 1 > _WIDTH
+
+
+def _list_lines(items: Sequence[Any], indent: str) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, Mapping) and item:
+            first, *others = _mapping_lines(item, f"{indent}  ")
+            yield f"{indent}- {first.lstrip()}"
+            yield from others
+        else:
+            yield f"{indent}- {_format_value(item)}"
+
+
+def _is_foldable(text: str, taken: int) -> bool:
+    """Return True if a text is too long for a line, of which ``taken`` characters are used.
+
+    Only a text whose words are separated by single spaces is the same after it has been folded.
+    """
+    is_long = taken + len(text) + 1 > _WIDTH
+    return is_long and text.isprintable() and text == " ".join(text.split())
+
+
+def _fold(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def _format_value(value: Any) -> str:
+    """Return a value on one line: a list in brackets, a mapping as JSON."""
+    if isinstance(value, str):
+        return _format_text(value, _PLAIN_ON_A_LINE)
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return f"[{', '.join(_format_text(item, _PLAIN) for item in value)}]"
+    return _quote(value)
+
+
+def _format_text(text: str, plain: re.Pattern[str]) -> str:
+    """Return a text as it is, or in quotes if YAML would read it as something else."""
+    if plain.fullmatch(text) and text.lower() not in _RESERVED:
+        return text
+    return _quote(text)
+
+
+def _quote(value: Any) -> str:
+    """Return a value as JSON, which is YAML if all characters are printable."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in text)
