@@ -54,6 +54,9 @@ PEERS: dict[str, tuple[str, ...]] = {
     "fivetran_sdk": ("fivetran-connector-sdk==2.6.2",),
     # A client of Spark Connect without Spark itself: neither its jars nor Java.
     "spark_connect": ("pyspark-client==4.1.3", "--editable", f"{ROOT}[connect]"),
+    # Tables read without PySpark. pandas is here and not in the extra `dev`, because pyarrow and
+    # PySpark import it wherever it is installed, which would change what benchmarks measure.
+    "readers": ("pandas==2.3.3", "--editable", f"{ROOT}[read]"),
     # An S3 server without a container, for tests of object storage.
     "s3_server": ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"),
     # Another writer of Iceberg tables, which knows nothing of Spark.

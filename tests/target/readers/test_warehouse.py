@@ -13,9 +13,12 @@ import pytest
 
 import target_spark
 from target_spark.errors import TableError, UnsupportedError
+from tests.peers import missing_reason, peer_python
 from tests.target.warehouse import ID, Warehouse, record, schema, state
 
 pytestmark = pytest.mark.spark
+
+READERS = peer_python("readers")
 
 NESTED: dict[str, Any] = {
     **ID,
@@ -110,11 +113,25 @@ def test_deleted_rows_and_renamed_columns_of_other_writers_are_respected(delta: 
     assert rows(a.to_arrow()) == spark_rows(delta, "a") == [(1, 1), (3, None)]
 
 
-def test_rows_are_read_into_pandas_polars_and_duckdb(warehouse: Warehouse) -> None:
+@pytest.mark.thorough
+@pytest.mark.skipif(READERS is None, reason=missing_reason("readers"))
+def test_rows_are_read_into_pandas_without_pyspark(warehouse: Warehouse) -> None:
+    nullable = {"id": {"type": ["null", "integer"]}}
+    warehouse.load(schema("a", nullable), record("a", id=2**53 + 1), record("a"), state(1))
+    program = (
+        "import target_spark\n"
+        f"table = target_spark.open_warehouse({str(warehouse.folder)!r})['a']\n"
+        "print(table.to_pandas()['id'].dropna().tolist(), len(table.to_pandas()), list(table.runs))"
+    )
+    command = [str(READERS), "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == f"[{2**53 + 1}] 2 ['run1']", done.stderr
+
+
+def test_rows_are_read_into_polars_and_duckdb(warehouse: Warehouse) -> None:
     nullable = {"id": {"type": ["null", "integer"]}}
     warehouse.load(schema("a", nullable), record("a", id=2**53 + 1), record("a"), state(1))
     a = target_spark.open_warehouse(warehouse.folder)["a"]
-    assert a.to_pandas()["id"].dropna().tolist() == [2**53 + 1]
     assert a.to_polars()["id"].drop_nulls().to_list() == [2**53 + 1]
     assert a.to_duckdb().filter("id is not null").fetchall() == [(2**53 + 1,)]
     with duckdb.connect() as connection:
