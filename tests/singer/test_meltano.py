@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from target_spark.config.settings import with_defaults
+from target_spark.spark.jvm import cache_folder
 from target_spark.target import TargetSpark
 from tests.peers import missing_reason, peer_python
 from tests.samples.cut_flights import january, read_table
@@ -105,6 +107,28 @@ def test_second_run_resumes_from_the_stored_state(spark: SparkSession, project: 
     }
     assert "planes" not in state(project)["bookmarks"]
     assert "Run completed" in done.stdout + done.stderr
+
+
+@pytest.mark.thorough
+def test_runs_of_meltano_share_an_engine(project: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "target-spark"
+    cache.mkdir(mode=0o700)
+    (cache / "ivy").symlink_to(cache_folder() / "ivy")
+    variables = {
+        "XDG_CACHE_HOME": str(tmp_path),
+        "TARGET_SPARK_PATH": str(tmp_path / "tables"),
+        "TARGET_SPARK_ENGINE": "keep",
+        "TARGET_SPARK_ENGINE_IDLE_SECONDS": "60",
+    }
+    applications = []
+    for until in (FIRST_UNTIL, SECOND_UNTIL):
+        command = ["run", "--full-refresh", "tap-flights", "target-spark"]
+        done = meltano(project, *command, TAP_FLIGHTS_UNTIL=until, **variables)
+        applications += re.findall(r'"application": ?"([^"]+)"', done.stdout + done.stderr)
+    assert len(applications) == 2
+    assert applications[0] == applications[1]
+    for engine in cache.glob("engines/*/engine.json"):
+        os.kill(json.loads(engine.read_bytes())["pid"], signal.SIGTERM)
 
 
 def rows_before(table: str, until: str) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from target_spark import open_warehouse
 from tests.target.warm_engine.engine_runs import (
     COMMAND,
     EngineHome,
@@ -51,6 +52,18 @@ def test_later_runs_use_the_engine_that_the_first_left_behind(home: EngineHome) 
         command = Path(f"/proc/{process}/cmdline").read_bytes()
         assert b"SECRET" not in command
         assert b"token" not in command
+
+
+@pytest.mark.parametrize("table_format", ["iceberg", "parquet"])
+def test_later_runs_of_other_formats_use_the_engine_too(
+    home: EngineHome, table_format: str
+) -> None:
+    options = {"format": table_format, "write_mode": "append"}
+    first = home.load(keyed() + rows(1, 20), **options)
+    second = home.load(keyed() + rows(21, 30), engine="auto", **options)
+    assert application(first) == application(second)
+    found = open_warehouse(home.folder / "tables")["a"].to_arrow(["id"])["id"].to_pylist()
+    assert sorted(found) == list(range(1, 31))
 
 
 def test_runs_of_two_jobs_share_an_engine_and_no_table(home: EngineHome) -> None:
