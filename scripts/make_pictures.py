@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import CONSOLE_SVG_FORMAT, Console
 from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 from tests.terminal import TerminalSession, open_terminal  # noqa: E402  needs the path
 
 IMAGES = ROOT / "docs" / "images"
-WIDTH, HEIGHT = 110, 14
+WIDTH, HEIGHT = 132, 16
 PIPE = "tap-flights --config tap.json $STATE | target-spark --config target.json >> state.jsonl"
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
@@ -40,15 +42,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         target = {"path": "warehouse", "job": "flights", "report_html": "report.html"}
-        (folder / "target.json").write_text(json.dumps(target))
+        (folder / "target.json").write_text(json.dumps({**target, "small_runs": True}))
         load(folder, "2013-02-01T00:00:00Z", "")
-        lines = load(folder, "2013-03-01T00:00:00Z", "--state state.jsonl")
-        draw_terminal(lines, "tap-flights | target-spark", IMAGES / "load.svg")
+        progress, output = load(folder, "2013-03-01T00:00:00Z", "--state state.jsonl")
+        table = dropwhile(lambda line: not line.startswith("stream "), output)
+        table = takewhile(lambda line: not line.startswith("table of "), table)  # paths follow
+        draw_terminal(progress, "during a load", IMAGES / "load.svg")
+        draw_terminal(list(table), "at the end of a load", IMAGES / "summary.svg")
         photograph(folder / "report.html", IMAGES / "report.png")
 
 
-def load(folder: Path, until: str, state: str) -> list[str]:
-    """Run the pipe in a terminal; return the lines of the screen when it last showed rows."""
+def load(folder: Path, until: str, state: str) -> tuple[list[str], list[str]]:
+    """Run the pipe in a terminal; return its screen while rows were read, and all its lines."""
     (folder / "tap.json").write_text(json.dumps({"until": until}))
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     with open_terminal(WIDTH, HEIGHT) as session:
@@ -59,29 +64,30 @@ def load(folder: Path, until: str, state: str) -> list[str]:
             start_new_session=True,
         )
         shown = watch(session, process)
-        if process.wait():
-            sys.exit("\n".join(session.terminal.lines()))
-    return shown
+    if process.returncode:
+        sys.exit("\n".join(session.terminal.lines()))
+    return shown, session.terminal.lines()
 
 
 def watch(session: TerminalSession, process: subprocess.Popen[bytes]) -> list[str]:
-    """Return the screen as it was when its live line last counted rows."""
+    """Return the screen as it was when its live line last counted rows that were being read."""
     shown: list[str] = []
     while process.poll() is None:
         with session.terminal.lock:
             screen = ["".join(row).rstrip() for row in session.terminal.screen]
-        if "rows read" in screen[-1]:
+        if "rows read" in screen[-1] and (not shown or ", 0/s" not in screen[-1]):
             shown = screen
-        time.sleep(0.1)
+        time.sleep(0.05)
     return shown
 
 
 def draw_terminal(lines: list[str], title: str, path: Path) -> None:
-    """Write the lines of a screen as an SVG."""
+    """Write the lines of a screen as an SVG, which takes its font from the reader's machine."""
+    own_font = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     with Path(os.devnull).open("w") as nowhere:
         console = Console(record=True, width=WIDTH, file=nowhere, legacy_windows=False)
         console.print(Text("\n".join(lines)), overflow="crop", no_wrap=True)
-        console.save_svg(str(path), title=title)
+        console.save_svg(str(path), title=title, code_format=own_font)
 
 
 def photograph(page: Path, path: Path) -> None:
