@@ -85,7 +85,9 @@ def draw_terminal(lines: list[str], title: str, path: Path) -> None:
     """Write the lines of a screen as an SVG, which takes its font from the reader's machine."""
     own_font = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     with Path(os.devnull).open("w") as nowhere:
-        console = Console(record=True, width=WIDTH, file=nowhere, legacy_windows=False)
+        console = Console(
+            record=True, width=max(map(len, lines)), file=nowhere, legacy_windows=False
+        )
         console.print(Text("\n".join(lines)), overflow="crop", no_wrap=True)
         console.save_svg(str(path), title=title, code_format=own_font)
 

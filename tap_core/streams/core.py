@@ -102,8 +102,7 @@ class Stream(StreamProperties, abc.ABC):
         ...     name = "users"
         ...     primary_keys = ("id",)
         ...     schema = {"properties": {"id": {"type": "integer"}}}
-        ...     def get_records(self, context):
-        ...         yield {"id": 1}
+        ...     def get_records(self, context): yield {"id": 1}
     """
 
     name: str

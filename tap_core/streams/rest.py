@@ -52,9 +52,8 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
 
     Examples:
         >>> class Users(RESTStream):
-        ...     name = "users"
+        ...     name, path = "users", "/users"
         ...     url_base = "https://api.example.com/v3"
-        ...     path = "/users"
         ...     records_jsonpath = "$.data[*]"
         ...     next_page_token_jsonpath = "$.next"
         ...     schema = {"properties": {"id": {"type": "integer"}}}

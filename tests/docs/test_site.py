@@ -262,7 +262,7 @@ def test_browser_walks_all_pages_and_finds_words(site: Path, tmp_path: Path) -> 
     links = {link.partition("#")[0] for page in found["pages"].values() for link in page["links"]}
     paths = {link.removeprefix(f"{origin}/") for link in links}
     assert [path for path in paths if not find_file(site, path).is_file()] == []
-    assert any("/target/#quarantine" in link for link in found["results"]), found["results"][:5]
+    assert any(re.search(r"/target/.*#quarantine", link) for link in found["results"])
     assert [path for path in visits.missing if path not in {"/favicon.ico", "/versions.json"}] == []
 
 
