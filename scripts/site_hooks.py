@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import logging
 import posixpath
 import re
@@ -59,8 +60,12 @@ _FROM_ROOT: Final = {
 
 _FENCE: Final = re.compile(r"^( *```\w+)[ \t]+(.+)$", re.MULTILINE)
 _FILE: Final = re.compile(r"""\bfile=["']?([^"'\s]+)""")
-_LINK: Final = re.compile(r"(\]\(|^\[[^\]]+\]: )(?!\w+:|#)([^)#\s]+)", re.MULTILINE)
-"""Address of a link, in the text or in a definition of its own: `[name]: address`."""
+_LINK: Final = re.compile(
+    r"(?P<code>^ *```.*?^ *```$)|(?P<begin>\]\(|^\[[^\]]+\]: )(?!\w+:|#)(?P<address>[^)#\s]+)",
+    re.MULTILINE | re.DOTALL,
+)
+"""Block of code, or link to a file, also in a definition of its own: `[name]: address`."""
+
 _ROW: Final = re.compile(r"^\| (\[.+?) \| (.+) \|$", re.MULTILINE)
 _SCALARS: Final = {str: "text", int: "integer", float: "number", bool: "true or false"}
 _KINDS: Final = {
@@ -155,11 +160,13 @@ def rewrite_links(markdown: str, page: str, repository: str) -> str:
     here = posixpath.dirname(_FROM_ROOT.get(page, f"docs/{page}"))
 
     def rewrite(link: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(here, link[2]))
+        if link["code"]:
+            return link[0]
+        target = posixpath.normpath(posixpath.join(here, link["address"]))
         if target in pages or target.startswith("docs/"):
             name = pages.get(target, target.removeprefix("docs/"))
-            return link[1] + posixpath.relpath(name, posixpath.dirname(page) or ".")
-        return f"{link[1]}{repository}/{target}"
+            return link["begin"] + posixpath.relpath(name, posixpath.dirname(page) or ".")
+        return f"{link['begin']}{repository}/{target}"
 
     return _LINK.sub(rewrite, markdown)
 
@@ -202,18 +209,20 @@ def make_components_page() -> str:
 
 def describe_component(cls: type, described: griffe.Object | griffe.Alias) -> Iterator[str]:
     """Yield the description of a component, the table of its options, and what it ignores."""
-    texts = _read_option_texts(described)
-    summary = re.split(r"\n\n(?:Args|Raises|Attributes):", inspect.getdoc(cls) or "")[0]
+    summary = re.split(r"\n\n(?:Args|Attributes|Examples?|Raises):", inspect.getdoc(cls) or "")[0]
     yield summary
     plan = get_component_plan(cls)
+    found = _read_option_texts(described)
+    texts = {option: text for option, text in found.items() if option in plan.shapes}
     defaults = {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    if plan.shapes:
-        rows = ["| Option | Values | Default | Description |", "|---|---|---|---|"]
-        for option, shape in plan.shapes.items():
-            default = "required" if option in plan.required else _format_default(defaults[option])
-            values = describe_values(shape)
-            rows.append(f"| `{option}` | {values} | {default} | {texts.get(option, '')} |")
-        yield "\n".join(rows)
+    rows = []
+    for option, shape in plan.shapes.items():
+        default = "required" if option in plan.required else _format_default(defaults[option])
+        rows.append([f"`{option}`", describe_values(shape), default, texts.get(option, "")])
+    if rows:
+        titles = ["Option", "Values", "Default", *(["Description"] if texts else [])]
+        table = [titles, ["---"] * len(titles), *(row[: len(titles)] for row in rows)]
+        yield "\n".join(f"| {' | '.join(row)} |" for row in table)
     if plan.ignored:
         yield f"Accepted without effect: {', '.join(f'`{name}`' for name in sorted(plan.ignored))}."
 
@@ -224,11 +233,7 @@ def describe_values(shape: FieldType) -> str:
     parts += [text for scalar, text in _SCALARS.items() if scalar in shape.scalars]
     parts += [_KINDS[shape.kind]] if shape.kind else []
     parts += ["any value"] if shape.is_any else []
-    parts += [
-        f"[{name}](#{name.lower()})"
-        for name in MODULES
-        if any(is_accepted(get_component_class(name), one) for one in shape.components)
-    ]
+    parts += [text for one in shape.components for text in _describe_components(one)]
     if shape.item is not None:
         parts.append(f"list of: {describe_values(shape.item)}")
     if shape.value is not None:
@@ -236,10 +241,21 @@ def describe_values(shape: FieldType) -> str:
     return "; ".join(dict.fromkeys(parts)) or "a value"
 
 
+def _describe_components(expected: type) -> Iterator[str]:
+    """Yield links to the components that an option of this type accepts."""
+    takes_custom_code = getattr(expected, "_is_protocol", False)  # then of each kind
+    for name in MODULES:
+        is_custom = takes_custom_code and name.startswith("Custom")
+        if is_accepted(get_component_class(name), expected) and not is_custom:
+            yield f"[{name}](#{name.lower()})"
+    if takes_custom_code:
+        yield "[custom code](../manifest.md#custom-code)"
+
+
 def _format_default(default: object) -> str:
-    if default is None or default is dataclasses.MISSING or callable(default):
-        return ""
-    return f"`{default}`"
+    """Return a default as in YAML, or "" if there is none that a manifest could have."""
+    is_plain = isinstance(default, (str, int, float, tuple))
+    return f"`{json.dumps(default, default=str)}`".replace("|", "\\|") if is_plain else ""
 
 
 def _read_option_texts(described: griffe.Object | griffe.Alias) -> dict[str, str]:

@@ -163,19 +163,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def read_page(site: Path, name: str) -> str:
+    """Return the HTML of a page."""
+    return (site / name / "index.html").read_text("utf-8")
+
+
 @pytest.mark.slow
 @pytest.mark.thorough
 def test_reference_is_complete(site: Path) -> None:
     from tap_core.manifest.registry import MODULES as COMPONENTS
     from target_spark.target import TargetSpark
 
-    settings = (site / "reference" / "settings" / "index.html").read_text("utf-8")
-    components = (site / "reference" / "components" / "index.html").read_text("utf-8")
+    settings = read_page(site, "reference/settings")
+    components = read_page(site, "reference/components")
     names = TargetSpark.config_jsonschema["properties"]
     assert [name for name in names if f">{name}</td>" not in settings] == []
     assert [name for name in COMPONENTS if f'id="{name.lower()}"' not in components] == []
-    api = (site / API / "tap_core" / "index.html").read_text("utf-8")
-    assert 'id="tap_core.Stream.get_records"' in api
+    assert 'id="tap_core.Stream.get_records"' in read_page(site, f"{API}tap_core")
     lines = (site / "llms.txt").read_text("utf-8").splitlines()
     listed = [re.match(r"- \[.+\]\((.+)\): .+", line) for line in lines if line[:1] == "-"]
     assert len(listed) == len(PAGES)
@@ -190,8 +194,17 @@ def test_pages_show_no_options_of_code_blocks(site: Path) -> None:
         for path in site.rglob("*.html")
         if re.search(r"skip=(&quot;|\")|```|only=(wheel|repository)", path.read_text("utf-8"))
     ]
-    allowed = {"contributing"}
-    assert [path for path in shown if Path(path).parent.name not in allowed] == []
+    assert shown == []
+    assert '<span class="filename">tap_shop.py</span>' in read_page(site, "http")
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_links_to_files_outside_the_docs_lead_to_the_repository_or_their_page(site: Path) -> None:
+    page = read_page(site, "scheduling")
+    assert f'href="{CONFIG["repo_url"]}/blob/main/samples/scheduling/load.sh"' in page
+    assert 'href="../overview/#install"' in read_page(site, "sql")
+    assert 'href="../testing/"' in read_page(site, "overview")
 
 
 @dataclass
