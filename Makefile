@@ -6,6 +6,7 @@
 #   make thorough  the tests that take long, which make test leaves out
 #   make coverage  the tests again, with the branches that they leave out
 #   make bench     set everything up and run the benchmarks beside other tools
+#   make docs      build the documentation as a site, in build/site
 #   make lock      write the lock files anew from the ranges in pyproject.toml
 #   make audit     look up the locked packages and the jars in a feed of advisories
 #
@@ -16,6 +17,7 @@ PEERS   := .venv-peers
 BIN     := $(VENV)/bin
 PY      := $(BIN)/python
 READY   := $(VENV)/.ready
+DOCS    := .venv-docs
 LOCKS   := requirements-build.lock requirements-dev.lock samples/requirements.txt
 PYTEST_ARGS ?=
 
@@ -44,7 +46,7 @@ BENCH_PEERS := singer_sdk airbyte_cdk dlt tap_postgres fivetran_sdk
 # The same examples of a property in every run, so that a run says something of the code alone.
 TEST := $(PY) -m pytest --hypothesis-profile=ci --durations=30 --durations-min=8 $(PYTEST_ARGS)
 
-.PHONY: help demo test thorough check lint types rules coverage bench peers lock audit setup clean
+.PHONY: help demo test thorough check lint types rules coverage bench peers docs lock audit setup clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -85,7 +87,7 @@ check: lint types test thorough
 
 # What `make test` leaves out because it takes long, mutations of the fuzz corpus, and properties
 # with new examples; it needs what that sets up.
-thorough: setup
+thorough: setup $(DOCS)/.ready
 	$(PY) -m tests.peers $(LONG_PEERS)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) SCHEDULES=$(SCHEDULES) $(PY) -m pytest -m thorough --every-format $(PYTEST_ARGS)
 	$(PY) -m pytest -m "hypothesis and not spark" $(PYTEST_ARGS)
@@ -116,6 +118,15 @@ bench: setup
 peers: setup
 	$(PY) -m tests.peers
 
+# Strict: a broken link or a public name without a docstring is an error.
+docs: $(DOCS)/.ready
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build
+
+$(DOCS)/.ready: requirements-docs.lock | $(READY)
+	$(PY) -m venv $(DOCS)
+	$(DOCS)/bin/python -m $(LOCKED) -r requirements-docs.lock
+	@touch $@
+
 # Universal: the markers in the lock files choose for Python 3.10 to 3.13.
 lock: setup
 	$(PY) -m venv .venv-lock
@@ -131,4 +142,4 @@ audit: setup
 	$(PY) scripts/audit.py --pip-audit .venv-audit/bin/pip-audit
 
 clean:
-	rm -rf $(VENV) $(PEERS) .venv-lock .venv-audit demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(PEERS) $(DOCS) .venv-lock .venv-audit build/site demo .mypy_cache .ruff_cache .pytest_cache

@@ -35,6 +35,10 @@ do
   compile pyproject.toml "$@"
 done
 
+# What builds the documentation's site, which imports the loader and the components of manifests.
+# shellcheck disable=SC2086
+compile pyproject.toml --extra docs --extra manifest $agree --output-file requirements-docs.lock
+
 # What builds this project and the packages that are published as source only (pyspark). Builds
 # run without isolation, because pip does not check hashes of what it fetches for an isolated one.
 # setuptools: CVE-2024-6345, CVE-2025-47273.

@@ -212,6 +212,7 @@ UNSUPPORTED_CAPABILITIES: tuple[UnsupportedCapability, ...] = (
         sentence="flattening is not supported yet; remove the setting or set it to false",
     ),
 )
+"""Capabilities of singer_sdk that this version lacks, with their settings."""
 
 
 def find_unsupported_settings(
@@ -310,6 +311,7 @@ STREAM_MAPS_CONFIG = _settings(
         additionalProperties=True,
     ),
 )
+"""Settings of stream maps: the maps, their config, and the options of Faker."""
 
 FLATTENING_CONFIG = _settings(
     flattening_enabled=_setting(
@@ -325,6 +327,7 @@ FLATTENING_CONFIG = _settings(
         "string", "Flattening Separator", "The text between the parts of a flattened name."
     ),
 )
+"""Settings of flattening: whether objects become columns, to which depth, and by which names."""
 
 BATCH_CONFIG = _settings(
     batch_config=_setting(
@@ -370,6 +373,7 @@ BATCH_CONFIG = _settings(
         additionalProperties=True,
     ),
 )
+"""Settings with which a tap writes BATCH messages: encoding and storage of the files."""
 
 BATCH_READING_CONFIG = _settings(
     batch_max_line_bytes=_setting(
@@ -393,6 +397,7 @@ BATCH_READING_CONFIG = _settings(
         items={"type": ["string"]},
     ),
 )
+"""Settings with which a target reads BATCH messages: limits on the files."""
 
 SQL_TAP_USE_SINGER_DECIMAL = _settings(
     use_singer_decimal=_setting(
@@ -401,6 +406,7 @@ SQL_TAP_USE_SINGER_DECIMAL = _settings(
         "Send decimals as text with the format `x-singer.decimal`, with all digits.",
     ),
 )
+"""Setting of SQL taps: decimals as strings with the format ``singer.decimal``."""
 
 STATE_PARTITION_LIMIT_CONFIG = _settings(
     state_partition_limit=_setting(
@@ -412,12 +418,14 @@ STATE_PARTITION_LIMIT_CONFIG = _settings(
         minimum=1,
     ),
 )
+"""Setting of taps: the most partitions of a stream that the state contains."""
 
 TARGET_SCHEMA_CONFIG = _settings(
     default_target_schema=_setting(
         "string", "Default Target Schema", "The schema (database) in which tables are created."
     ),
 )
+"""Setting of SQL targets: the database schema for streams that name none."""
 
 EMIT_ACTIVATE_VERSION_CONFIG = _settings(
     emit_activate_version_messages=_setting(
@@ -427,6 +435,7 @@ EMIT_ACTIVATE_VERSION_CONFIG = _settings(
         default=False,
     ),
 )
+"""Setting of taps: whether ACTIVATE_VERSION messages are written."""
 
 ACTIVATE_VERSION_CONFIG = _settings(
     process_activate_version_messages=_setting(
@@ -436,18 +445,21 @@ ACTIVATE_VERSION_CONFIG = _settings(
         default=True,
     ),
 )
+"""Setting of targets: whether ACTIVATE_VERSION messages are processed."""
 
 ADD_RECORD_METADATA_CONFIG = _settings(
     add_record_metadata=_setting(
         "boolean", "Add Record Metadata", "Add the `_sdc_` columns to each row."
     ),
 )
+"""Setting of targets: whether metadata columns are added to records."""
 
 TARGET_HARD_DELETE_CONFIG = _settings(
     hard_delete=_setting(
         "boolean", "Hard Delete", "Remove deleted rows instead of marking them.", default=False
     ),
 )
+"""Setting of targets: whether deleted rows are removed or marked."""
 
 TARGET_VALIDATE_RECORDS_CONFIG = _settings(
     validate_records=_setting(
@@ -457,12 +469,14 @@ TARGET_VALIDATE_RECORDS_CONFIG = _settings(
         default=True,
     ),
 )
+"""Setting of targets: whether records are validated against their schema."""
 
 TARGET_BATCH_SIZE_ROWS_CONFIG = _settings(
     batch_size_rows=_setting(
         "integer", "Batch Size Rows", "The maximum number of rows in a batch."
     ),
 )
+"""Setting of targets: the most rows of a batch."""
 
 TARGET_LOAD_METHOD_CONFIG = _settings(
     load_method={
@@ -475,6 +489,7 @@ TARGET_LOAD_METHOD_CONFIG = _settings(
         "default": TargetLoadMethods.APPEND_ONLY.value,
     },
 )
+"""Setting of SQL targets: append, upsert or overwrite."""
 
 PARALLEL_PARTITIONS_CONFIG = _settings(
     max_parallel_partitions=_setting(
@@ -485,6 +500,7 @@ PARALLEL_PARTITIONS_CONFIG = _settings(
         minimum=1,
     ),
 )
+"""Setting of taps: the threads that read partitions of a stream."""
 
 PARALLEL_STREAMS_CONFIG = _settings(
     max_parallel_streams=_setting(
@@ -495,3 +511,4 @@ PARALLEL_STREAMS_CONFIG = _settings(
         minimum=1,
     ),
 )
+"""Setting of taps: the streams that are read at the same time."""

@@ -4,8 +4,6 @@ Names and base classes are those of ``singer_sdk.exceptions``, so that ``except`
 existing plugins keep working. Classes marked * are additions of this project. Messages never
 contain the value of a secret setting.
 
-::
-
     SingerSDKError
     ├── ConfigurationError
     │   ├── ConfigValidationError        .errors, .schema
@@ -233,6 +231,7 @@ class UnsupportedSchemaFormatError(DiscoveryError):
 
 
 UnsupportedOpenAPISpec = UnsupportedSchemaFormatError
+"""Name of `UnsupportedSchemaFormatError` in singer_sdk."""
 
 
 # Mapping

@@ -45,6 +45,7 @@ DEFAULT_LOG_INTERVAL = 60.0
 """Seconds between two lines of one counter."""
 
 METRICS_LOGGER_NAME = __name__
+"""Name of the logger that writes METRIC lines."""
 
 _Value = TypeVar("_Value")
 _Meter = TypeVar("_Meter", bound="Meter")

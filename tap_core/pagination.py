@@ -45,7 +45,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+"""Type variable without a bound, as singer_sdk's module has it."""
 TPageToken = TypeVar("TPageToken")
+"""Type of a page token, such as `int` for page numbers and `str` for cursors."""
 
 _LONGEST_NUMBER = 10
 """Digits of a page number or offset that is sent as text; what has more could be a key."""

@@ -20,6 +20,7 @@ Record: TypeAlias = dict[str, Any]
 """Record that a tap's code yields: a dict from property name to Python value."""
 
 Records: TypeAlias = Iterable[Record]
+"""Records of a stream, as an author's code returns them."""
 
 Context: TypeAlias = Mapping[str, Any]
 """Values that identify one partition of a stream; read-only during a sync."""
@@ -28,6 +29,7 @@ JsonSchema: TypeAlias = dict[str, Any]
 """JSON Schema document."""
 
 StrPath: TypeAlias = str | os.PathLike[str]
+"""Path of a file, as text or as an object such as `pathlib.Path`."""
 
 RecordBodyEncoder: TypeAlias = Callable[[Record], bytes]
 """Function that encodes a conformed record as the body of a protocol's message."""

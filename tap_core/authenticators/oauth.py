@@ -159,14 +159,15 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     def oauth_request_body(self) -> dict[str, Any]:
         """Form data of the token request, which subclasses must define.
 
-        >>> class Login(OAuthAuthenticator):
-        ...     @property
-        ...     def oauth_request_body(self):
-        ...         return {
-        ...             "grant_type": "client_credentials",
-        ...             "client_id": self.client_id,
-        ...             "client_secret": self.client_secret,
-        ...         }
+        Examples:
+            >>> class Login(OAuthAuthenticator):
+            ...     @property
+            ...     def oauth_request_body(self):
+            ...         return {
+            ...             "grant_type": "client_credentials",
+            ...             "client_id": self.client_id,
+            ...             "client_secret": self.client_secret,
+            ...         }
         """
         raise NotImplementedError(
             f"{type(self).__name__} must define the property `oauth_request_body`."

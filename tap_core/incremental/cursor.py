@@ -79,13 +79,14 @@ class DatetimeBasedCursor:
     record; ``interval_end`` is the end of the window, if that is later. ``boundary`` is ``send`` to
     send a record at the bookmark again, or ``drop`` to drop the record.
 
-    >>> updates = DatetimeBasedCursor(
-    ...     cursor_field="updated_at",
-    ...     datetime_format="%Y-%m-%dT%H:%M:%SZ",
-    ...     start_datetime=lambda config: config["start_date"],
-    ...     start_time_option=RequestOption("request_parameter", "since"),
-    ...     end_time_option=RequestOption("request_parameter", "until"),
-    ... )
+    Examples:
+        >>> updates = DatetimeBasedCursor(
+        ...     cursor_field="updated_at",
+        ...     datetime_format="%Y-%m-%dT%H:%M:%SZ",
+        ...     start_datetime=lambda config: config["start_date"],
+        ...     start_time_option=RequestOption("request_parameter", "since"),
+        ...     end_time_option=RequestOption("request_parameter", "until"),
+        ... )
 
     Raises:
         ValueError: A format or duration is invalid; the field name or the start is empty; only one

@@ -39,7 +39,7 @@ from tap_core.manifest.type_hints import (
     parse_annotation,
 )
 
-__all__ = ["Builder", "build_component"]
+__all__ = ["Builder", "build_component", "is_accepted"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -490,7 +490,7 @@ class Builder:
             if str(kind) in NOT_SUPPORTED:
                 said = f"the component '{kind}' is not supported."
             return self._report(position, said)
-        if not any(_is_accepted(cls, one) for one in shape.components):
+        if not any(is_accepted(cls, one) for one in shape.components):
             return self._report(position, f"the component '{kind}' is not allowed here.")
         return cls
 
@@ -570,7 +570,7 @@ def _is_component(node: MappingNode) -> bool:
     return isinstance(kind, str) and kind in MODULES
 
 
-def _is_accepted(cls: type, expected: type) -> bool:
+def is_accepted(cls: type, expected: type) -> bool:
     """Return True if an option of type ``expected`` accepts components of the class ``cls``."""
     if not getattr(expected, "_is_protocol", False):
         return issubclass(cls, expected)

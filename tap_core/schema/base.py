@@ -125,9 +125,10 @@ class StreamSchema(Generic[KeyT]):
         schema_source: Source of the schema.
         key: Key of the schema in the source; by default the stream's name.
 
-    >>> class Users(Stream):
-    ...     name = "users"
-    ...     schema = StreamSchema(SchemaDirectory("schemas"))
+    Examples:
+        >>> class Users(Stream):
+        ...     name = "users"
+        ...     schema = StreamSchema(SchemaDirectory("schemas"))
     """
 
     def __init__(self, schema_source: SchemaSource[KeyT], *, key: KeyT | None = None) -> None:

@@ -26,7 +26,7 @@ JSONtoSQLHandler: TypeAlias = type[TypeEngine[Any]] | Callable[[JsonSchema], Typ
 class SQLToJSONSchema:
     """Converter from a column's SQLAlchemy type to the JSON Schema of its values.
 
-    To support a further type, override a method or register a new one::
+    To support a further type, override a method or register a new one:
 
         class MyTypes(SQLToJSONSchema):
             @functools.singledispatchmethod
@@ -205,11 +205,12 @@ class JSONSchemaToSQL:
             handler: SQLAlchemy type, or a function that takes a property's schema and returns a
                 type.
 
-        >>> from sqlalchemy.types import SMALLINT
-        >>> to_sql = JSONSchemaToSQL()
-        >>> to_sql.register_sql_datatype_handler("smallint", SMALLINT)
-        >>> to_sql.to_sql_type({"type": "integer", "x-sql-datatype": "smallint"})
-        SMALLINT()
+        Examples:
+            >>> from sqlalchemy.types import SMALLINT
+            >>> to_sql = JSONSchemaToSQL()
+            >>> to_sql.register_sql_datatype_handler("smallint", SMALLINT)
+            >>> to_sql.to_sql_type({"type": "integer", "x-sql-datatype": "smallint"})
+            SMALLINT()
         """
         self._sql_datatype_mapping[sql_datatype] = handler
 

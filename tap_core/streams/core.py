@@ -97,12 +97,12 @@ class Stream(StreamProperties, abc.ABC):
     Define ``name``, ``schema``, ``primary_keys`` and, for incremental syncs, ``replication_key``,
     and override `get_records`. For HTTP APIs use `RESTStream` or `GraphQLStream`.
 
-    >>> class Users(Stream):
-    ...     name = "users"
-    ...     primary_keys = ("id",)
-    ...     schema = {"properties": {"id": {"type": "integer"}}}
-    ...     def get_records(self, context):
-    ...         yield {"id": 1}
+    Examples:
+        >>> class Users(Stream):
+        ...     name = "users"
+        ...     primary_keys = ("id",)
+        ...     schema = {"properties": {"id": {"type": "integer"}}}
+        ...     def get_records(self, context): yield {"id": 1}
     """
 
     name: str

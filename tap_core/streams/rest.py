@@ -50,13 +50,13 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
     Define ``name``, ``url_base``, ``path`` and ``schema``; ``records_jsonpath`` and
     ``next_page_token_jsonpath`` locate the records and the next page's token in a response.
 
-    >>> class Users(RESTStream):
-    ...     name = "users"
-    ...     url_base = "https://api.example.com/v3"
-    ...     path = "/users"
-    ...     records_jsonpath = "$.data[*]"
-    ...     next_page_token_jsonpath = "$.next"
-    ...     schema = {"properties": {"id": {"type": "integer"}}}
+    Examples:
+        >>> class Users(RESTStream):
+        ...     name, path = "users", "/users"
+        ...     url_base = "https://api.example.com/v3"
+        ...     records_jsonpath = "$.data[*]"
+        ...     next_page_token_jsonpath = "$.next"
+        ...     schema = {"properties": {"id": {"type": "integer"}}}
     """
 
     next_page_token_jsonpath: str | None = None

@@ -1,7 +1,5 @@
 """Type helpers, which describe a JSON Schema in Python: ``from tap_core import typing as th``.
 
-::
-
     schema = th.PropertiesList(
         th.Property("id", th.IntegerType, required=True),
         th.Property("tags", th.ArrayType(th.StringType)),

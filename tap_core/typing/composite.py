@@ -48,9 +48,10 @@ class AllOf(_Combination):
 class DiscriminatedUnion(OneOf):
     """Type of objects that have one of several types, which the value of one property identifies.
 
-    >>> union = DiscriminatedUnion("species", cat=ObjectType(), dog=ObjectType())
-    >>> union.type_dict["oneOf"][1]["required"]
-    ['species']
+    Examples:
+        >>> union = DiscriminatedUnion("species", cat=ObjectType(), dog=ObjectType())
+        >>> union.type_dict["oneOf"][1]["required"]
+        ['species']
     """
 
     def __init__(self, key: str, **options: ObjectType) -> None:

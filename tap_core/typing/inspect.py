@@ -37,7 +37,9 @@ __all__ = [
 ]
 
 JSONSCHEMA_ANNOTATION_SECRET: Final = "secret"  # noqa: S105 - the keyword, not a secret
+"""Keyword of a JSON Schema that marks a secret."""
 JSONSCHEMA_ANNOTATION_WRITEONLY: Final = "writeOnly"
+"""Keyword of JSON Schema for values that are never shown, which marks a secret too."""
 
 _DATELIKE: Final = frozenset(("date-time", "date", "time"))
 

@@ -50,8 +50,9 @@ class ArrayType(JSONTypeHelper[list[Any]], Generic[_W]):
 class Property(JSONTypeHelper[T], Generic[T]):
     """Property of an object: its name, type, description and other JSON Schema keywords.
 
-    >>> Property("name", JSONTypeHelper, True).optional
-    False
+    Examples:
+        >>> Property("name", JSONTypeHelper, True).optional
+        False
     """
 
     def __init__(
@@ -147,8 +148,9 @@ class Property(JSONTypeHelper[T], Generic[T]):
 class ObjectType(JSONTypeHelper[Any]):
     """Type of objects with named properties.
 
-    >>> ObjectType(additional_properties=False).type_dict
-    {'type': 'object', 'properties': {}, 'additionalProperties': False}
+    Examples:
+        >>> ObjectType(additional_properties=False).type_dict
+        {'type': 'object', 'properties': {}, 'additionalProperties': False}
     """
 
     def __init__(

@@ -48,8 +48,9 @@ __all__ = [
 class StringType(JSONTypeHelper[str]):
     """Type of strings; subclasses are strings with a ``format``, such as date-times.
 
-    >>> StringType(max_length=10, nullable=True).type_dict
-    {'type': ['string', 'null'], 'maxLength': 10}
+    Examples:
+        >>> StringType(max_length=10, nullable=True).type_dict
+        {'type': ['string', 'null'], 'maxLength': 10}
     """
 
     string_format: str | None = None
@@ -265,8 +266,9 @@ class _NumericType(JSONTypeHelper[T]):
 class IntegerType(_NumericType[int]):
     """Type of integers of any size.
 
-    >>> IntegerType(minimum=0, maximum=10).type_dict
-    {'type': ['integer'], 'minimum': 0, 'maximum': 10}
+    Examples:
+        >>> IntegerType(minimum=0, maximum=10).type_dict
+        {'type': ['integer'], 'minimum': 0, 'maximum': 10}
     """
 
     __type_name__ = "integer"

@@ -140,8 +140,8 @@ def identify(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-LONG = {"airbyte.md", "cluster.md", "state.md"}
-"""Pages whose blocks start Spark more than once; other tests run the same commands."""
+LONG = {"airbyte.md", "cluster.md", "first-load.md", "state.md"}
+"""Pages whose blocks take many seconds; other tests run the same commands."""
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=identify)

@@ -67,7 +67,7 @@ def check_installs(commands: list[str]) -> None:
             ), command
 
 
-@pytest.mark.parametrize("target", ["setup", "lock", "audit"])
+@pytest.mark.parametrize("target", ["setup", "lock", "audit", "docs"])
 def test_make_installs_with_hashes(target: str) -> None:
     """SEC20: `make` takes no archive whose hash is not in a lock file."""
     done = subprocess.run(

@@ -25,9 +25,10 @@ def locked(name: str) -> dict[str, str]:
     }
 
 
-UNLOCKED = {"faker", "connect"}
-"""Extras that the development lock leaves out: Faker, for which the tests have a stand-in, and
-Spark Connect's client, which cannot be installed together with pyspark (it is a peer)."""
+UNLOCKED = {"faker", "connect", "docs"}
+"""Extras that the development lock leaves out: Faker, for which the tests have a stand-in, Spark
+Connect's client, which cannot be installed together with pyspark (it is a peer), and what builds
+the site, which has a lock of its own."""
 
 
 @pytest.mark.parametrize("name", LOCKS)
