@@ -229,12 +229,13 @@ def main() -> int:
     running.add_argument("--volume", action="append", default=[])
     running.add_argument("--env", action="append", default=[])
     running.add_argument("--entrypoint")
-    running.add_argument("arguments", nargs="*")
-    given = parser.parse_args()
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    given = parser.parse_args(words[:end])
     if given.command == "build":
         arguments = dict(text.split("=", 1) for text in given.build_arg)
         return build(given.dockerfile, given.work, arguments, given.added)
-    return run(given.work, given.arguments, given.volume, given.env, given.entrypoint)
+    return run(given.work, words[end + 1 :], given.volume, given.env, given.entrypoint)
 
 
 if __name__ == "__main__":
