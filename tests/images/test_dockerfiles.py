@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import os
 import re
 import subprocess
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +104,48 @@ def test_locked_packages_are_installed_with_hashes(image: str) -> None:
     locked = [command for command in commands if re.search(r" -r \S+\.lock", command)]
     assert len(locked) >= 2
     assert all("--require-hashes" in command for command in locked), locked
+
+
+def find_step(image: str, text: str) -> str:
+    """Return the command of the one RUN instruction of an image that contains a text."""
+    instructions = read_instructions(read_dockerfile(image))
+    [step] = [i.value for i in instructions if i.name == "RUN" and text in i.value]
+    return step
+
+
+def test_build_without_a_tap_ends_with_an_error_that_names_the_argument() -> None:
+    command = ["sh", "-c", find_step("tap", "Name the tap")]
+    done = subprocess.run(
+        command, env={"PATH": os.environ["PATH"]}, capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == b"Name the tap: --build-arg TAP=tap-github==1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("programs", "argument", "linked"),
+    [
+        (["tap-core", "tap-manifest", "tap-x"], "", "tap-x"),
+        (["tap-core", "x"], "x", "x"),
+        (["tap-x", "tap-y"], "tap-y", "tap-y"),
+        (["tap-core", "tap-manifest"], "", None),
+        (["tap-x", "tap-y"], "", None),
+        (["tap-x"], "tap-y", None),
+    ],
+)
+def test_entry_point_is_the_only_program_or_the_named_one(
+    tmp_path: Path, programs: list[str], argument: str, linked: str | None
+) -> None:
+    for name in programs:
+        (tmp_path / name).touch(mode=0o755)
+    step = find_step("tap", "ln -s").replace("/opt/tap/bin", str(tmp_path))
+    env = {"PATH": os.environ["PATH"], "TAP": "tap-x", "PROGRAM": argument}
+    done = subprocess.run(["sh", "-c", step], env=env, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode == 0) is (linked is not None)
+    if linked:
+        assert (tmp_path / "tap").readlink() == Path(linked)
+    else:
+        assert b"--build-arg PROGRAM=" in done.stderr
 
 
 def test_images_of_the_compose_file_are_built_here_or_pinned() -> None:

@@ -259,8 +259,3 @@ def test_manifest_is_read_from_its_mount(manifest_tap: Container, folder: Path) 
     assert done.returncode == 0, done.stderr
     sent = [json.loads(line) for line in done.stdout.splitlines()]
     assert [m["record"]["date"] for m in sent if m["type"] == "RECORD"]
-
-
-def test_missing_tap_is_an_error_that_names_the_build_argument() -> None:
-    with pytest.raises(AssertionError, match="Name the tap: --build-arg TAP"):
-        next(build("tap"))
