@@ -196,7 +196,6 @@ def run(
     work: Path,
     arguments: Sequence[str],
     volumes: Sequence[str],
-    env: Sequence[str],
     entry_point: str | None,
 ) -> int:
     """Run an image: root read-only, /tmp empty and writable, loopback the only network."""
@@ -211,7 +210,7 @@ def run(
         mount("-o", "remount,ro", root / part)
     mount("-t", "tmpfs", "-o", "mode=1777", "tmpfs", root / "tmp")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
-    settings = {**image.env, "HOME": "/home/loader"} | dict(text.split("=", 1) for text in env)
+    settings = {**image.env, "HOME": "/home/loader"}
     command = [*([entry_point] if entry_point else image.entry_point), *arguments]
     return run_in(root, command, settings, image.user, image.folder)
 
@@ -227,7 +226,6 @@ def main() -> int:
     running = commands.add_parser("run")
     running.add_argument("work", type=Path)
     running.add_argument("--volume", action="append", default=[])
-    running.add_argument("--env", action="append", default=[])
     running.add_argument("--entrypoint")
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
@@ -235,7 +233,7 @@ def main() -> int:
     if given.command == "build":
         arguments = dict(text.split("=", 1) for text in given.build_arg)
         return build(given.dockerfile, given.work, arguments, given.added)
-    return run(given.work, words[end + 1 :], given.volume, given.env, given.entrypoint)
+    return run(given.work, words[end + 1 :], given.volume, given.entrypoint)
 
 
 if __name__ == "__main__":
