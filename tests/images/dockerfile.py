@@ -16,7 +16,7 @@ __all__ = ["ROOT", "Instruction", "Stage", "expand", "read_instructions", "read_
 
 ROOT = Path(__file__).resolve().parents[2]
 
-_KNOWN = {"ARG", "FROM", "RUN", "COPY", "ENV", "WORKDIR", "USER", "ENTRYPOINT", "CMD", "LABEL"}
+_KNOWN = {"ARG", "FROM", "RUN", "COPY", "ENV", "WORKDIR", "USER", "ENTRYPOINT", "LABEL"}
 _VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
 
 

@@ -39,7 +39,6 @@ class Image:
     user: str = "0:0"
     folder: str = "/"
     entry_point: list[str] = field(default_factory=list)
-    command: list[str] = field(default_factory=list)
 
 
 def mount(*arguments: str | Path) -> None:
@@ -56,7 +55,7 @@ def make_base(work: Path) -> None:
         if Path("/", name).is_symlink():
             (root / name).symlink_to(Path("/", name).readlink())
     etc.mkdir()
-    for name in ("passwd", "group"):  # people of this machine have ids that an image gives itself
+    for name in ("passwd", "group"):  # without the users of this machine: 1000 is the image's
         lines = Path("/etc", name).read_text("utf-8").splitlines(keepends=True)
         kept = [line for line in lines if not 1000 <= int(line.split(":")[2]) < _NOBODY]
         (etc / name).write_text("".join(kept), encoding="utf-8")
@@ -168,8 +167,6 @@ def _set(root: Path, image: Image, instruction: Instruction) -> None:
         image.user = instruction.value
     elif instruction.name == "ENTRYPOINT":
         image.entry_point = json.loads(instruction.value)
-    elif instruction.name == "CMD":
-        image.command = json.loads(instruction.value)
 
 
 def export_context(folder: Path) -> None:
