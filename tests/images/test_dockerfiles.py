@@ -38,6 +38,7 @@ def read_compose() -> dict[str, Any]:
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_base_images_are_pinned_by_digest(image: str) -> None:
+    """SEC20: a base image is always the same one."""
     stages = read_stages(read_dockerfile(image))
     names = {stage.name for stage in stages}
     bases = {stage.base for stage in stages} - names
@@ -93,17 +94,31 @@ def test_copied_files_exist_and_are_not_ignored(image: str) -> None:
         assert not any(fnmatch.fnmatch(name, pattern) for pattern in ignored), name
 
 
-@pytest.mark.parametrize("image", IMAGES)
-def test_locked_packages_are_installed_with_hashes(image: str) -> None:
-    commands = [
-        command
+def find_pip_commands(image: str) -> list[str]:
+    """Return the commands of an image's build that install or build packages."""
+    return [
+        command.strip()
         for instruction in read_instructions(read_dockerfile(image))
         if instruction.name == "RUN"
         for command in re.split(r"&&|;", instruction.value)
+        if re.search(r"pip\b.* (install|wheel) ", command)
     ]
-    locked = [command for command in commands if re.search(r" -r \S+\.lock", command)]
-    assert len(locked) >= 2
-    assert all("--require-hashes" in command for command in locked), locked
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_packages_are_installed_with_hashes(image: str) -> None:
+    """SEC20: but for the project itself, and a tap without a lock file of its own."""
+    commands = find_pip_commands(image)
+    unlocked = [command for command in commands if "--require-hashes" not in command]
+    project, installed, *rest = unlocked
+    assert project.endswith("--no-deps --no-build-isolation --wheel-dir wheels .")
+    assert installed.endswith("--no-deps --no-index wheels/*.whl")
+    assert len(rest) == (image == "tap")
+    assert all('"${TAP}"' in command for command in rest)
+    assert len(commands) - len(unlocked) >= 2
+    for command in set(commands) - set(unlocked):
+        assert "--no-deps" in command
+        assert re.search(r" -r \S+\.lock$", command)
 
 
 def find_step(image: str, text: str) -> str:
