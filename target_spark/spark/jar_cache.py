@@ -26,7 +26,7 @@ from tap_core.io.private_files import (
 )
 from target_spark.errors import SparkUnavailableError
 from target_spark.spark.jar_versions import SHA256
-from target_spark.spark.jvm import cache_folder
+from target_spark.spark.jvm import cache_folder, share_folder
 
 __all__ = [
     "cached",
@@ -51,8 +51,15 @@ _OF_RESOLVER: Final = (
 
 
 def ivy_folder(setting: str | None) -> Path:
-    """Return the folder for downloaded jars: the value of ``spark.jars.ivy``, or the default."""
-    return Path(setting) if setting else cache_folder() / "ivy"
+    """Return the folder for downloaded jars: the value of ``spark.jars.ivy``, or the default.
+
+    The default is the folder ``share/target-spark/ivy`` of the Python environment if it exists, as
+    in container images, and otherwise a folder in the user's cache.
+    """
+    if setting:
+        return Path(setting)
+    installed = share_folder() / "ivy"
+    return installed if installed.is_dir() else cache_folder() / "ivy"
 
 
 def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:

@@ -35,6 +35,7 @@ __all__ = [
     "find_exit_seconds",
     "has_class_archive",
     "jvm_options",
+    "share_folder",
     "spark_home",
 ]
 
@@ -97,7 +98,7 @@ def _find_home(package: Path, spark_version: str, jars: Mapping[str, str]) -> Pa
     Create the folder if it does not exist. Return None if that fails, or if another user can change
     the folder.
     """
-    home = _share() / f"spark-{_key(str(package), spark_version, *jars.values())}"
+    home = share_folder() / f"spark-{_key(str(package), spark_version, *jars.values())}"
     copies = [home / "jars" / Path(jar).name for jar in jars]
     try:
         if not home.is_dir():
@@ -113,12 +114,12 @@ def archive_file(java: str, home: Path) -> Path:
     A class archive is a file of loaded Java classes with which a JVM starts faster. It is stored in
     the Python environment, because it works only with the jars there. The file may be missing.
     """
-    return _share() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
+    return share_folder() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
 
 
 def has_class_archive() -> bool:
     """Return True if the Python environment has a class archive (see `archive_file`)."""
-    return any(_share().glob("classes-*.jsa"))
+    return any(share_folder().glob("classes-*.jsa"))
 
 
 def jvm_options(user_options: str, *, small_runs: bool) -> Iterator[str]:
@@ -153,7 +154,8 @@ def find_exit_seconds(options: str) -> float:
     return _ARCHIVE_SECONDS if "-XX:ArchiveClassesAtExit" in options else _EXIT_SECONDS
 
 
-def _share() -> Path:
+def share_folder() -> Path:
+    """Return target-spark's folder in the Python environment, for files that only it needs."""
     return Path(sys.prefix, "share", "target-spark")
 
 

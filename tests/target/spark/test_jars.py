@@ -146,6 +146,17 @@ def test_jar_cache_is_in_the_users_cache_folder(monkeypatch):
     assert ivy_folder("/x") == Path("/x")
 
 
+def test_jars_in_the_python_environment_come_before_the_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    installed = tmp_path / "share" / "target-spark" / "ivy"
+    assert ivy_folder(None) != installed
+    installed.mkdir(parents=True)
+    assert ivy_folder(None) == installed
+    assert ivy_folder("/x") == Path("/x")
+
+
 def test_only_one_process_resolves_jars_at_a_time(tmp_path):
     conf = {"spark.jars.packages": "a:b:1", "spark.jars.ivy": str(tmp_path / "ivy")}
     with resolve_lock(conf):

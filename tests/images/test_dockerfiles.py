@@ -1,0 +1,229 @@
+"""The Dockerfiles and the compose file in `images`: pins, users, copied files and settings."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import re
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from target_spark.config.settings import SCHEMA
+from target_spark.target import TargetSpark
+from tests.images.dockerfile import ROOT, Instruction, read_instructions, read_stages
+
+FOLDER = ROOT / "images"
+IMAGES = ("tap", "tap-manifest", "target-spark")
+PINNED = re.compile(r"[\w./-]+:(?!latest)[\w.-]+@sha256:[0-9a-f]{64}")
+
+
+def read_dockerfile(image: str) -> str:
+    return (FOLDER / image / "Dockerfile").read_text("utf-8")
+
+
+def read_last_stage(image: str) -> list[Instruction]:
+    return list(read_stages(read_dockerfile(image))[-1].instructions)
+
+
+def read_compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text("utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_base_images_are_pinned_by_digest(image: str) -> None:
+    """SEC20: a base image is always the same one."""
+    stages = read_stages(read_dockerfile(image))
+    names = {stage.name for stage in stages}
+    bases = {stage.base for stage in stages} - names
+    assert bases
+    assert all(PINNED.fullmatch(base) for base in bases), bases
+
+
+def test_all_images_have_one_base() -> None:
+    firsts = {next(read_instructions(read_dockerfile(image))) for image in IMAGES}
+    assert len(firsts) == 1
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_containers_run_as_a_fixed_user_without_privileges(image: str) -> None:
+    names = [instruction.name for instruction in read_last_stage(image)]
+    [user] = [i.value for i in read_last_stage(image) if i.name == "USER"]
+    assert user == "1000:1000"
+    assert "RUN" not in names[names.index("USER") :]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_entry_point_is_the_program(image: str) -> None:
+    [entry_point] = [i.value for i in read_last_stage(image) if i.name == "ENTRYPOINT"]
+    assert json.loads(entry_point) == [image]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_labels_have_version_and_license_of_the_project(image: str) -> None:
+    labels = dict(i.split()[0].split("=", 1) for i in read_last_stage(image) if i.name == "LABEL")
+    project = metadata.metadata("tap-core-sdk")
+    prefix = "org.opencontainers.image"
+    assert labels[f"{prefix}.version"] == project["Version"]
+    assert labels[f"{prefix}.licenses"] == project["License-Expression"]
+    assert labels[f"{prefix}.title"] == image
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_copied_files_exist_and_are_not_ignored(image: str) -> None:
+    ignored = [
+        line
+        for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
+    copied = [
+        name
+        for instruction in read_instructions(read_dockerfile(image))
+        if instruction.name == "COPY" and not instruction.value.startswith("--from=")
+        for name in instruction.split()[:-1]
+    ]
+    assert "tap_core" in copied
+    for name in copied:
+        assert (ROOT / name).exists(), name
+        assert not any(fnmatch.fnmatch(name, pattern) for pattern in ignored), name
+
+
+def find_pip_commands(image: str) -> list[str]:
+    """Return the commands of an image's build that install or build packages."""
+    return [
+        command.strip()
+        for instruction in read_instructions(read_dockerfile(image))
+        if instruction.name == "RUN"
+        for command in re.split(r"&&|;", instruction.value)
+        if re.search(r"pip\b.* (install|wheel) ", command)
+    ]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_packages_are_installed_with_hashes(image: str) -> None:
+    """SEC20: but for the project itself, and a tap without a lock file of its own."""
+    commands = find_pip_commands(image)
+    unlocked = [command for command in commands if "--require-hashes" not in command]
+    project, installed, *rest = unlocked
+    assert project.endswith("--no-deps --no-build-isolation --wheel-dir wheels .")
+    assert installed.endswith("--no-deps --no-index wheels/*.whl")
+    assert len(rest) == (image == "tap")
+    assert all('"${TAP}"' in command for command in rest)
+    assert len(commands) - len(unlocked) >= 2
+    for command in set(commands) - set(unlocked):
+        assert "--no-deps" in command
+        assert re.search(r" -r \S+\.lock$", command)
+
+
+def find_step(image: str, text: str) -> str:
+    """Return the command of the one RUN instruction of an image that contains a text."""
+    instructions = read_instructions(read_dockerfile(image))
+    [step] = [i.value for i in instructions if i.name == "RUN" and text in i.value]
+    return step
+
+
+def test_build_without_a_tap_ends_with_an_error_that_names_the_argument() -> None:
+    command = ["sh", "-c", find_step("tap", "Name the tap")]
+    done = subprocess.run(
+        command, env={"PATH": os.environ["PATH"]}, capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == b"Name the tap: --build-arg TAP=tap-github==1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("programs", "argument", "linked"),
+    [
+        (["tap-core", "tap-manifest", "tap-x"], "", "tap-x"),
+        (["tap-core", "x"], "x", "x"),
+        (["tap-x", "tap-y"], "tap-y", "tap-y"),
+        (["tap-core", "tap-manifest"], "", None),
+        (["tap-x", "tap-y"], "", None),
+        (["tap-x"], "tap-y", None),
+    ],
+)
+def test_entry_point_is_the_only_program_or_the_named_one(
+    tmp_path: Path, programs: list[str], argument: str, linked: str | None
+) -> None:
+    for name in programs:
+        (tmp_path / name).touch(mode=0o755)
+    step = find_step("tap", "ln -s").replace("/opt/tap/bin", str(tmp_path))
+    env = {"PATH": os.environ["PATH"], "TAP": "tap-x", "PROGRAM": argument}
+    done = subprocess.run(["sh", "-c", step], env=env, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode == 0) is (linked is not None)
+    if linked:
+        assert (tmp_path / "tap").readlink() == Path(linked)
+    else:
+        assert b"--build-arg PROGRAM=" in done.stderr
+
+
+def test_images_of_the_compose_file_are_built_here_or_pinned() -> None:
+    for name, service in read_compose()["services"].items():
+        if "build" in service:
+            build = service["build"]
+            assert (FOLDER / build["context"] / build["dockerfile"]).is_file(), name
+        else:
+            assert PINNED.fullmatch(service["image"]), name
+
+
+def test_build_arguments_of_the_compose_file_are_those_of_the_dockerfile() -> None:
+    for service in read_compose()["services"].values():
+        if "build" in service:
+            text = (ROOT / service["build"]["dockerfile"]).read_text("utf-8")
+            known = {i.value.partition("=")[0] for i in read_instructions(text) if i.name == "ARG"}
+            assert set(service["build"].get("args", {})) <= known
+
+
+def test_services_wait_for_healthy_services() -> None:
+    services = read_compose()["services"]
+    waits = [
+        (name, condition["condition"])
+        for service in services.values()
+        for name, condition in service.get("depends_on", {}).items()
+    ]
+    assert waits
+    for name, condition in waits:
+        assert condition == "service_healthy"
+        assert services[name]["healthcheck"]["test"]
+
+
+@pytest.mark.parametrize("service", ["tap", "target"])
+def test_loading_containers_have_a_read_only_root_and_no_privileges(service: str) -> None:
+    settings = read_compose()["services"][service]
+    assert settings["user"] == "1000:1000"
+    assert settings["read_only"] is True
+    assert settings["cap_drop"] == ["ALL"]
+    assert settings["mem_limit"]
+
+
+@pytest.mark.parametrize("service", ["tap", "target"])
+def test_script_of_a_loading_container_is_valid(service: str) -> None:
+    [shell, options, script] = read_compose()["services"][service]["entrypoint"]
+    assert (shell, options) == ("sh", "-ec")
+    subprocess.run([shell, "-n", "-c", script.replace("$$", "$")], check=True)
+
+
+def test_settings_of_the_target_are_valid_and_name_services_of_the_compose_file() -> None:
+    text = (FOLDER / "config" / "target.json").read_text("utf-8")
+    settings = json.loads(text)
+    assert settings.keys() <= SCHEMA["properties"].keys()
+    TargetSpark(config=settings)
+    hosts = set(re.findall(r"http://([\w-]+):\d+", text))
+    assert hosts == {"storage", "catalog"} <= read_compose()["services"].keys()
+    assert not re.search(r"(?i)secret|password|access\.key", text)
+
+
+def test_files_of_the_images_have_no_address_of_a_package_index() -> None:
+    for path in [*FOLDER.rglob("Dockerfile"), FOLDER / "compose.yaml"]:
+        assert not re.search(r"--(extra-)?index-url|PIP_INDEX_URL", path.read_text("utf-8")), path
+
+
+def test_folder_of_packages_is_in_the_repository() -> None:
+    """The Dockerfile copies it, also without a package."""
+    assert (FOLDER / "tap" / "packages" / "README.md").is_file()
