@@ -1,7 +1,7 @@
 """Run public plugins on singer_sdk and on tap_core, and write the results to docs/tried.md.
 
-Each plugin of `public_plugins.py` is installed into an environment of its own, followed by the
-wheel of this project. `tap-x` runs it on the singer_sdk that it asks for, `tap-core run tap-x` on
+Each plugin of `public_plugins.py` is installed into a separate environment, followed by the wheel
+of this project. `tap-x` runs it on the singer_sdk that it asks for, `tap-core run tap-x` on
 tap_core. Both get the same config, files and server, and what they print is compared. Manifests
 are run on airbyte-cdk and on tap_core against a server that answers for any API. No plugin gets an
 account: the only hosts are on loopback.
@@ -9,7 +9,7 @@ account: the only hosts are on loopback.
     python scripts/try_public_plugins.py --work FOLDER [--only NAME ...]
 
 `FOLDER/trials` keeps what the programs printed, so that a later call replaces single rows: `--only`
-without a package runs nothing and writes the page anew.
+without a package runs nothing and only writes the page.
 """
 
 from __future__ import annotations
@@ -100,10 +100,10 @@ class Trial:
 def make_environment(
     work: Path, name: str, python: str, steps: Sequence[Sequence[str]], contents: str = ""
 ) -> Path:
-    """Return the folder of programs of an environment, made unless it is there as asked.
+    """Return the folder of programs of an environment, made unless it exists as asked.
 
-    Each of the ``steps`` is what one call of pip installs. ``contents`` stands for the contents of
-    a wheel among them: if they have changed, the environment is made anew.
+    Each of the ``steps`` is what one call of pip installs. ``contents`` is a hash of a wheel among
+    them: if it has changed, the environment is replaced.
     """
     place = work / "environments" / name
     stamp, wanted = place / ".ready", json.dumps([*map(list, steps), contents])
@@ -137,7 +137,7 @@ def read_contents(wheel: Path) -> str:
 
 
 def build_wheel(work: Path) -> Path:
-    """Return the wheel of this project, built anew."""
+    """Build the wheel of this project and return its path."""
     folder = work / "wheels"
     shutil.rmtree(folder, ignore_errors=True)
     command = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
@@ -630,10 +630,12 @@ def describe_run() -> str:
     """Return the date of the run, the versions and the kind of machine."""
     project = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     version = project[1] if project else ""
+    newer = sorted({one.python for one in PLUGINS if one.python})
+    others = f" ({' or '.join(newer)} where a package needs it)" if newer else ""
+    machine = f"{platform.system()} {platform.machine()} with {os.cpu_count()} processors"
     return (
         f"Last run: {dt.datetime.now(dt.timezone.utc):%Y-%m-%d}, with tap-core-sdk {version},"
-        f" Python {platform.python_version()}, on {platform.system()} {platform.machine()} with"
-        f" {os.cpu_count()} processors."
+        f" Python {platform.python_version()}{others}, on {machine}."
     )
 
 
