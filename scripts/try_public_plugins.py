@@ -69,7 +69,8 @@ class Ended:
     def reason(self) -> str:
         """The last line of the errors, without the time and the logger before it."""
         lines = [line for line in self.errors.splitlines() if line.strip() and "METRIC" not in line]
-        return lines[-1].split(" | ")[-1].strip()[:200] if lines else f"exit code {self.code}"
+        last = lines[-1].split(" | ")[-1].strip() if lines else f"exit code {self.code}"
+        return last[:200].replace("|", "\\|")
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ _NOW = re.compile(
 
 def mask(text: str) -> str:
     """Return a text without the times of today, which differ between two runs."""
-    return _NOW.sub("now", text)
+    return _NOW.sub(lambda found: "1" * 13 if found[0].isdigit() else "now", text)
 
 
 @dataclass(frozen=True)
@@ -193,11 +194,17 @@ class Site:
             )
         except subprocess.TimeoutExpired:
             return Ended(1, "", f"it did not end within {SECONDS} seconds")
-        texts = (
-            mask(text.replace(str(self.folder), "FOLDER").replace(self.server.url, "SERVER"))
-            for text in (done.stdout, done.stderr)
-        )
-        return Ended(done.returncode, *texts)
+        return Ended(done.returncode, self._mask(done.stdout), self._mask(done.stderr))
+
+    def _mask(self, text: str) -> str:
+        places = {
+            str(self.folder): "FOLDER",
+            str(self.programs.parent): "ENVIRONMENT",
+            self.server.url: "SERVER",
+        }
+        for place, name in places.items():
+            text = text.replace(place, name)
+        return mask(text)
 
     def write_config(self) -> str:
         """Write the config of the plugin and return its path."""
