@@ -158,7 +158,7 @@ PLUGINS = (
         "tap-forem", "0.5.4", "tap", "tap-forem",
         {"api_key": "none", "tag": "python", "api_url": "{url}"}, SERVER,
         replies={
-            "/articles": [{"id": 1, "title": "One", "published_timestamp": _TIME}],
+            "/articles": [{"id": 1, "published_timestamp": _TIME, "comments_count": 1}],
             "/comments": [{"id_code": "a", "type_of": "comment", "created_at": _TIME}],
         },
     ),
@@ -235,7 +235,11 @@ PLUGINS = (
     Plugin(
         "tap-zammad", "0.0.5", "tap", "tap-zammad",
         {"auth_token": "none", "api_base_url": "{url}"}, SERVER, requires=_OLD,
-        replies={"/users/search": [{**_NAMED, **_DAY}], "/groups/": [{**_NAMED, **_DAY}]},
+        replies={
+            "/users/search": [{**_NAMED, **_DAY}],
+            "/organizations/search": [],
+            "/groups/": [{**_NAMED, **_DAY}],
+        },
     ),
     Plugin(
         "tap-openproject", "0.3.0", "tap", "tap-openproject",
@@ -257,8 +261,6 @@ PLUGINS = (
            {"filter_schemas": ["public"]}, DATABASE, is_selected=True),
     Plugin("meltanolabs-tap-github", "1.30.1", "tap", "tap-github",
            {"auth_token": "none", "repositories": ["a/b"]}),
-    Plugin("meltano-tap-hubspot", "0.10.1", "tap", "tap-hubspot",
-           {"access_token": "none", "start_date": "2026-01-01T00:00:00Z"}),
     Plugin("meltanolabs-tap-mongodb", "0.4.1", "tap", "tap-mongodb"),
     Plugin("tap-stackexchange", "0.1.2", "tap", "tap-stackexchange", {"tags": ["python"]}),
     Plugin("tap-planetscaleapi", "0.4.5", "tap", "tap-planetscaleapi",
@@ -297,7 +299,7 @@ PLUGINS = (
         {
             "uris": ["json://{host}/posted"],
             "uri_replacement": False,
-            "stream_maps": {"cities": {"title": "name", "body": "name", "__else__": None}},
+            "stream_maps": {"cities": {"title": "name", "body": "name"}},
         },
         SERVER, requires=_OLD,
     ),

@@ -70,6 +70,8 @@ class Ended:
         """The last line of the errors, without the time and the logger before it."""
         lines = [line for line in self.errors.splitlines() if line.strip() and "METRIC" not in line]
         last = lines[-1].split(" | ")[-1].strip() if lines else f"exit code {self.code}"
+        if last.startswith('{"message": '):  # an error of Airbyte's protocol
+            last = json.loads(last)["message"]
         return last[:200].replace("|", "\\|")
 
 
@@ -543,7 +545,8 @@ def judge(trial: Trial, item: Plugin | Manifest) -> str:
         verdict = f"same but {name}: {phrase}" + (f" and {more} more" if more else "")
     else:
         verdict = "same"
-    return "; ".join([verdict, *notes])
+    compared = [verdict] if len(both) < len(trial.steps) else []
+    return "; ".join([*compared, *notes])
 
 
 # ------------------------------------------------------------------------- page
@@ -582,13 +585,14 @@ what releases before 0.54 leave out and later ones write, without effect on a sy
 
 Compared with the release of singer_sdk that the package installs. The package was installed first
 and this project with a second command: old releases of singer_sdk ask for old releases of libraries
-such as urllib3, so that one command for both finds no solution.
+such as urllib3, so that one command for both finds no solution. This project has the behavior of
+singer_sdk 0.54; a difference from an older release can be a change that singer_sdk made since.
 
 {plugins}
 
 ## Manifests of Airbyte
 
-Compared with airbyte-cdk {cdk}. The server answers for any API.
+Compared with airbyte-cdk {cdk}. The server answers for any API, also where that API would end a list.
 
 {manifests}
 """

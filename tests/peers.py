@@ -60,7 +60,7 @@ PEERS: dict[str, tuple[str, ...]] = {
     "pyiceberg": ("pyiceberg[pyarrow,sql-sqlite]==0.12.0",),
     # A tap, a target and a mapper of others, which run unchanged: docs/tried.md.
     "public_plugins": (
-        "tap-jsonl==0.3.1",
+        "tap-jsonfile==0.1.2",
         "meltanolabs-target-csv==0.5.0",
         "meltano-map-transform==0.12.3",
         "--editable",
