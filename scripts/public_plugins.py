@@ -223,7 +223,7 @@ PLUGINS = (
             f"/{path}": {"content": rows, "limit-left": 1}
             for path, rows in (
                 ("user/forms", [{"id": "1", "title": "One", **_DAY}]),
-                ("form/1/questions", []),
+                ("form/1/questions", {}),
                 ("user/submissions", [{"id": "2", "form_id": "1", **_DAY}]),
                 ("user/reports", []),
                 ("user/history", []),
@@ -283,7 +283,19 @@ PLUGINS = (
     Plugin("tap-fedidb", "0.6.0", "tap", "tap-fedidb", {}, python="3.13"),
     Plugin(
         "tap-redcap", "1.1.5", "tap", "tap-redcap",
-        {"token": "none", "base_url": "{url}/api/", "api_timeout": 5, "forms": ["baseline"]},
+        {
+            "token": "none",
+            "base_url": "{url}/api/",
+            "api_timeout": 5,
+            "forms": ["baseline"],
+            "action": "export",
+            "content": "record",
+            "format": "json",
+            "type": "eav",
+            **dict.fromkeys(("events", "rawOrLabel", "rawOrLabelHeaders", "returnFormat"), ""),
+            **dict.fromkeys(("exportCheckboxLabel", "exportSurveyFields"), "false"),
+            "exportDataAccessGroups": "false",
+        },
         SERVER, python="3.13",
         replies={"/api/": [{"record": "1", "field_name": "age", "value": "42"}]},
     ),

@@ -592,7 +592,7 @@ singer_sdk 0.54; a difference from an older release can be a change that singer_
 
 ## Manifests of Airbyte
 
-Compared with airbyte-cdk {cdk}. The server answers for any API, also where that API would end a list.
+Compared with airbyte-cdk {cdk}. The server answers for any API, and may not end a list.
 
 {manifests}
 """
