@@ -61,6 +61,14 @@ PEERS: dict[str, tuple[str, ...]] = {
     "s3_server": ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"),
     # Another writer of Iceberg tables, which knows nothing of Spark.
     "pyiceberg": ("pyiceberg[pyarrow,sql-sqlite]==0.12.0",),
+    # A tap, a target and a mapper of others, which run unchanged: docs/tried.md.
+    "public_plugins": (
+        "tap-jsonfile==0.1.2",
+        "meltanolabs-target-csv==0.5.0",
+        "meltano-map-transform==0.12.3",
+        "--editable",
+        str(ROOT),
+    ),
     # The orchestrator that runs taps and targets.
     "meltano": ("meltano==4.4.1",),
     # What checks distributions before they are uploaded to a package index.
