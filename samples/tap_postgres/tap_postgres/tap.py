@@ -48,6 +48,19 @@ class TapPostgres(SQLTap):
             default=False,
             description="Declare json and jsonb columns as objects; else as any kind of value",
         ),
+        th.Property(
+            "replication_slot_name",
+            th.StringType,
+            default="tappostgres",
+            description="Name of the logical replication slot of LOG_BASED streams, created by the"
+            " first run; each pipeline needs a slot of its own",
+        ),
+        th.Property(
+            "publication_name",
+            th.StringType,
+            default="tappostgres",
+            description="Name of the publication that has the tables of LOG_BASED streams",
+        ),
     ).to_dict()
 
 

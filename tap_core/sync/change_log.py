@@ -1,0 +1,215 @@
+"""Sync of LOG_BASED streams: a snapshot of each stream, then the changes in the source's log.
+
+- All streams of a log are read together, so the log is read once per run.
+- The bookmark is a position in the log: every change before it was written. A state with it is
+  written after the records of these changes.
+- A snapshot begins after its position was taken and written as a state. An interrupted snapshot is
+  repeated, but keeps its first position, so deletions in between are still read from the log.
+- A run confirms to the source only the position of the state that it was started with. The target
+  has stored what comes before; a state that was only written may have been lost.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tap_core.exceptions import ConfigurationError
+from tap_core.singerlib.catalog import REPLICATION_LOG_BASED
+from tap_core.sync.metrics import record_metrics
+from tap_core.sync.plan import get_plan
+
+if TYPE_CHECKING:
+    from tap_core.sync.interfaces import SyncStream
+    from tap_core.sync.sync_run import SyncRun
+    from tap_core.types import Record
+
+__all__ = [
+    "SNAPSHOT_PENDING",
+    "Change",
+    "ChangeLog",
+    "LogEntry",
+    "Position",
+    "SchemaChange",
+    "is_read_from_log",
+    "sync_change_log",
+]
+
+SNAPSHOT_PENDING = "snapshot_pending"
+"""Key of a stream's state, with the value True, from the start of its snapshot to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Inserted, updated or deleted row of a stream."""
+
+    stream: str
+    record: Record
+    """Record to write; that of a deletion has the keys and ``_sdc_deleted_at``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """Change of a stream's schema; the log has changed ``stream.schema`` before it yields this."""
+
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Position in the log at which a sync can resume: all changes before it were yielded."""
+
+    value: int
+
+
+LogEntry: TypeAlias = Change | SchemaChange | Position
+
+
+class ChangeLog(abc.ABC):
+    """Log of a source, from which the LOG_BASED streams of a tap are read.
+
+    A stream is read from a log if its ``change_log`` is one and its replication method is
+    LOG_BASED. Its ``replication_key`` names the property with the position of a record, and its
+    ``get_records`` reads the snapshot. Positions are integers that grow with the log.
+    """
+
+    @abc.abstractmethod
+    def begin(self, starts: Mapping[str, int | None]) -> int:
+        """Prepare the log for a run and return its end: the run reads the changes before it.
+
+        A snapshot that begins after this method has returned contains all changes before the end.
+
+        Args:
+            starts: Position from which each stream is read, by its name; None for a new stream.
+
+        Raises:
+            Exception: The log no longer has the changes since one of the positions, or does not
+                have those of a stream.
+        """
+
+    @abc.abstractmethod
+    def confirm(self, position: int) -> None:
+        """Allow the source to discard the changes before a position."""
+
+    @abc.abstractmethod
+    def read(self, starts: Mapping[str, int], end: int) -> Iterator[LogEntry]:
+        """Yield the changes from each stream's start to the end, in the order of the log.
+
+        Args:
+            starts: Position of each stream's first change, by its name.
+            end: Position after the last change.
+        """
+
+
+def is_read_from_log(stream: SyncStream) -> bool:
+    """Return True if a stream is selected and read from a `ChangeLog`."""
+    return (
+        stream.selected
+        and stream.change_log is not None
+        and stream.replication_method == REPLICATION_LOG_BASED
+    )
+
+
+def sync_change_log(log: ChangeLog, streams: Sequence[SyncStream], run: SyncRun) -> None:
+    """Sync all streams of a log: new ones by a snapshot, then all by the changes in the log.
+
+    The run ends at the position that was the end of the log when it began.
+    """
+    starts = {stream.name: _get_bookmark(stream) for stream in streams}
+    end = log.begin(starts)
+    known = [start for start in starts.values() if start is not None]
+    if known:
+        log.confirm(min(known))
+    for stream in streams:
+        if starts[stream.name] is None:
+            _set_bookmark(stream, end, pending=True)
+    run.checkpoint(owed=True)
+    for stream in streams:
+        if stream.state_manager.stream_state.get(SNAPSHOT_PENDING):
+            stream.sync()
+            stream.finalize_state_progress_markers()
+            _set_bookmark(stream, starts[stream.name] or end)
+        else:
+            stream._write_schema_message()
+    run.checkpoint(owed=True)
+    _write_changes(log, {stream.name: stream for stream in streams}, run, end)
+
+
+def _write_changes(
+    log: ChangeLog, streams: Mapping[str, SyncStream], run: SyncRun, end: int
+) -> None:
+    """Write the changes of all streams up to ``end``, with a state at least at the end."""
+    starts = {name: _get_bookmark(stream) or end for name, stream in streams.items()}
+    frequency = min(stream.STATE_MSG_FREQUENCY for stream in streams.values())
+    waiting = 0
+    with ExitStack() as stack:
+        tallies = {
+            name: stack.enter_context(record_metrics(stream, run))
+            for name, stream in streams.items()
+        }
+        before = run.open(None)
+        stack.callback(run.open, before)
+        for entry in run.guarded(log.read(starts, end)):
+            if isinstance(entry, Change):
+                stream = streams[entry.stream]
+                run.open(get_plan(stream))
+                record = stream.post_process(entry.record, None)
+                if record is not None:
+                    stream._write_record_message(record)
+                    tallies[entry.stream].pulled(1)
+                    waiting += 1
+            elif isinstance(entry, SchemaChange):
+                _change_schema(streams[entry.stream], run)
+            elif waiting >= frequency:
+                waiting = 0
+                _move_bookmarks(streams, entry.value, run)
+    _move_bookmarks(streams, end, run)
+
+
+def _change_schema(stream: SyncStream, run: SyncRun) -> None:
+    """Write the new schema of a stream, after the buffered rows of the old one."""
+    run.open(None)
+    stream._plan = None
+    stream._write_schema_message()
+
+
+def _move_bookmarks(streams: Mapping[str, SyncStream], position: int, run: SyncRun) -> None:
+    """Move the bookmarks of all streams forward to a position, and write the state."""
+    for stream in streams.values():
+        if position > (_get_bookmark(stream) or 0):
+            _set_bookmark(stream, position)
+    run.checkpoint(owed=True)
+
+
+def _get_bookmark(stream: SyncStream) -> int | None:
+    """Return the position in the state of a stream, or None if it has none.
+
+    Raises:
+        ConfigurationError: The bookmark is not a position.
+    """
+    state = stream.state_manager.stream_state
+    if state.get("replication_key") != stream.replication_key:
+        return None
+    value: Any = state.get("replication_key_value")
+    if value is not None and type(value) is not int:
+        raise ConfigurationError(
+            f"Stream '{stream.name}': its bookmark in the state is not a position in the log, which"
+            " is an integer: remove the bookmark to read the stream from its beginning."
+        )
+    return value
+
+
+def _set_bookmark(stream: SyncStream, position: int, *, pending: bool = False) -> None:
+    """Store the position of a stream in its state; ``pending`` if its snapshot is not complete."""
+    manager = stream.state_manager
+    with manager.document.lock:
+        state = manager.stream_state
+        state.clear()
+        state["replication_key"] = stream.replication_key
+        state["replication_key_value"] = position
+        if pending:
+            state[SNAPSHOT_PENDING] = True
+        manager.touch()
