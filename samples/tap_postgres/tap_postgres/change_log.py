@@ -105,6 +105,8 @@ class _Table:
     """Indexes of the key columns."""
     absent: tuple[str, ...]
     """Columns of the stream that the rows in the log do not have."""
+    lookup: sa.Select[Any]
+    """Query of one row by its keys."""
 
     def make_record(self, row: Row) -> tuple[Record, list[str]]:
         """Return the record of a row, and the names of the columns whose values it does not have.
@@ -143,6 +145,19 @@ class _Table:
                 )
             key[self.names[index]] = value
         return key
+
+    def look_up(self, row: Row, names: list[str]) -> Record:
+        """Return the present values of some columns of a row; nothing if the row is gone.
+
+        A later change of these values is in the log, too, so the table ends with the right ones.
+        """
+        texts = self.get_key(row).values()
+        parameters = {f"key{number}": text.decode() for number, text in enumerate(texts)}
+        with self.stream.connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
+            options = {"stream_results": False}
+            result = connection.execute(self.lookup, parameters, execution_options=options)
+            found = result.mappings().one_or_none()
+        return {name: found[name] for name in names} if found else {}
 
     def make_deletion(self, row: Row, deleted_at: str) -> Record:
         """Return the record that marks a row as deleted: its keys and the time."""
@@ -398,7 +413,7 @@ def _make_records(
             yield table.make_deletion(old, deleted_at)
     record, missing = table.make_record(row)
     if missing:
-        record.update(table.stream.look_up(table.get_key(row), missing))
+        record.update(table.look_up(row, missing))
     record[DELETED_AT] = None
     yield record
 
@@ -409,7 +424,7 @@ def _make_table(stream: PostgresStream, start: int, relation: Relation) -> _Tabl
     Raises:
         LogError: The replica identity lacks a key.
     """
-    readers = stream.make_value_readers()
+    readers = stream.make_value_readers({one.name: one.type_oid for one in relation.columns})
     names = tuple(column.name for column in relation.columns)
     identity = {column.name for column in relation.columns if column.is_key}
     for key in stream.primary_keys:
@@ -427,6 +442,7 @@ def _make_table(stream: PostgresStream, start: int, relation: Relation) -> _Tabl
         ),
         keys=tuple(names.index(key) for key in stream.primary_keys),
         absent=tuple(name for name in readers if name not in names),
+        lookup=stream.build_row_lookup(),
     )
 
 

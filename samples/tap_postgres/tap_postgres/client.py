@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tap_core.singerlib.catalog import Catalog, CatalogEntry
     from tap_core.sql.connector import FullyQualifiedName
-    from tap_core.types import Context, Record
+    from tap_core.types import Context
 
 __all__ = ["PostgresConnector", "PostgresStream"]
 
@@ -72,6 +72,8 @@ ORDERED_AS_THEY_ARE = (
 )
 
 
+BOX_ARRAY = 1020
+"""Number of the type ``box[]``, the only array whose items are separated by semicolons."""
 QUOTE = pg.dialect().identifier_preparer.quote
 
 LOG_COLUMNS = {
@@ -239,11 +241,14 @@ class PostgresStream(SQLStream):
         read = [self._as_read(column) for column in query.selected_columns]
         return query.with_only_columns(*read, maintain_column_froms=True)
 
-    def make_value_readers(self) -> dict[str, Callable[[bytes | None], Any]]:
+    def make_value_readers(
+        self, types: Mapping[str, int]
+    ) -> dict[str, Callable[[bytes | None], Any]]:
         """Return for each selected column the function that converts the server's text of a value.
 
         The results are those of a SELECT: by psycopg's loader of the type that the server sends for
-        the query's column, then by the column's reader.
+        the query's column, then by the column's reader. ``types`` has the column's own types: the
+        items of an array of boxes have another separator than those of the query's array of text.
         """
         with self.connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
             result = connection.execute(self._build_row_query().limit(0))
@@ -251,25 +256,22 @@ class PostgresStream(SQLStream):
             processors = get_processors(result)
             readers = {
                 column.name: _compose(
-                    transformer.get_loader(column.type_code, Format.TEXT).load, process
+                    transformer.get_loader(_get_sent_type(column, types), Format.TEXT).load,
+                    process,
                 )
                 for column, process in zip(result.cursor.description, processors, strict=True)
             }
             result.close()
         return readers
 
-    def look_up(self, key: Mapping[str, bytes], names: Sequence[str]) -> Record:
-        """Return the present values of some columns of a row; nothing if the row is gone.
-
-        A later change of these values is in the log, too, so the table ends with the right ones.
-        """
+    def build_row_lookup(self) -> sa.Select[Any]:
+        """Return the query of one row by its keys: parameter ``key0`` is the first key's text."""
         query = self._build_row_query()
-        for number, (name, text) in enumerate(key.items()):
-            parameter = sa.bindparam(f"key{number}", text.decode(), sa.types.NullType())
+        for number, name in enumerate(self.primary_keys):
+            # A parameter without a type is read by the server as one of the column's type.
+            parameter = sa.bindparam(f"key{number}", None, sa.types.NullType())
             query = query.where(sa.text(f"{QUOTE(name)} = :key{number}").bindparams(parameter))
-        with self.connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
-            found = connection.execute(query).mappings().one_or_none()
-        return {name: found[name] for name in names} if found else {}
+        return query
 
     def add_columns(self, names: Iterable[str]) -> bool:
         """Add the columns to the schema that it lacks and the table has; return True if any."""
@@ -316,6 +318,12 @@ def _is_log_based(entry: CatalogEntry) -> bool:
     """Return True if a catalog entry has the replication method LOG_BASED in any place."""
     root = entry.metadata.root
     return REPLICATION_LOG_BASED in {entry.replication_method, root.forced_replication_method}
+
+
+def _get_sent_type(column: Any, types: Mapping[str, int]) -> int:
+    """Return the type by which the text of a query's column is loaded."""
+    own = types.get(column.name)
+    return own if own == BOX_ARRAY else int(column.type_code)
 
 
 def _compose(

@@ -69,6 +69,7 @@ class Column:
     name: str
     is_key: bool
     """True if the column is part of the replica identity."""
+    type_oid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +163,8 @@ def _read_relation(data: bytes) -> tuple[Message, int]:
     for _ in range(count):
         is_key = bool(data[at] & 1)
         name, at = _read_name(data, at + 1)
-        at += 8  # the numbers of the type and of its modifier
-        columns.append(Column(name, is_key))
+        columns.append(Column(name, is_key, _INT32(data, at)[0]))
+        at += 8  # after the type's modifier
     return Relation(oid, schema or "pg_catalog", table, tuple(columns)), at
 
 
