@@ -118,31 +118,35 @@ def sync_change_log(log: ChangeLog, streams: Sequence[SyncStream], run: SyncRun)
 
     The run ends at the position that was the end of the log when it began.
     """
-    starts = {stream.name: _get_bookmark(stream) for stream in streams}
-    end = log.begin(starts)
-    known = [start for start in starts.values() if start is not None]
+    bookmarks = {stream.name: _get_bookmark(stream) for stream in streams}
+    end = log.begin(bookmarks)
+    known = [bookmark for bookmark in bookmarks.values() if bookmark is not None]
     if known:
         log.confirm(min(known))
+    starts = {name: end if start is None else start for name, start in bookmarks.items()}
     for stream in streams:
-        if starts[stream.name] is None:
+        if bookmarks[stream.name] is None:
             _set_bookmark(stream, end, pending=True)
     run.checkpoint(owed=True)
     for stream in streams:
         if stream.state_manager.stream_state.get(SNAPSHOT_PENDING):
             stream.sync()
             stream.finalize_state_progress_markers()
-            _set_bookmark(stream, starts[stream.name] or end)
+            _set_bookmark(stream, starts[stream.name])
         else:
             stream._write_schema_message()
     run.checkpoint(owed=True)
-    _write_changes(log, {stream.name: stream for stream in streams}, run, end)
+    _write_changes(log, {stream.name: stream for stream in streams}, run, starts, end)
 
 
 def _write_changes(
-    log: ChangeLog, streams: Mapping[str, SyncStream], run: SyncRun, end: int
+    log: ChangeLog,
+    streams: Mapping[str, SyncStream],
+    run: SyncRun,
+    starts: Mapping[str, int],
+    end: int,
 ) -> None:
-    """Write the changes of all streams up to ``end``, with a state at least at the end."""
-    starts = {name: _get_bookmark(stream) or end for name, stream in streams.items()}
+    """Write the changes of all streams from their starts to ``end``, with a state at the end."""
     frequency = min(stream.STATE_MSG_FREQUENCY for stream in streams.values())
     waiting = 0
     with ExitStack() as stack:
@@ -165,22 +169,31 @@ def _write_changes(
                 _change_schema(streams[entry.stream], run)
             elif waiting >= frequency:
                 waiting = 0
-                _move_bookmarks(streams, entry.value, run)
-    _move_bookmarks(streams, end, run)
+                _move_bookmarks(streams, starts, entry.value, run)
+    _move_bookmarks(streams, starts, end, run)
 
 
 def _change_schema(stream: SyncStream, run: SyncRun) -> None:
     """Write the new schema of a stream, after the buffered rows of the old one."""
     run.open(None)
     stream._plan = None
+    if stream._tap.has_mapper:
+        stream._tap.mapper.register_raw_stream_schema(
+            stream.name, stream.effective_schema, list(stream.primary_keys)
+        )
+        stream._stream_maps = None
     stream._write_schema_message()
 
 
-def _move_bookmarks(streams: Mapping[str, SyncStream], position: int, run: SyncRun) -> None:
-    """Move the bookmarks of all streams forward to a position, and write the state."""
-    for stream in streams.values():
-        if position > (_get_bookmark(stream) or 0):
-            _set_bookmark(stream, position)
+def _move_bookmarks(
+    streams: Mapping[str, SyncStream], starts: Mapping[str, int], position: int, run: SyncRun
+) -> None:
+    """Move the bookmarks of all streams to a position, and write the state.
+
+    The bookmark of a stream that starts after the position stays.
+    """
+    for name, stream in streams.items():
+        _set_bookmark(stream, max(position, starts[name]))
     run.checkpoint(owed=True)
 
 

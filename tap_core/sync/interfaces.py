@@ -194,6 +194,7 @@ class SyncStream(Protocol):
     _read_range: KeyRange | None
     _initialized_at: int
     _plan: Any
+    _stream_maps: Any
     _config: dict[str, Any]
     _input_schema: JsonSchema | None
     _HOOKS: ClassVar[Mapping[str, Any]]

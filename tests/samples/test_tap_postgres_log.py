@@ -266,3 +266,49 @@ def test_server_without_logical_replication_is_told_so(postgres: Server, tmp_pat
         source.run("CREATE TABLE t (id int PRIMARY KEY)")
         with pytest.raises(ConfigurationError, match="need wal_level = logical"):
             source.read()
+
+
+def test_table_that_was_replaced_is_an_error(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)")
+    first = source.read()
+    source.run(
+        "INSERT INTO t VALUES (1)",
+        "ALTER TABLE t RENAME TO old",
+        "CREATE TABLE t (id int PRIMARY KEY)",
+    )
+    with pytest.raises(LogError, match="'public-t' was replaced"):
+        source.read(STREAM, state=first.state)
+
+
+def test_type_whose_values_differ_in_the_log_is_an_error(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY, v int, w int)")
+    first = source.read()
+    source.run(
+        "INSERT INTO t VALUES (1, 5, 6)",
+        "ALTER TABLE t ALTER v TYPE bigint, ALTER w TYPE text",
+    )
+    widened = source.read(state=first.state)
+    assert rows(widened.records(STREAM), "id", "v", "w") == [(1, 5, "6")]
+    source.run("ALTER TABLE t ALTER v TYPE boolean USING v > 0")
+    with pytest.raises(LogError, match="'v' of table 'public-t' had another type"):
+        source.read(state=first.state)
+
+
+def test_generated_columns_are_read_from_the_table(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED)")
+    first = source.read()
+    source.run("INSERT INTO t VALUES (4)")
+    assert rows(source.read(state=first.state).records(STREAM), "id", "twice") == [(4, 8)]
+
+
+def test_stream_maps_apply_to_snapshot_and_changes(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    maps = {"stream_maps": {STREAM: {"word": "str(id)"}}}
+    first = source.read(**maps)
+    source.run("INSERT INTO t VALUES (2)", "DELETE FROM t WHERE id = 1")
+    second = source.read(state=first.state, **maps)
+    assert rows([*first.records(STREAM), *second.records(STREAM)], "id", "word") == [
+        (1, "1"),
+        (2, "2"),
+        (1, "1", "deleted"),
+    ]

@@ -44,9 +44,15 @@ DELETED_AT = "_sdc_deleted_at"
 """Property with the time at which a row was deleted, or null."""
 
 EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
-PAGE_ROWS = 1000
+PAGE_ROWS = 200
 PAGE_BYTES = 4 << 20
 """Messages and bytes that are fetched at a time."""
+WIDENED = {
+    *((21, 23), (21, 20), (23, 20)),  # between integers
+    *((number, 1700) for number in (20, 21, 23)),  # from integers to numeric
+    *((kind, text) for kind in (20, 21, 23, 25, 1043, 1700, 2950) for text in (25, 1043)),
+}
+"""Changes of a column's type, as numbers of types, that do not change the text of a value."""
 WAIT_SECONDS = 0.05
 SLOT_SECONDS = 30.0
 LOG_SECONDS = 5.0
@@ -72,6 +78,11 @@ ADVANCE = """
     SELECT pg_catalog.pg_replication_slot_advance(slot_name, CAST(:position AS pg_lsn))
     FROM pg_catalog.pg_replication_slots
     WHERE slot_name = :slot AND confirmed_flush_lsn < CAST(:position AS pg_lsn)
+"""
+COLUMN_TYPES = """
+    SELECT attname::text, atttypid::bigint FROM pg_catalog.pg_attribute
+    WHERE attrelid = CAST(:oid AS oid) AND attnum > 0 AND NOT attisdropped AND attrelid =
+        to_regclass(quote_ident(:schema) || '.' || quote_ident(:table))
 """
 END = "SELECT (pg_catalog.pg_current_wal_flush_lsn() - '0/0')::bigint"
 NEXT_TRANSACTION = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
@@ -122,7 +133,7 @@ class _Table:
                     missing.append(name)
                 else:
                     record[name] = read(value)
-        except (ValueError, psycopg.Error):
+        except (ValueError, ArithmeticError, LookupError, psycopg.Error):
             raise LogError(
                 f"Table '{self.stream.name}' has changes in the log with values that are not of the"
                 f" present type of column '{name}'. {READ_AGAIN}"
@@ -374,17 +385,17 @@ class PostgresLog(ChangeLog):
         quoted = '"' + self._publication.replace('"', '""') + '"'
         with self._connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
             driver: psycopg.Connection[Any] = connection.connection.driver_connection
-            with driver.cursor("changes", binary=True) as cursor:
-                try:
+            try:
+                with driver.cursor("changes", binary=True) as cursor:
                     cursor.execute(CHANGES, (self._slot, _format_lsn(end), quoted))
-                except psycopg.Error as error:
-                    message = str(error).splitlines()[0]
-                    raise LogError(f"The slot '{self._slot}' cannot be read: {message}.") from None
-                size = PAGE_ROWS
-                while page := cursor.fetchmany(size):
-                    yield from page
-                    mean = sum(len(data) for _, data in page) / len(page)
-                    size = max(1, min(PAGE_ROWS, int(PAGE_BYTES / max(mean, 1))))
+                    size = PAGE_ROWS
+                    while page := cursor.fetchmany(size):  # the first one reads the whole log
+                        yield from page
+                        mean = sum(len(data) for _, data in page) / len(page)
+                        size = max(1, min(PAGE_ROWS, int(PAGE_BYTES / mean)))
+            except psycopg.Error as error:
+                reason = str(error).splitlines()[0]
+                raise LogError(f"The slot '{self._slot}' cannot be read: {reason}.") from None
 
 
 def _make_changes(
@@ -422,9 +433,12 @@ def _make_table(stream: PostgresStream, start: int, relation: Relation) -> _Tabl
     """Return the table of a stream with the columns of a relation.
 
     Raises:
-        LogError: The replica identity lacks a key.
+        LogError: The replica identity lacks a key, or the table or a column's type is another one
+            than in the log.
     """
-    readers = stream.make_value_readers({one.name: one.type_oid for one in relation.columns})
+    types = {column.name: column.type_oid for column in relation.columns}
+    _check_types(stream, relation, types)
+    readers = stream.make_value_readers(types)
     names = tuple(column.name for column in relation.columns)
     identity = {column.name for column in relation.columns if column.is_key}
     for key in stream.primary_keys:
@@ -444,6 +458,22 @@ def _make_table(stream: PostgresStream, start: int, relation: Relation) -> _Tabl
         absent=tuple(name for name in readers if name not in names),
         lookup=stream.build_row_lookup(),
     )
+
+
+def _check_types(stream: PostgresStream, relation: Relation, types: Mapping[str, int]) -> None:
+    """Raise `LogError` if the table was replaced, or a type was changed to one of other values."""
+    values = {"oid": str(relation.oid), "schema": relation.schema, "table": relation.table}
+    with stream.connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
+        present = dict(map(tuple, connection.execute(sa.text(COLUMN_TYPES), values)))
+    if not present:
+        raise LogError(f"Table '{stream.name}' was replaced by another one. {READ_AGAIN}")
+    for name, kind in types.items():
+        now = present.get(name, kind)
+        if now != kind and (kind, now) not in WIDENED:
+            raise LogError(
+                f"Column '{name}' of table '{stream.name}' had another type at the time of a change"
+                f" in the log. {READ_AGAIN}"
+            )
 
 
 def _refuse_truncate(

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import sqlalchemy as sa
 from psycopg.adapt import Transformer
@@ -195,7 +195,6 @@ class PostgresStream(SQLStream):
 
     connector_class = PostgresConnector
     supports_nulls_first = True
-    connector: PostgresConnector
 
     def apply_catalog(self, catalog: Catalog) -> None:
         """Apply an input catalog; a LOG_BASED stream gets two columns of its own."""
@@ -209,10 +208,10 @@ class PostgresStream(SQLStream):
                 entry.metadata["properties", name] = Metadata(
                     inclusion=Metadata.InclusionType.AUTOMATIC
                 )
-            self.change_log = self.connector.change_log
-            self.connector.change_log.streams[self.name] = self
+            log = cast("PostgresConnector", self.connector).change_log
+            self.change_log, log.streams[self.name] = log, self
+            self.__dict__.pop("schema", None)  # it is read from the catalog entry again
         super().apply_catalog(catalog)
-        self.__dict__.pop("schema", None)  # it is that of the catalog entry, which has changed
 
     @property
     def is_log_based(self) -> bool:

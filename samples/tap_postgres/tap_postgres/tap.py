@@ -63,6 +63,11 @@ class TapPostgres(SQLTap):
         ),
     ).to_dict()
 
+    def setup_mapper(self) -> None:
+        """Create the stream maps after the streams, which add columns to the catalog."""
+        _ = self.streams if self.input_catalog is not None else None
+        super().setup_mapper()
+
 
 if __name__ == "__main__":
     TapPostgres.cli()
