@@ -312,3 +312,24 @@ def test_stream_maps_apply_to_snapshot_and_changes(source: LogSource) -> None:
         (2, "2"),
         (1, "1", "deleted"),
     ]
+
+
+def test_keys_of_several_columns_and_odd_names(source: LogSource) -> None:
+    source.run(
+        'CREATE TABLE "T.x" ("a b" text, "C" timestamptz, "d""e" uuid, big text,'
+        ' PRIMARY KEY ("C", "a b", "d""e"))',
+        'ALTER TABLE "T.x" ALTER big SET STORAGE EXTERNAL',
+        "INSERT INTO \"T.x\" VALUES ('k''1', '2024-01-01 10:00+02',"
+        " 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', repeat('x', 9000))",
+    )
+    first = source.read()
+    source.run('UPDATE "T.x" SET "C" = \'2025-01-01 00:00+00\'')
+    second = source.read(state=first.state)
+    gone, moved = second.records("public-T.x")
+    assert (gone["a b"], gone["C"]) == ("k'1", "2024-01-01T08:00:00.000000+00:00")
+    assert gone["_sdc_deleted_at"] is not None
+    assert moved["C"] == "2025-01-01T00:00:00.000000+00:00"
+    assert moved["big"] == "x" * 9000
+    source.run("UPDATE \"T.x\" SET big = big || '!'", 'UPDATE "T.x" SET "a b" = upper("a b")')
+    third = source.read(state=second.state)
+    assert [record.get("big", "")[-1:] for record in third.records("public-T.x")] == ["!", "", "!"]

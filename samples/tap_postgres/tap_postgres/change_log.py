@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 import sqlalchemy as sa
@@ -125,7 +125,8 @@ class _Table:
         Raises:
             LogError: A value is not one of its column's type.
         """
-        record, missing = {}, list(self.absent)
+        record: Record = {}
+        missing = list(self.absent)
         try:
             for index, name, read in self.readers:
                 value = row[index]
@@ -384,7 +385,7 @@ class PostgresLog(ChangeLog):
         """Yield position and bytes of each message, in pages of bounded size."""
         quoted = '"' + self._publication.replace('"', '""') + '"'
         with self._connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
-            driver: psycopg.Connection[Any] = connection.connection.driver_connection
+            driver = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
             try:
                 with driver.cursor("changes", binary=True) as cursor:
                     cursor.execute(CHANGES, (self._slot, _format_lsn(end), quoted))
@@ -464,7 +465,8 @@ def _check_types(stream: PostgresStream, relation: Relation, types: Mapping[str,
     """Raise `LogError` if the table was replaced, or a type was changed to one of other values."""
     values = {"oid": str(relation.oid), "schema": relation.schema, "table": relation.table}
     with stream.connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
-        present = dict(map(tuple, connection.execute(sa.text(COLUMN_TYPES), values)))
+        found = connection.execute(sa.text(COLUMN_TYPES), values)
+        present: dict[str, int] = {row[0]: row[1] for row in found}
     if not present:
         raise LogError(f"Table '{stream.name}' was replaced by another one. {READ_AGAIN}")
     for name, kind in types.items():

@@ -252,14 +252,11 @@ class PostgresStream(SQLStream):
         with self.connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
             result = connection.execute(self._build_row_query().limit(0))
             transformer = Transformer(connection.connection.driver_connection)
-            processors = get_processors(result)
-            readers = {
-                column.name: _compose(
-                    transformer.get_loader(_get_sent_type(column, types), Format.TEXT).load,
-                    process,
-                )
-                for column, process in zip(result.cursor.description, processors, strict=True)
-            }
+            readers: dict[str, Callable[[bytes | None], Any]] = {}
+            columns = cast("Any", result.cursor).description
+            for column, process in zip(columns, get_processors(result), strict=True):
+                loader = transformer.get_loader(_get_sent_type(column, types), Format.TEXT)
+                readers[column.name] = _compose(loader.load, process)
             result.close()
         return readers
 
