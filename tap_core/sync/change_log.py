@@ -33,7 +33,7 @@ __all__ = [
     "ChangeLog",
     "LogEntry",
     "Position",
-    "SchemaChange",
+    "SchemaUpdate",
     "is_read_from_log",
     "sync_change_log",
 ]
@@ -52,7 +52,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaChange:
+class SchemaUpdate:
     """Change of a stream's schema; the log has changed ``stream.schema`` before it yields this."""
 
     stream: str
@@ -65,7 +65,7 @@ class Position:
     value: int
 
 
-LogEntry: TypeAlias = Change | SchemaChange | Position
+LogEntry: TypeAlias = Change | SchemaUpdate | Position
 
 
 class ChangeLog(abc.ABC):
@@ -136,7 +136,8 @@ def sync_change_log(log: ChangeLog, streams: Sequence[SyncStream], run: SyncRun)
         else:
             stream._write_schema_message()
     run.checkpoint(owed=True)
-    _write_changes(log, {stream.name: stream for stream in streams}, run, starts, end)
+    if min(starts.values()) < end:
+        _write_changes(log, {stream.name: stream for stream in streams}, run, starts, end)
 
 
 def _write_changes(
@@ -165,7 +166,7 @@ def _write_changes(
                     stream._write_record_message(record)
                     tallies[entry.stream].pulled(1)
                     waiting += 1
-            elif isinstance(entry, SchemaChange):
+            elif isinstance(entry, SchemaUpdate):
                 _change_schema(streams[entry.stream], run)
             elif waiting >= frequency:
                 waiting = 0

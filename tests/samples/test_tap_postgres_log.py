@@ -197,9 +197,12 @@ def test_transaction_that_was_running_at_the_snapshot_is_not_lost(source: LogSou
 def test_truncate_is_refused(source: LogSource) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     first = source.read()
-    source.run("TRUNCATE t")
+    source.run("CREATE TABLE u (id int PRIMARY KEY)", "INSERT INTO t VALUES (2)", "TRUNCATE t, u")
+    source.run("INSERT INTO t VALUES (3)")
     with pytest.raises(LogError, match=r"'public-t' was truncated. Read the tables again"):
-        source.read(state=first.state)
+        source.read(STREAM, state=first.state)
+    again = source.read(STREAM)  # without a bookmark
+    assert rows(again.records(STREAM), "id") == [(3,)]
 
 
 def test_missing_slot_is_an_error_unless_nothing_was_read(source: LogSource) -> None:
@@ -276,8 +279,15 @@ def test_table_that_was_replaced_is_an_error(source: LogSource) -> None:
         "ALTER TABLE t RENAME TO old",
         "CREATE TABLE t (id int PRIMARY KEY)",
     )
+    source.run("CREATE TABLE u (id int PRIMARY KEY)")
     with pytest.raises(LogError, match="'public-t' was replaced"):
         source.read(STREAM, state=first.state)
+    del first.state["bookmarks"][STREAM]
+    again = source.read(STREAM, "public-u", state=first.state)
+    source.run("INSERT INTO t VALUES (2)", "INSERT INTO u VALUES (3)")
+    last = source.read(STREAM, "public-u", state=again.state)
+    assert rows(last.records(STREAM), "id") == [(2,)]
+    assert rows(last.records("public-u"), "id") == [(3,)]
 
 
 def test_type_whose_values_differ_in_the_log_is_an_error(source: LogSource) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tap_core.exceptions import ConfigurationError
-from tap_core.sync.change_log import Change, ChangeLog, LogEntry, Position, SchemaChange
+from tap_core.sync.change_log import Change, ChangeLog, LogEntry, Position, SchemaUpdate
 from tests.sync.syncing import INTEGER, STRING, Output, failed, hooked, make, schema, stream
 
 PATHS = pytest.mark.parametrize("on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"])
@@ -147,7 +147,7 @@ def test_changed_schema_is_written_between_the_records() -> None:
 
     def grow() -> LogEntry:
         kind.schema["properties"]["word"] = STRING
-        return SchemaChange("a")
+        return SchemaUpdate("a")
 
     new = Change("a", {"id": 6, "lsn": 6, "word": "w"})
     log.entries = ((5, change("a", 5)), (6, grow), (6, new))

@@ -13,18 +13,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import psycopg
 import sqlalchemy as sa
 
 from tap_core.exceptions import ConfigurationError, FatalSyncError
-from tap_core.sync.change_log import Change, ChangeLog, LogEntry, Position, SchemaChange
+from tap_core.sync.change_log import Change, ChangeLog, LogEntry, Position, SchemaUpdate
 from tap_postgres.pgoutput import (
     UNCHANGED,
     Begin,
     Delete,
     Insert,
+    Message,
     Relation,
     Row,
     Truncate,
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from tap_postgres.client import PostgresConnector, PostgresStream
 
 __all__ = ["DELETED_AT", "LSN", "LogError", "PostgresLog"]
+
+_Column: TypeAlias = "tuple[int, str, Callable[[bytes | None], Any]]"
+"""Index of a column in a row of the log, its name, and the converter of its values."""
 
 LSN = "_sdc_lsn"
 """Property with the position of a record in the log, as an integer."""
@@ -108,19 +112,33 @@ class _Table:
     stream: PostgresStream
     start: int
     """Position of the stream's first change."""
-    names: tuple[str, ...]
-    """Names of the columns, in the order of a row."""
-    readers: tuple[tuple[int, str, Callable[[bytes | None], Any]], ...]
-    """Index, name and converter of each column that a record has."""
-    keys: tuple[int, ...]
-    """Indexes of the key columns."""
+    columns: tuple[_Column, ...]
+    """Columns of a record."""
+    keys: tuple[_Column, ...]
     absent: tuple[str, ...]
     """Columns of the stream that the rows in the log do not have."""
     lookup: sa.Select[Any]
     """Query of one row by its keys."""
 
-    def make_record(self, row: Row) -> tuple[Record, list[str]]:
-        """Return the record of a row, and the names of the columns whose values it does not have.
+    def make_records(
+        self, message: Insert | Update | Delete, transaction: Begin
+    ) -> Iterator[Record]:
+        """Yield the records of a change; an update of the key is a deletion and an insertion."""
+        if isinstance(message, Delete):
+            yield self._make_deletion(message.old, transaction)
+            return
+        row = message.new
+        if isinstance(message, Update) and (old := message.old) is not None:
+            row = [
+                before if value is UNCHANGED and before is not None else value
+                for value, before in zip(row, old, strict=True)
+            ]
+            if any(row[index] != old[index] for index, _, _ in self.keys):
+                yield self._make_deletion(old, transaction)
+        yield self._make_record(row)
+
+    def _make_record(self, row: Row) -> Record:
+        """Return the record of a row.
 
         Raises:
             LogError: A value is not one of its column's type.
@@ -128,7 +146,7 @@ class _Table:
         record: Record = {}
         missing = list(self.absent)
         try:
-            for index, name, read in self.readers:
+            for index, name, read in self.columns:
                 value = row[index]
                 if value is UNCHANGED:
                     missing.append(name)
@@ -139,43 +157,140 @@ class _Table:
                 f"Table '{self.stream.name}' has changes in the log with values that are not of the"
                 f" present type of column '{name}'. {READ_AGAIN}"
             ) from None
-        return record, missing
+        if missing:
+            record.update(self._look_up(row, missing))
+        record[DELETED_AT] = None
+        return record
 
-    def get_key(self, row: Row) -> dict[str, bytes]:
-        """Return the texts of a row's keys by column.
+    def _make_deletion(self, row: Row, transaction: Begin) -> Record:
+        """Return the record that marks a row as deleted: its keys and the time of the commit."""
+        texts = self._get_key(row)
+        record = {name: read(text) for (_, name, read), text in zip(self.keys, texts, strict=True)}
+        moment = EPOCH + timedelta(microseconds=transaction.committed_at)
+        return {**record, DELETED_AT: moment.isoformat(timespec="microseconds")}
 
-        Raises:
-            LogError: The row does not have them.
-        """
-        key = {}
-        for index in self.keys:
-            value = row[index]
-            if not isinstance(value, bytes):
-                raise LogError(
-                    f"Table '{self.stream.name}': a change in the log lacks the key"
-                    f" '{self.names[index]}'. {READ_AGAIN}"
-                )
-            key[self.names[index]] = value
-        return key
-
-    def look_up(self, row: Row, names: list[str]) -> Record:
+    def _look_up(self, row: Row, names: list[str]) -> Record:
         """Return the present values of some columns of a row; nothing if the row is gone.
 
         A later change of these values is in the log, too, so the table ends with the right ones.
         """
-        texts = self.get_key(row).values()
-        parameters = {f"key{number}": text.decode() for number, text in enumerate(texts)}
+        parameters = {f"key{n}": text.decode() for n, text in enumerate(self._get_key(row))}
         with self.stream.connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
             options = {"stream_results": False}
             result = connection.execute(self.lookup, parameters, execution_options=options)
             found = result.mappings().one_or_none()
         return {name: found[name] for name in names} if found else {}
 
-    def make_deletion(self, row: Row, deleted_at: str) -> Record:
-        """Return the record that marks a row as deleted: its keys and the time."""
-        key = self.get_key(row)
-        readers = {name: read for _, name, read in self.readers}
-        return {**{name: readers[name](text) for name, text in key.items()}, DELETED_AT: deleted_at}
+    def _get_key(self, row: Row) -> list[bytes]:
+        """Return the texts of a row's keys.
+
+        Raises:
+            LogError: The row does not have them.
+        """
+        texts = [value for index, _, _ in self.keys if isinstance(value := row[index], bytes)]
+        if len(texts) < len(self.keys):
+            raise LogError(
+                f"Table '{self.stream.name}': a change in the log lacks its key. {READ_AGAIN}"
+            )
+        return texts
+
+
+class _LogDecoder:
+    """Converter of messages to entries of the log.
+
+    A table's columns are looked up at its first change that a stream needs, because the changes
+    before may be those of another table, which the snapshot has made irrelevant.
+
+    Args:
+        streams: Streams by schema and name of their tables.
+        starts: Position of each stream's first change, by its name.
+    """
+
+    def __init__(
+        self, streams: Mapping[tuple[str, str], PostgresStream], starts: Mapping[str, int]
+    ) -> None:
+        self._streams = streams
+        self._starts = starts
+        self._relations: dict[int, Relation] = {}
+        self._tables: dict[int, _Table] = {}
+        self._transaction = Begin(0, 0)
+
+    def convert(self, message: Message | None, lsn: int) -> Iterator[LogEntry]:
+        """Yield the entries of a message that has the position ``lsn``."""
+        if isinstance(message, Begin):
+            self._transaction = message
+            yield Position(message.commit_lsn)
+        elif isinstance(message, Relation):
+            self._relations[message.oid] = message
+            self._tables.pop(message.oid, None)
+        elif isinstance(message, Truncate):
+            truncated = [stream for oid in message.oids if (stream := self._find_stream(oid))]
+            if truncated:
+                raise LogError(f"Table '{truncated[0].name}' was truncated. {READ_AGAIN}")
+        elif message is not None and (stream := self._find_stream(message.oid)) is not None:
+            if message.oid not in self._tables:
+                yield from self._add_table(stream, self._relations[message.oid])
+            table = self._tables[message.oid]
+            for record in table.make_records(message, self._transaction):
+                record[LSN] = max(lsn, table.start)  # rows of the snapshot have the start
+                yield Change(stream.name, record)
+
+    def _find_stream(self, oid: int) -> PostgresStream | None:
+        """Return the stream of a table if it needs the changes of this transaction, else None."""
+        relation = self._relations[oid]
+        stream = self._streams.get((relation.schema, relation.table))
+        if stream is None or self._transaction.commit_lsn < self._starts[stream.name]:
+            return None
+        return stream
+
+    def _add_table(self, stream: PostgresStream, relation: Relation) -> Iterator[LogEntry]:
+        """Add the table of a relation; yield a schema change if the stream's schema lacks one.
+
+        Raises:
+            LogError: The replica identity lacks a key, or the table or the type of a column is
+                another one than in the log.
+        """
+        _check_types(stream, relation)
+        if stream.add_columns(column.name for column in relation.columns):
+            yield SchemaUpdate(stream.name)
+        readers = stream.make_value_readers({one.name: one.type_oid for one in relation.columns})
+        columns = {
+            column.name: (index, column.name, readers[column.name])
+            for index, column in enumerate(relation.columns)
+            if column.name in readers
+        }
+        identity = {column.name for column in relation.columns if column.is_key}
+        for key in stream.primary_keys:
+            if key not in identity or key not in columns:
+                raise LogError(
+                    f"Table '{stream.name}': its replica identity lacks the key '{key}': run ALTER"
+                    f" TABLE {'.'.join(stream.table_name)} REPLICA IDENTITY FULL. {READ_AGAIN}"
+                )
+        self._tables[relation.oid] = _Table(
+            stream=stream,
+            start=self._starts[stream.name],
+            columns=tuple(columns.values()),
+            keys=tuple(columns[key] for key in stream.primary_keys),
+            absent=tuple(name for name in readers if name not in columns),
+            lookup=stream.build_row_lookup(),
+        )
+
+
+def _check_types(stream: PostgresStream, relation: Relation) -> None:
+    """Raise `LogError` if the table was replaced, or a type was changed to one of other values."""
+    values = {"oid": str(relation.oid), "schema": relation.schema, "table": relation.table}
+    with stream.connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
+        found = connection.execute(sa.text(COLUMN_TYPES), values)
+        present: dict[str, int] = {row[0]: row[1] for row in found}
+    if not present:
+        raise LogError(f"Table '{stream.name}' was replaced by another one. {READ_AGAIN}")
+    for column in relation.columns:
+        now = present.get(column.name, column.type_oid)
+        if now != column.type_oid and (column.type_oid, now) not in WIDENED:
+            raise LogError(
+                f"Column '{column.name}' of table '{stream.name}' had another type at the time of a"
+                f" change in the log. {READ_AGAIN}"
+            )
 
 
 class PostgresLog(ChangeLog):
@@ -351,35 +466,13 @@ class PostgresLog(ChangeLog):
 
     def read(self, starts: Mapping[str, int], end: int) -> Iterator[LogEntry]:
         """Yield the changes of the transactions that were committed before ``end``."""
-        tables: dict[int, _Table | None] = {}
-        transaction = Begin(0, 0)
+        streams = {self.streams[name].table_name: self.streams[name] for name in starts}
+        decoder = _LogDecoder(streams, starts)
         for lsn, data in self._read_messages(end):
             message = decode(data)
-            if isinstance(message, Begin):
-                transaction = message
-                if transaction.commit_lsn >= end:
-                    return
-                yield Position(transaction.commit_lsn)
-            elif isinstance(message, Relation):
-                yield from self._change_table(tables, message, starts)
-            elif isinstance(message, Truncate):
-                _refuse_truncate(tables, message, transaction)
-            elif message is not None:
-                table = tables[message.oid]
-                if table is not None and transaction.commit_lsn >= table.start:
-                    yield from _make_changes(table, message, lsn, transaction)
-
-    def _change_table(
-        self, tables: dict[int, _Table | None], relation: Relation, starts: Mapping[str, int]
-    ) -> Iterator[LogEntry]:
-        """Store the columns of a table; yield a schema change if the stream's schema lacks one."""
-        tables[relation.oid] = None
-        for name in starts:
-            stream = self.streams[name]
-            if stream.table_name == (relation.schema, relation.table):
-                if stream.add_columns(column.name for column in relation.columns):
-                    yield SchemaChange(name)
-                tables[relation.oid] = _make_table(stream, starts[name], relation)
+            if isinstance(message, Begin) and message.commit_lsn >= end:
+                return
+            yield from decoder.convert(message, lsn)
 
     def _read_messages(self, end: int) -> Iterator[tuple[int, bytes]]:
         """Yield position and bytes of each message, in pages of bounded size."""
@@ -399,99 +492,6 @@ class PostgresLog(ChangeLog):
                 raise LogError(f"The slot '{self._slot}' cannot be read: {reason}.") from None
 
 
-def _make_changes(
-    table: _Table, message: Insert | Update | Delete, lsn: int, transaction: Begin
-) -> Iterator[Change]:
-    """Yield the changes of a message with the position of each record."""
-    for record in _make_records(table, message, _format_time(transaction.committed_at)):
-        record[LSN] = max(lsn, table.start)  # a snapshot may have the row with that position
-        yield Change(table.stream.name, record)
-
-
-def _make_records(
-    table: _Table, message: Insert | Update | Delete, deleted_at: str
-) -> Iterator[Record]:
-    """Yield the records of a message; an update of the key is a deletion and an insertion."""
-    if isinstance(message, Delete):
-        yield table.make_deletion(message.old, deleted_at)
-        return
-    row = message.new
-    if isinstance(message, Update) and (old := message.old) is not None:
-        row = [
-            before if value is UNCHANGED and before is not None else value
-            for value, before in zip(row, old, strict=True)
-        ]
-        if any(row[index] != old[index] for index in table.keys):
-            yield table.make_deletion(old, deleted_at)
-    record, missing = table.make_record(row)
-    if missing:
-        record.update(table.look_up(row, missing))
-    record[DELETED_AT] = None
-    yield record
-
-
-def _make_table(stream: PostgresStream, start: int, relation: Relation) -> _Table:
-    """Return the table of a stream with the columns of a relation.
-
-    Raises:
-        LogError: The replica identity lacks a key, or the table or a column's type is another one
-            than in the log.
-    """
-    types = {column.name: column.type_oid for column in relation.columns}
-    _check_types(stream, relation, types)
-    readers = stream.make_value_readers(types)
-    names = tuple(column.name for column in relation.columns)
-    identity = {column.name for column in relation.columns if column.is_key}
-    for key in stream.primary_keys:
-        if key not in identity or key not in readers:
-            raise LogError(
-                f"Table '{stream.name}': its replica identity lacks the key '{key}': run ALTER"
-                f" TABLE {'.'.join(stream.table_name)} REPLICA IDENTITY FULL. {READ_AGAIN}"
-            )
-    return _Table(
-        stream=stream,
-        start=start,
-        names=names,
-        readers=tuple(
-            (index, name, readers[name]) for index, name in enumerate(names) if name in readers
-        ),
-        keys=tuple(names.index(key) for key in stream.primary_keys),
-        absent=tuple(name for name in readers if name not in names),
-        lookup=stream.build_row_lookup(),
-    )
-
-
-def _check_types(stream: PostgresStream, relation: Relation, types: Mapping[str, int]) -> None:
-    """Raise `LogError` if the table was replaced, or a type was changed to one of other values."""
-    values = {"oid": str(relation.oid), "schema": relation.schema, "table": relation.table}
-    with stream.connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
-        found = connection.execute(sa.text(COLUMN_TYPES), values)
-        present: dict[str, int] = {row[0]: row[1] for row in found}
-    if not present:
-        raise LogError(f"Table '{stream.name}' was replaced by another one. {READ_AGAIN}")
-    for name, kind in types.items():
-        now = present.get(name, kind)
-        if now != kind and (kind, now) not in WIDENED:
-            raise LogError(
-                f"Column '{name}' of table '{stream.name}' had another type at the time of a change"
-                f" in the log. {READ_AGAIN}"
-            )
-
-
-def _refuse_truncate(
-    tables: Mapping[int, _Table | None], message: Truncate, transaction: Begin
-) -> None:
-    """Raise `LogError` if a table of a stream was truncated: that deletes rows without records."""
-    for oid in message.oids:
-        table = tables.get(oid)
-        if table is not None and transaction.commit_lsn >= table.start:
-            raise LogError(f"Table '{table.stream.name}' was truncated. {READ_AGAIN}")
-
-
 def _format_lsn(position: int) -> str:
     """Return a position as PostgreSQL writes it, such as ``16/B374D848``."""
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
-
-
-def _format_time(microseconds: int) -> str:
-    return (EPOCH + timedelta(microseconds=microseconds)).isoformat(timespec="microseconds")

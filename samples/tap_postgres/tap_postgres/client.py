@@ -197,7 +197,7 @@ class PostgresStream(SQLStream):
     supports_nulls_first = True
 
     def apply_catalog(self, catalog: Catalog) -> None:
-        """Apply an input catalog; a LOG_BASED stream gets two columns of its own."""
+        """Apply an input catalog; a LOG_BASED stream gets two more columns."""
         entry = catalog.get_stream(self.tap_stream_id)
         if entry is not None and _is_log_based(entry):
             entry.replication_method = REPLICATION_LOG_BASED
