@@ -175,7 +175,7 @@ class _Table:
         A later change of these values is in the log, too, so the table ends with the right ones.
         """
         parameters = {f"key{n}": text.decode() for n, text in enumerate(self._get_key(row))}
-        with self.stream.connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
+        with self.stream.database.connect() as connection:
             options = {"stream_results": False}
             result = connection.execute(self.lookup, parameters, execution_options=options)
             found = result.mappings().one_or_none()
@@ -279,7 +279,7 @@ class _LogDecoder:
 def _check_types(stream: PostgresStream, relation: Relation) -> None:
     """Raise `LogError` if the table was replaced, or a type was changed to one of other values."""
     values = {"oid": str(relation.oid), "schema": relation.schema, "table": relation.table}
-    with stream.connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
+    with stream.database.connect() as connection:
         found = connection.execute(sa.text(COLUMN_TYPES), values)
         present: dict[str, int] = {row[0]: row[1] for row in found}
     if not present:
@@ -315,7 +315,7 @@ class PostgresLog(ChangeLog):
     @contextmanager
     def _connect(self) -> Iterator[sa.Connection]:
         """Connect to the database; each statement is one transaction."""
-        with self._connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
+        with self._connector.connect() as connection:
             yield connection.execution_options(isolation_level="AUTOCOMMIT", stream_results=False)
 
     # Start of a run
@@ -477,7 +477,7 @@ class PostgresLog(ChangeLog):
     def _read_messages(self, end: int) -> Iterator[tuple[int, bytes]]:
         """Yield position and bytes of each message, in pages of bounded size."""
         quoted = '"' + self._publication.replace('"', '""') + '"'
-        with self._connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
+        with self._connector.connect() as connection:
             driver = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
             try:
                 with driver.cursor("changes", binary=True) as cursor:

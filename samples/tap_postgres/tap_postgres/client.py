@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -95,6 +95,10 @@ class PostgresConnector(SQLConnector):
         return PostgresLog(
             self, self.config["replication_slot_name"], self.config["publication_name"]
         )
+
+    def connect(self) -> AbstractContextManager[sa.Connection]:
+        """Return a connection for a ``with`` block, whose results are streamed."""
+        return self._connect()
 
     def get_sqlalchemy_url(self, config: dict[str, Any]) -> str:
         """Return the address from the one setting or the five.
@@ -208,10 +212,15 @@ class PostgresStream(SQLStream):
                 entry.metadata["properties", name] = Metadata(
                     inclusion=Metadata.InclusionType.AUTOMATIC
                 )
-            log = cast("PostgresConnector", self.connector).change_log
+            log = self.database.change_log
             self.change_log, log.streams[self.name] = log, self
             self.__dict__.pop("schema", None)  # it is read from the catalog entry again
         super().apply_catalog(catalog)
+
+    @property
+    def database(self) -> PostgresConnector:
+        """Connector to the database."""
+        return cast("PostgresConnector", self.connector)
 
     @property
     def is_log_based(self) -> bool:
@@ -249,7 +258,7 @@ class PostgresStream(SQLStream):
         the query's column, then by the column's reader. ``types`` has the column's own types: the
         items of an array of boxes have another separator than those of the query's array of text.
         """
-        with self.connector._connect() as connection:  # noqa: SLF001 - as in SQLStream
+        with self.database.connect() as connection:
             result = connection.execute(self._build_row_query().limit(0))
             transformer = Transformer(connection.connection.driver_connection)
             readers: dict[str, Callable[[bytes | None], Any]] = {}
@@ -274,7 +283,7 @@ class PostgresStream(SQLStream):
         known = self.effective_schema["properties"]
         if not (new := [name for name in names if name not in known]):
             return False
-        entries = self.connector.discover_catalog_entries()
+        entries = self.database.discover_catalog_entries()
         [schema] = [one["schema"] for one in entries if one["tap_stream_id"] == self.tap_stream_id]
         added = {name: one for name, one in schema["properties"].items() if name in new}
         known.update(added)
