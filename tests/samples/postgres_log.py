@@ -32,7 +32,12 @@ def log_server() -> Server:
     """
     if server_programs() is None:
         pytest.skip(missing_reason())
-    running = server(wal_level="logical", max_wal_senders="4", max_replication_slots="40")
+    running = server(
+        wal_level="logical",
+        max_wal_senders="4",
+        max_replication_slots="40",
+        synchronous_commit="on",  # a run reads what is flushed when it begins
+    )
     started = running.__enter__()
     atexit.register(running.__exit__, None, None, None)
     return started

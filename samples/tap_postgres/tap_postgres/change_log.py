@@ -74,8 +74,8 @@ PUBLISHED = """
     WHERE pubname = :publication
 """
 SLOT = """
-    SELECT plugin::text, database = current_database(), wal_status, active_pid,
-        (confirmed_flush_lsn - '0/0')::bigint
+    SELECT plugin, database = current_database() AS is_here, wal_status, active_pid,
+        (confirmed_flush_lsn - '0/0')::bigint AS confirmed
     FROM pg_catalog.pg_replication_slots WHERE slot_name = :slot
 """
 ADVANCE = """
@@ -394,23 +394,22 @@ class PostgresLog(ChangeLog):
                 raise LogError(f"There is no slot '{self._slot}' any more. {READ_AGAIN}")
             self._create_slot(connection)
             return
-        plugin, is_here, status, pid, confirmed = found
-        if plugin != "pgoutput" or not is_here:
+        if found.plugin != "pgoutput" or not found.is_here:
             raise ConfigurationError(
                 f"The slot '{self._slot}' is of another plugin or database: choose another name in"
                 " replication_slot_name."
             )
-        if pid is not None:
+        if found.active_pid is not None:
             raise LogError(
-                f"The slot '{self._slot}' is in use by process {pid} of the server: wait until the"
-                " other run has ended, or choose another name in replication_slot_name."
+                f"The slot '{self._slot}' is in use by process {found.active_pid} of the server:"
+                " wait until the other run has ended, or choose another name in replication_slot_name."
             )
-        if status == "lost":
+        if found.wal_status == "lost":
             raise LogError(
                 f"The server has removed the log that slot '{self._slot}' needs: drop the slot with"
                 f" pg_drop_replication_slot and check max_slot_wal_keep_size. {READ_AGAIN}"
             )
-        late = [name for name, start in known.items() if start < confirmed]
+        late = [name for name, start in known.items() if start < found.confirmed]
         if late:
             raise LogError(
                 f"The slot '{self._slot}' no longer has the changes of {', '.join(late)} since"

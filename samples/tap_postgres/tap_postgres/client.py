@@ -74,9 +74,8 @@ ORDERED_AS_THEY_ARE = (
 
 BOX_ARRAY = 1020
 """Number of the type ``box[]``, the only array whose items are separated by semicolons."""
-QUOTE = pg.dialect().identifier_preparer.quote
 
-LOG_COLUMNS = {
+LOG_COLUMNS: Mapping[str, Mapping[str, Any]] = {
     LSN: {"type": ["integer", "null"]},
     DELETED_AT: {"type": ["string", "null"], "format": "date-time"},
 }
@@ -274,8 +273,8 @@ class PostgresStream(SQLStream):
         query = self._build_row_query()
         for number, name in enumerate(self.primary_keys):
             # A parameter without a type is read by the server as one of the column's type.
-            parameter = sa.bindparam(f"key{number}", None, sa.types.NullType())
-            query = query.where(sa.text(f"{QUOTE(name)} = :key{number}").bindparams(parameter))
+            parameter = sa.bindparam(f"key{number}", type_=sa.types.NullType())
+            query = query.where(sa.column(name) == parameter)
         return query
 
     def add_columns(self, names: Iterable[str]) -> bool:
