@@ -402,7 +402,8 @@ class PostgresLog(ChangeLog):
         if found.active_pid is not None:
             raise LogError(
                 f"The slot '{self._slot}' is in use by process {found.active_pid} of the server:"
-                " wait until the other run has ended, or choose another name in replication_slot_name."
+                " wait until the other run has ended, or choose another name in"
+                " replication_slot_name."
             )
         if found.wal_status == "lost":
             raise LogError(
