@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
-from tap_core.sync.change_log import is_read_from_log, sync_change_log
 from tap_core.sync.concurrency import get_thread_count
 from tap_core.sync.finalization import StreamFinalizer
+from tap_core.sync.log_sync import is_read_from_log, sync_change_log
 from tap_core.sync.worker_pool import SyncJob, WorkerPool
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import psycopg
 import sqlalchemy as sa
+from sqlalchemy import exc
 
 from tap_core.exceptions import ConfigurationError, FatalSyncError
 from tap_core.sync.change_log import Change, ChangeLog, LogEntry, Position, SchemaUpdate
@@ -145,6 +146,7 @@ class _Table:
         """
         record: Record = {}
         missing = list(self.absent)
+        name = ""
         try:
             for index, name, read in self.columns:
                 value = row[index]
@@ -313,7 +315,7 @@ class PostgresLog(ChangeLog):
         self.streams: dict[str, PostgresStream] = {}
 
     @contextmanager
-    def _connect(self) -> Iterator[sa.Connection]:
+    def _connect(self) -> Generator[sa.Connection, None, None]:
         """Connect to the database; each statement is one transaction."""
         with self._connector.connect() as connection:
             yield connection.execution_options(isolation_level="AUTOCOMMIT", stream_results=False)
@@ -431,7 +433,7 @@ class PostgresLog(ChangeLog):
         self._logger.info("Creating the replication slot '%s'.", self._slot)
         try:
             connection.execute(sa.text(statement), {"slot": self._slot})
-        except sa.exc.DBAPIError as error:
+        except exc.DBAPIError as error:
             message = str(error.orig).splitlines()[0]
             raise ConfigurationError(
                 f"The replication slot '{self._slot}' cannot be created: {message}. Check"

@@ -213,7 +213,7 @@ class PostgresStream(SQLStream):
                 )
             log = self.database.change_log
             self.change_log, log.streams[self.name] = log, self
-            self.__dict__.pop("schema", None)  # it is read from the catalog entry again
+            vars(self).pop("schema", None)  # it is read from the catalog entry again
         super().apply_catalog(catalog)
 
     @property

@@ -138,14 +138,14 @@ def decode(data: bytes) -> Message | None:
         )
     try:
         message, end = read(data)
+        if end == len(data):
+            return message
     except (struct.error, ValueError, IndexError):  # a UnicodeDecodeError is a ValueError
-        end = -1
-    if end != len(data):
-        raise MessageError(
-            f"The log has an invalid message of type {kind.decode()} and {len(data)} bytes: it does"
-            " not follow protocol version 1 of pgoutput."
-        )
-    return message
+        pass
+    raise MessageError(
+        f"The log has an invalid message of type {kind.decode()} and {len(data)} bytes: it does"
+        " not follow protocol version 1 of pgoutput."
+    )
 
 
 def _read_begin(data: bytes) -> tuple[Message, int]:
