@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from tap_core.state.document import StateDocument
     from tap_core.state.manager import StreamStateManager
     from tap_core.state.read_range import KeyRange
+    from tap_core.sync.change_log import ChangeLog
     from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record, StrPath, TapState
 
@@ -147,6 +148,9 @@ class Stream(StreamProperties, abc.ABC):
     previously_sent_state: Mapping[str, Any] | None = None
     """State up to which records were sent, if all records are read again for new child streams. The
     state of the run itself starts empty."""
+
+    change_log: ChangeLog | None = None
+    """Log from which a LOG_BASED stream is read after its snapshot; None for none."""
 
     context: Context | None = None
     """Context that is being synced, read-only; change it in `preprocess_context`."""

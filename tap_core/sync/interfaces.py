@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tap_core.state.document import StateDocument
     from tap_core.state.manager import StreamStateManager
     from tap_core.state.read_range import KeyRange
+    from tap_core.sync.change_log import ChangeLog
     from tap_core.sync.context_reader import ContextReader
     from tap_core.sync.output import ProtocolWriter
     from tap_core.sync.sync_run import SyncRun
@@ -182,6 +183,7 @@ class SyncStream(Protocol):
     STATE_MSG_FREQUENCY: int
     max_parallel_partitions: int
     _is_read_by_one: bool
+    change_log: ChangeLog | None
     add_context_to_records: bool
     ABORT_AT_RECORD_COUNT: int | None
     previously_sent_state: Mapping[str, Any] | None
@@ -192,6 +194,7 @@ class SyncStream(Protocol):
     _read_range: KeyRange | None
     _initialized_at: int
     _plan: Any
+    _stream_maps: Any
     _config: dict[str, Any]
     _input_schema: JsonSchema | None
     _HOOKS: ClassVar[Mapping[str, Any]]

@@ -4,6 +4,7 @@
   record of its parent.
 - If the protocol reports the end of each stream separately, a failing stream does not stop
   the others, but the run still fails.
+- LOG_BASED streams with a `ChangeLog` are synced together, when the first of them is next.
 - Streams are synced in parallel if they and all of their descendants allow threads. They start
   together, when the first of them is next in the order. Each gets one thread, which may use a
   worker pool. All other streams, and streams that share a descendant, are synced one at a time.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.sync.concurrency import get_thread_count
 from tap_core.sync.finalization import StreamFinalizer
+from tap_core.sync.log_sync import is_read_from_log, sync_change_log
 from tap_core.sync.worker_pool import SyncJob, WorkerPool
 
 if TYPE_CHECKING:
@@ -67,8 +69,12 @@ class StreamScheduler:
             Exception: The first error of a stream.
         """
         together = self._find_parallel_streams()
+        logged = [stream for stream in self._streams if is_read_from_log(stream)]
         for stream in self._streams:
-            if stream not in together:
+            if stream in logged:
+                if stream is logged[0]:
+                    self._sync_from_log(logged, run)
+            elif stream not in together:
                 self._sync_or_record_error(stream, run)
             elif stream is together[0]:
                 self._sync_together(together, run)
@@ -101,6 +107,7 @@ class StreamScheduler:
             and (stream.selected or stream.has_selected_descendents)
             and shared.isdisjoint(stream.descendent_streams)
             and get_thread_count(stream) > 1
+            and not is_read_from_log(stream)
         ]
         return found if len(found) > 1 else []
 
@@ -113,6 +120,15 @@ class StreamScheduler:
             self._unfinished = [stream.name]
             self._endings.begin(stream)
             _sync_root(stream)
+
+    def _sync_from_log(self, streams: Sequence[SyncStream], run: SyncRun) -> None:
+        """Sync the LOG_BASED streams, log by log; after an error none of them is complete."""
+        self._unfinished = [stream.name for stream in streams]
+        for stream in streams:
+            self._endings.begin(stream)
+        for log in dict.fromkeys(stream.change_log for stream in streams):
+            if log is not None:
+                sync_change_log(log, [one for one in streams if one.change_log is log], run)
 
     def _sync_together(self, streams: Sequence[SyncStream], run: SyncRun) -> None:
         """Sync several streams in parallel, one thread each.

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 __all__ = ["is_empty", "is_final"]
 
-_UNFINISHED: Final = ("progress_markers", "progress_tracking")
+_UNFINISHED: Final = ("progress_markers", "progress_tracking", "snapshot_pending")
 _LONGEST_EMPTY: Final = 16
 
 
@@ -23,7 +23,8 @@ def is_empty(state: bytes) -> bool:
 def is_final(state: bytes) -> bool:
     """Return True if the last state of an input shows that the tap's sync finished.
 
-    A tap removes ``currently_syncing`` and ``progress_markers`` from its state when a stream ends.
+    A tap removes ``currently_syncing`` and ``progress_markers`` from its state when a stream ends,
+    and ``snapshot_pending`` when the snapshot of a LOG_BASED stream is complete.
     Return False if the state still has one of them, or is not valid JSON.
     """
     try:

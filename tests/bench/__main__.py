@@ -60,6 +60,7 @@ BENCHMARKS = {
     "rest": Benchmark(rest.rest, 100_000, 3),
     "parallel": Benchmark(rest.parallel, 600, 1),
     "postgres": Benchmark(postgres.postgres, 1_000_000, 3),
+    "postgres-log": Benchmark(postgres.postgres_log, 200_000, 3),
     "target-count": Benchmark(targets.count, 100_000, 3),
     "target-start": Benchmark(targets.start, 0, 3),
     "target-fold": Benchmark(targets.python_process, 300_000, 3),

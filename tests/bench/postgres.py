@@ -1,13 +1,14 @@
-"""A benchmark of the sample tap for PostgreSQL, compared with MeltanoLabs' tap.
+"""Benchmarks of the sample tap for PostgreSQL, compared with MeltanoLabs' tap and a bare loop.
 
-Both read the same table from the same server, whose CPU time is not counted. The output of both is
-compared with the generated rows.
+Both programs read the same table, or the same log, from the same server, whose CPU time is not
+counted. The output of the taps is compared with the generated rows.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,15 @@ from tests.bench.measure import Program, in_turns, run
 from tests.bench.programs_under_test import (
     ROOT,
     MissingPeerError,
+    bare_program,
     our_program,
     peer_program,
     write_json,
 )
 from tests.bench.table import Row
-from tests.postgres import Database, missing_reason, server_programs, shared_server
+from tests.postgres import Database, missing_reason, server, server_programs, shared_server
 
-__all__ = ["postgres"]
+__all__ = ["postgres", "postgres_log"]
 
 PEER = "tap_postgres"
 MEBIBYTE = 1 << 20
@@ -62,7 +64,8 @@ def postgres(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     if server_programs() is None:
         raise MissingPeerError(missing_reason())
     with shared_server().database() as database:
-        _fill_table(database, records)
+        _create_table(database)
+        _insert_rows(database, records)
         programs = {
             "ours": _prepare_sync(folder, database, "ours"),
             PEER: _prepare_sync(folder, database, PEER),
@@ -79,13 +82,61 @@ def postgres(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     yield Row("PostgreSQL tap, memory", "MeltanoLabs' tap", *memory, "of theirs", None, "MiB")
 
 
-def _prepare_sync(folder: Path, database: Database, name: str) -> Program:
+def postgres_log(folder: Path, records: int, rounds: int) -> Iterator[Row]:
+    """The same rows read from the log (LOG_BASED), compared with a loop that leaves all text."""
+    if server_programs() is None:
+        raise MissingPeerError(missing_reason())
+    settings = {"wal_level": "logical", "max_wal_senders": "2", "max_replication_slots": "2"}
+    with server(**settings) as running, running.database() as database:
+        url = database.url_for("postgresql")
+        database.run("CREATE PUBLICATION tappostgres FOR ALL TABLES")
+        _create_table(database)
+        try:
+            programs = {
+                "ours": _prepare_log_sync(folder, database),
+                "bare": bare_program(
+                    "postgres_log_bare.py", url, "tappostgres", "tappostgres", *COLUMNS
+                ),
+            }
+            _insert_rows(database, records)
+            output = folder / "output"
+            run(programs["ours"], output)
+            checks.compare_rows("ours", _read_log_records(output), _rows(records))
+            runs = in_turns(programs, rounds)
+        finally:
+            database.run("SELECT pg_drop_replication_slot('tappostgres')")
+    title = f"PostgreSQL tap, {records:,} inserted rows in the log"
+    yield Row(title, "a bare loop", runs["ours"].cpu, runs["bare"].cpu, "of theirs")
+    memory = runs["ours"].rss / MEBIBYTE
+    yield Row("PostgreSQL tap, log, memory", "", memory, None, "value", MEMORY, "MiB")
+
+
+def _prepare_log_sync(folder: Path, database: Database) -> Program:
+    """Return the sync of the log from here on, after a first run that has created the slot."""
+    snapshot = _prepare_sync(folder, database, "ours", method="LOG_BASED")
+    output, state = folder / "snapshot", folder / "state.json"
+    run(snapshot, output)
+    messages = map(json.loads, output.read_bytes().splitlines())
+    [*_, last] = [one["value"] for one in messages if one["type"] == "STATE"]
+    return replace(snapshot, command=[*snapshot.command, "--state", write_json(state, last)])
+
+
+def _read_log_records(output: Path) -> Iterator[dict[str, Any]]:
+    added = ("_sdc_lsn", "_sdc_deleted_at")
+    for record in checks.read_singer_records(output, STREAM):
+        yield {name: value for name, value in record.items() if name not in added}
+
+
+def _prepare_sync(
+    folder: Path, database: Database, name: str, *, method: str | None = None
+) -> Program:
     """Return the sync of the table by one tap, with the catalog that the tap discovers."""
     config = write_json(folder / f"{name}.json", {"sqlalchemy_url": database.url_for("postgresql")})
     discovered = folder / f"{name}-discovered.json"
     run(_tap(name, "--config", config, "--discover"), discovered)
     catalog = json.loads(discovered.read_text())
     for stream in catalog["streams"]:
+        stream["replication_method"] = method or stream.get("replication_method", "")
         for entry in stream["metadata"]:
             if not entry["breadcrumb"]:
                 entry["metadata"]["selected"] = stream["tap_stream_id"] == STREAM
@@ -103,10 +154,13 @@ def _tap(name: str, *arguments: str) -> Program:
 # The table
 
 
-def _fill_table(database: Database, records: int) -> None:
+def _create_table(database: Database) -> None:
     columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+    database.run(f"CREATE TABLE orders ({columns})")
+
+
+def _insert_rows(database: Database, records: int) -> None:
     with database.connect() as connection, connection.cursor() as cursor:
-        cursor.execute(f"CREATE TABLE orders ({columns})".encode())
         with cursor.copy("COPY orders FROM STDIN") as copy:
             for row in _rows(records):
                 copy.write_row(list(map(_to_copy_value, row.values())))

@@ -77,10 +77,11 @@ class Source:
         *,
         state: dict[str, Any] | None = None,
         without: Collection[str] = (),
+        method: str = "INCREMENTAL",
         **settings: Any,
     ) -> Sync:
         """Sync streams, each with its replication key or None; by default all streams."""
-        command = self.command(streams, state=state, without=without, **settings)
+        command = self.command(streams, state=state, without=without, method=method, **settings)
         done = subprocess.run(
             command, cwd=self.folder, env=environment(), capture_output=True, check=False
         )
@@ -92,16 +93,20 @@ class Source:
         *,
         state: dict[str, Any] | None = None,
         without: Collection[str] = (),
+        method: str = "INCREMENTAL",
         **settings: Any,
     ) -> list[str]:
         """Return the command of a sync after writing its files.
 
-        Columns in ``without`` are deselected.
+        Columns in ``without`` are deselected. ``method`` is the replication method of the streams
+        with a key, and of all streams if it is LOG_BASED.
         """
         entries = self.discover(**settings)
         chosen = dict.fromkeys(entries) if streams is None else streams
         for stream, key in chosen.items():
             _select(entries[stream]["metadata"], key, without)
+            if method == "LOG_BASED":
+                entries[stream]["replication_method"] = method
         catalog = self._written("catalog.json", {"streams": list(entries.values())})
         command = [*TAP, "--config", self.config(settings), "--catalog", catalog]
         return command if state is None else [*command, "--state", self._written("s.json", state)]

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 import sqlalchemy as sa
+from psycopg.adapt import Transformer
+from psycopg.pq import Format
 from sqlalchemy import event, exc
 from sqlalchemy import types as sqltypes
 from sqlalchemy.dialects import postgresql as pg
 
 from tap_core.exceptions import ConfigValidationError
+from tap_core.singerlib.catalog import REPLICATION_LOG_BASED, Metadata
+from tap_core.singerlib.schema import Schema
 from tap_core.sql import SQLConnector, SQLStream
+from tap_core.sql.result_reader import get_processors
+from tap_postgres.change_log import DELETED_AT, LSN, PostgresLog
 from tap_postgres.schemas import PostgresSQLToJSONSchema
 from tap_postgres.values import AsText, prepare, reader_of
 
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
         ReflectedPrimaryKeyConstraint,
     )
 
-    from tap_core.singerlib.catalog import CatalogEntry
+    from tap_core.singerlib.catalog import Catalog, CatalogEntry
     from tap_core.sql.connector import FullyQualifiedName
     from tap_core.types import Context
 
@@ -65,11 +72,32 @@ ORDERED_AS_THEY_ARE = (
 )
 
 
+BOX_ARRAY = 1020
+"""Number of the type ``box[]``, the only array whose items are separated by semicolons."""
+
+LOG_COLUMNS: Mapping[str, Mapping[str, Any]] = {
+    LSN: {"type": ["integer", "null"]},
+    DELETED_AT: {"type": ["string", "null"], "format": "date-time"},
+}
+"""Schemas of the columns that LOG_BASED streams have in addition."""
+
+
 class PostgresConnector(SQLConnector):
     """A PostgreSQL database, reached by psycopg 3."""
 
     sql_to_jsonschema_converter = PostgresSQLToJSONSchema
     _dimensions: Mapping[tuple[str, str, str], int] = {}
+
+    @cached_property
+    def change_log(self) -> PostgresLog:
+        """Log from which all LOG_BASED streams are read."""
+        return PostgresLog(
+            self, self.config["replication_slot_name"], self.config["publication_name"]
+        )
+
+    def connect(self) -> AbstractContextManager[sa.Connection]:
+        """Return a connection for a ``with`` block, whose results are streamed."""
+        return self._connect()
 
     def get_sqlalchemy_url(self, config: dict[str, Any]) -> str:
         """Return the address from the one setting or the five.
@@ -171,11 +199,95 @@ class PostgresStream(SQLStream):
     connector_class = PostgresConnector
     supports_nulls_first = True
 
+    def apply_catalog(self, catalog: Catalog) -> None:
+        """Apply an input catalog; a LOG_BASED stream gets two more columns."""
+        entry = catalog.get_stream(self.tap_stream_id)
+        if entry is not None and _is_log_based(entry):
+            entry.replication_method = REPLICATION_LOG_BASED
+            entry.replication_key = LSN
+            properties = entry.schema.properties = entry.schema.properties or {}
+            for name, schema in LOG_COLUMNS.items():
+                properties[name] = Schema.from_dict(schema)
+                entry.metadata["properties", name] = Metadata(
+                    inclusion=Metadata.InclusionType.AUTOMATIC
+                )
+            log = self.database.change_log
+            self.change_log, log.streams[self.name] = log, self
+            vars(self).pop("schema", None)  # it is read from the catalog entry again
+        super().apply_catalog(catalog)
+
+    @property
+    def database(self) -> PostgresConnector:
+        """Connector to the database."""
+        return cast("PostgresConnector", self.connector)
+
+    @property
+    def is_log_based(self) -> bool:
+        """True if the stream is read from the log after its snapshot."""
+        return self.replication_method == REPLICATION_LOG_BASED
+
+    @property
+    def table_name(self) -> tuple[str, str]:
+        """Schema and name of the table."""
+        return self.namespace or "public", self._singer_catalog_entry.table or self.name
+
     def build_query(self, *, context: Context | None = None) -> sa.Select[Any]:
-        """Return the query whose values come as `values` says, and are changed by nobody else."""
+        """Return the query whose values come as `values` says, and are changed by nobody else.
+
+        The rows of a LOG_BASED stream get the position of the snapshot.
+        """
+        query = self._build_row_query(context)
+        if not self.is_log_based:
+            return query
+        start = self.get_starting_replication_key_value(context)
+        position = sa.literal(start, sa.BigInteger).label(LSN)
+        return query.add_columns(position, sa.null().label(DELETED_AT))
+
+    def _build_row_query(self, context: Context | None = None) -> sa.Select[Any]:
         query = super().build_query(context=context)
         read = [self._as_read(column) for column in query.selected_columns]
         return query.with_only_columns(*read, maintain_column_froms=True)
+
+    def make_value_readers(
+        self, types: Mapping[str, int]
+    ) -> dict[str, Callable[[bytes | None], Any]]:
+        """Return for each selected column the function that converts the server's text of a value.
+
+        The results are those of a SELECT: by psycopg's loader of the type that the server sends for
+        the query's column, then by the column's reader. ``types`` has the column's own types: the
+        items of an array of boxes have another separator than those of the query's array of text.
+        """
+        with self.database.connect() as connection:
+            result = connection.execute(self._build_row_query().limit(0))
+            transformer = Transformer(connection.connection.driver_connection)
+            readers: dict[str, Callable[[bytes | None], Any]] = {}
+            columns = cast("Any", result.cursor).description
+            for column, process in zip(columns, get_processors(result), strict=True):
+                loader = transformer.get_loader(_get_sent_type(column, types), Format.TEXT)
+                readers[column.name] = _compose(loader.load, process)
+            result.close()
+        return readers
+
+    def build_row_lookup(self) -> sa.Select[Any]:
+        """Return the query of one row by its keys: parameter ``key0`` is the first key's text."""
+        query = self._build_row_query()
+        for number, name in enumerate(self.primary_keys):
+            # A parameter without a type is read by the server as one of the column's type.
+            parameter = sa.bindparam(f"key{number}", type_=sa.types.NullType())
+            query = query.where(sa.column(name) == parameter)
+        return query
+
+    def add_columns(self, names: Iterable[str]) -> bool:
+        """Add the columns to the schema that it lacks and the table has; return True if any."""
+        known = self.effective_schema["properties"]
+        if not (new := [name for name in names if name not in known]):
+            return False
+        entries = self.database.discover_catalog_entries()
+        [schema] = [one["schema"] for one in entries if one["tap_stream_id"] == self.tap_stream_id]
+        added = {name: one for name, one in schema["properties"].items() if name in new}
+        known.update(added)
+        self.schema["properties"].update(added)
+        return bool(added)
 
     def _as_read(self, column: sa.ColumnElement[Any]) -> sa.Label[Any]:
         """Return what to select for a column."""
@@ -196,12 +308,35 @@ class PostgresStream(SQLStream):
         The database's own order of text is that of a language, in which "a" stands before "B".
         """
         key = self.replication_key
+        if self.is_log_based:
+            return query
         if not key or isinstance(_base_of(table.c[key].type), ORDERED_AS_THEY_ARE):
             return super().apply_query_filters(query, table, context=context)
         column = sa.cast(table.c[key], sa.Text).collate("C")
         query = query.order_by(sa.nulls_first(column.asc()))
         start = self.get_starting_replication_key_value(context)
         return query if start is None else query.where(column >= str(start))
+
+
+def _is_log_based(entry: CatalogEntry) -> bool:
+    """Return True if a catalog entry has the replication method LOG_BASED in any place."""
+    root = entry.metadata.root
+    return REPLICATION_LOG_BASED in {entry.replication_method, root.forced_replication_method}
+
+
+def _get_sent_type(column: Any, types: Mapping[str, int]) -> int:
+    """Return the type by which the text of a query's column is loaded."""
+    own = types.get(column.name)
+    return own if own == BOX_ARRAY else int(column.type_code)
+
+
+def _compose(
+    load: Callable[[bytes], Any], process: Callable[[Any], Any] | None
+) -> Callable[[bytes | None], Any]:
+    """Return a function that loads a text and processes the value; None stands for NULL."""
+    if process is None:
+        return lambda text: None if text is None else load(text)
+    return lambda text: process(None if text is None else load(text))
 
 
 def _known_type(declared: sqltypes.TypeEngine[Any], is_array: bool) -> sqltypes.TypeEngine[Any]:

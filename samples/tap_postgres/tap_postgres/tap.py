@@ -48,7 +48,25 @@ class TapPostgres(SQLTap):
             default=False,
             description="Declare json and jsonb columns as objects; else as any kind of value",
         ),
+        th.Property(
+            "replication_slot_name",
+            th.StringType,
+            default="tappostgres",
+            description="Name of the logical replication slot of LOG_BASED streams, created by the"
+            " first run; each pipeline needs a slot of its own",
+        ),
+        th.Property(
+            "publication_name",
+            th.StringType,
+            default="tappostgres",
+            description="Name of the publication that has the tables of LOG_BASED streams",
+        ),
     ).to_dict()
+
+    def setup_mapper(self) -> None:
+        """Create the stream maps after the streams, which add columns to the catalog."""
+        _ = self.streams if self.input_catalog is not None else None
+        super().setup_mapper()
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ def test_state_of_a_finished_sync_is_final(state: bytes) -> None:
         b'{"bookmarks": {"a": {"progress_markers": {"replication_key_value": 1}}}}',
         b'{"bookmarks": {"a": {"partitions": [{}, {"progress_markers": {"x": 1}}]}}}',
         b'{"bookmarks": {"a": {"progress_tracking": {"x": 1}}}}',
+        b'{"bookmarks": {"a": {"replication_key_value": 1, "snapshot_pending": true}}}',
     ],
 )
 def test_state_of_an_unfinished_sync_is_not_final(state: bytes) -> None:

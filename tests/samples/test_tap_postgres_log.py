@@ -1,0 +1,345 @@
+"""LOG_BASED streams of the PostgreSQL sample: snapshot, changes, resumption and errors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.exceptions import ConfigurationError
+from tests.postgres import Server
+from tests.samples.postgres_log import LogSource, log_source
+from tests.samples.test_tap_postgres import create_table_of_all_types
+
+from tap_postgres.change_log import LogError  # isort: skip - found after `postgres_log`
+
+STREAM = "public-t"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[LogSource]:
+    with log_source(tmp_path) as created:
+        yield created
+
+
+def bookmark(state: dict[str, Any]) -> int:
+    """Return the position in a state."""
+    return int(state["bookmarks"][STREAM]["replication_key_value"])
+
+
+def rows(records: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    """Return the values of properties; a deletion ends with the word."""
+    found = []
+    for record in records:
+        deleted = ("deleted",) if record["_sdc_deleted_at"] else ()
+        found.append((*(record.get(name) for name in names), *deleted))
+    return found
+
+
+def test_snapshot_comes_first_then_the_changes(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a')")
+    first = source.read()
+    assert rows(first.records(STREAM), "id", "v") == [(1, "a")]
+    source.run(
+        "INSERT INTO t VALUES (2, 'b')",
+        "UPDATE t SET v = 'c' WHERE id = 1",
+        "UPDATE t SET id = 3 WHERE id = 2",
+        "DELETE FROM t WHERE id = 1",
+    )
+    second = source.read(state=first.state)
+    assert rows(second.records(STREAM), "id", "v") == [
+        (2, "b"),
+        (1, "c"),
+        (2, None, "deleted"),
+        (3, "b"),
+        (1, None, "deleted"),
+    ]
+    positions = [record["_sdc_lsn"] for record in second.records(STREAM)]
+    assert positions == sorted(positions)
+    third = source.read(state=second.state)
+    assert third.records(STREAM) == []
+
+
+def test_values_of_every_type_are_those_of_the_snapshot(source: LogSource) -> None:
+    create_table_of_all_types(source)
+    snapshot = source.read()
+    source.run(
+        "CREATE TEMP TABLE kept AS SELECT * FROM kinds; DELETE FROM kinds;"
+        " INSERT INTO kinds SELECT * FROM kept"
+    )
+    changes = source.read(state=snapshot.state)
+    inserted = [one for one in changes.records("public-kinds") if not one["_sdc_deleted_at"]]
+    expected = snapshot.records("public-kinds")
+    for record in (*inserted, *expected):
+        del record["_sdc_lsn"]
+    assert inserted == expected
+
+
+def test_only_the_position_of_the_state_that_came_back_is_confirmed(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    first = source.read()
+    created = source.get_confirmed_position()
+    source.run("INSERT INTO t VALUES (2)")
+    second = source.read(state=first.state)
+    assert rows(second.records(STREAM), "id") == [(2,)]
+    confirmed = source.get_confirmed_position()
+    assert created <= confirmed == bookmark(first.state) < bookmark(second.state)
+    repeated = source.read(state=first.state)  # the second state was lost on its way
+    assert rows(repeated.records(STREAM), "id") == [(2,)]
+    source.read(state=second.state)
+    assert source.get_confirmed_position() == bookmark(second.state)
+
+
+def test_interrupted_snapshot_is_repeated_and_misses_no_deletion(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
+    first = source.read()
+    states = [message["value"] for message in first.messages if message["type"] == "STATE"]
+    pending = states[0]
+    assert pending["bookmarks"][STREAM]["snapshot_pending"] is True
+    assert "snapshot_pending" not in first.state["bookmarks"][STREAM]
+    assert first.messages[0]["type"] == "STATE", "the position precedes the first row"
+    source.run("DELETE FROM t WHERE id = 1")
+    second = source.read(state=pending)
+    assert rows(second.records(STREAM), "id") == [(2,), (1, "deleted")]
+
+
+def test_stream_that_is_added_later_gets_a_snapshot(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE u (id int PRIMARY KEY)")
+    first = source.read(STREAM)
+    source.run("INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1)")
+    second = source.read(state=first.state)
+    assert rows(second.records(STREAM), "id") == [(1,)]
+    assert rows(second.records("public-u"), "id") == [(1,)]
+    source.run("INSERT INTO u VALUES (2)", "INSERT INTO t VALUES (2)")
+    third = source.read(state=second.state)
+    assert rows(third.records("public-u"), "id") == [(2,)]
+    assert rows(third.records(STREAM), "id") == [(2,)]
+
+
+def test_column_that_is_added_gets_a_new_schema(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)")
+    catalog = source.make_catalog()
+    first = source.read(catalog=catalog)
+    source.run(
+        "INSERT INTO t VALUES (1)",
+        "ALTER TABLE t ADD COLUMN price numeric(10, 2)",
+        "INSERT INTO t VALUES (2, 1.50)",
+        "UPDATE t SET price = 2 WHERE id = 1",
+    )
+    second = source.read(catalog=catalog, state=first.state)
+    schemas = [one["schema"]["properties"] for one in second.messages if one["type"] == "SCHEMA"]
+    assert ["price" in schema for schema in schemas] == [False, True]
+    assert str(schemas[1]["price"]["multipleOf"]) == "0.01"
+    assert [str(record.get("price")) for record in second.records(STREAM)] == [
+        "None",
+        "1.50",
+        "2.00",
+    ]
+
+
+def test_values_out_of_line_that_an_update_does_not_change_are_kept(source: LogSource) -> None:
+    large = "repeat(md5(random()::text), 4000)"
+    source.run(
+        "CREATE TABLE t (id int PRIMARY KEY, v text, n int)",
+        "ALTER TABLE t ALTER v SET STORAGE EXTERNAL",
+        f"INSERT INTO t SELECT i, {large}, 0 FROM generate_series(1, 2) i",  # noqa: S608
+    )
+    first = source.read()
+    values = dict(rows(first.records(STREAM), "id", "v"))
+    source.run("UPDATE t SET n = 1 WHERE id = 1", "UPDATE t SET id = 3 WHERE id = 2")
+    second = source.read(state=first.state)
+    changed, gone, moved = second.records(STREAM)
+    assert changed["v"] == values[1]
+    assert gone["id"] == 2
+    assert "v" not in gone
+    assert moved["v"] == values[2]
+    source.run("ALTER TABLE t REPLICA IDENTITY FULL", "UPDATE t SET n = 2 WHERE id = 1")
+    source.run("DELETE FROM t WHERE id = 1")
+    third = source.read(state=second.state)
+    assert third.records(STREAM)[0]["v"] == values[1], "the log has it, the table no longer"
+
+
+def test_deselected_columns_are_not_sent(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a')")
+    first = source.read(without=["v"])
+    source.run("INSERT INTO t VALUES (2, 'b')")
+    second = source.read(state=first.state, without=["v"])
+    for sync in (first, second):
+        assert [sorted(record) for record in sync.records(STREAM)] == [
+            ["_sdc_deleted_at", "_sdc_lsn", "id"]
+        ]
+
+
+def test_rolled_back_changes_are_not_sent(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)")
+    first = source.read()
+    source.run("BEGIN; INSERT INTO t VALUES (1); ROLLBACK", "INSERT INTO t VALUES (2)")
+    assert rows(source.read(state=first.state).records(STREAM), "id") == [(2,)]
+
+
+def test_transaction_that_was_running_at_the_snapshot_is_not_lost(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE u (id int PRIMARY KEY)")
+    first = source.read("public-u")
+    with source.database.connect(autocommit=False) as writer:
+        writer.execute("INSERT INTO t VALUES (1)")
+        waiter = threading.Timer(0.5, writer.commit)
+        waiter.start()
+        second = source.read(state=first.state)
+        waiter.join()
+    third = source.read(state=second.state)
+    assert (1,) in rows([*second.records(STREAM), *third.records(STREAM)], "id")
+
+
+# ------------------------------------------------------------------------------ errors
+def test_truncate_is_refused(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    first = source.read()
+    source.run("CREATE TABLE u (id int PRIMARY KEY)", "INSERT INTO t VALUES (2)", "TRUNCATE t, u")
+    source.run("INSERT INTO t VALUES (3)")
+    with pytest.raises(LogError, match=r"'public-t' was truncated. Read the tables again"):
+        source.read(STREAM, state=first.state)
+    again = source.read(STREAM)  # without a bookmark
+    assert rows(again.records(STREAM), "id") == [(3,)]
+
+
+def test_missing_slot_is_an_error_unless_nothing_was_read(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)")
+    first = source.read()
+    source.drop_slot()
+    with pytest.raises(LogError, match=r"There is no slot .* Read the tables again"):
+        source.read(state=first.state)
+    source.read()
+
+
+def test_state_older_than_the_slot_is_an_error(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)")
+    first = source.read()
+    source.run("INSERT INTO t VALUES (1)")
+    second = source.read(state=first.state)
+    source.read(state=second.state)
+    with pytest.raises(LogError, match="no longer has the changes of public-t"):
+        source.read(state=first.state)
+
+
+def test_state_of_another_server_is_an_error(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)")
+    state = source.read().state
+    state["bookmarks"][STREAM]["replication_key_value"] += 1 << 40
+    with pytest.raises(LogError, match="belongs to another server"):
+        source.read(state=state)
+
+
+def test_table_without_a_key_is_an_error(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int)")
+    with pytest.raises(ConfigurationError, match="'public-t' has no primary key"):
+        source.read()
+
+
+def test_publication_without_a_table_is_an_error(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)", "CREATE PUBLICATION other")
+    with pytest.raises(ConfigurationError, match=r"ADD TABLE public\.t"):
+        source.read(publication_name="other")
+    with pytest.raises(ConfigurationError, match=r"PUBLICATION missing FOR TABLE public\.t"):
+        source.read(publication_name="missing")
+    source.run("CREATE PUBLICATION partial FOR TABLE t WITH (publish = 'insert')")
+    with pytest.raises(ConfigurationError, match="does not publish all changes"):
+        source.read(publication_name="partial")
+
+
+def test_user_without_the_right_to_replicate_is_told_so(source: LogSource) -> None:
+    name = f"r{source.database.name}"
+    source.run(
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        f"CREATE USER {name} PASSWORD 'p'",
+        f"GRANT SELECT ON t TO {name}",
+    )
+    try:
+        with pytest.raises(ConfigurationError, match=f"ALTER ROLE {name} REPLICATION"):
+            source.read(user=name, password="p")
+    finally:
+        source.run(f"DROP OWNED BY {name}", f"DROP USER {name}")
+
+
+def test_server_without_logical_replication_is_told_so(postgres: Server, tmp_path: Path) -> None:
+    with postgres.database() as database:
+        source = LogSource(database, tmp_path)
+        source.run("CREATE TABLE t (id int PRIMARY KEY)")
+        with pytest.raises(ConfigurationError, match="need wal_level = logical"):
+            source.read()
+
+
+def test_table_that_was_replaced_is_an_error(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)")
+    first = source.read()
+    source.run(
+        "INSERT INTO t VALUES (1)",
+        "ALTER TABLE t RENAME TO old",
+        "CREATE TABLE t (id int PRIMARY KEY)",
+    )
+    source.run("CREATE TABLE u (id int PRIMARY KEY)")
+    with pytest.raises(LogError, match="'public-t' was replaced"):
+        source.read(STREAM, state=first.state)
+    del first.state["bookmarks"][STREAM]
+    again = source.read(STREAM, "public-u", state=first.state)
+    source.run("INSERT INTO t VALUES (2)", "INSERT INTO u VALUES (3)")
+    last = source.read(STREAM, "public-u", state=again.state)
+    assert rows(last.records(STREAM), "id") == [(2,)]
+    assert rows(last.records("public-u"), "id") == [(3,)]
+
+
+def test_type_whose_values_differ_in_the_log_is_an_error(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY, v int, w int)")
+    first = source.read()
+    source.run(
+        "INSERT INTO t VALUES (1, 5, 6)",
+        "ALTER TABLE t ALTER v TYPE bigint, ALTER w TYPE text",
+    )
+    widened = source.read(state=first.state)
+    assert rows(widened.records(STREAM), "id", "v", "w") == [(1, 5, "6")]
+    source.run("ALTER TABLE t ALTER v TYPE boolean USING v > 0")
+    with pytest.raises(LogError, match="'v' of table 'public-t' had another type"):
+        source.read(state=first.state)
+
+
+def test_generated_columns_are_read_from_the_table(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED)")
+    first = source.read()
+    source.run("INSERT INTO t VALUES (4)")
+    assert rows(source.read(state=first.state).records(STREAM), "id", "twice") == [(4, 8)]
+
+
+def test_stream_maps_apply_to_snapshot_and_changes(source: LogSource) -> None:
+    source.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    maps = {"stream_maps": {STREAM: {"word": "str(id)"}}}
+    first = source.read(**maps)
+    source.run("INSERT INTO t VALUES (2)", "DELETE FROM t WHERE id = 1")
+    second = source.read(state=first.state, **maps)
+    assert rows([*first.records(STREAM), *second.records(STREAM)], "id", "word") == [
+        (1, "1"),
+        (2, "2"),
+        (1, "1", "deleted"),
+    ]
+
+
+def test_keys_of_several_columns_and_odd_names(source: LogSource) -> None:
+    source.run(
+        'CREATE TABLE "T.x" ("a b" text, "C" timestamptz, "d""e" uuid, big text,'
+        ' PRIMARY KEY ("C", "a b", "d""e"))',
+        'ALTER TABLE "T.x" ALTER big SET STORAGE EXTERNAL',
+        "INSERT INTO \"T.x\" VALUES ('k''1', '2024-01-01 10:00+02',"
+        " 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', repeat('x', 9000))",
+    )
+    first = source.read()
+    source.run('UPDATE "T.x" SET "C" = \'2025-01-01 00:00+00\'')
+    second = source.read(state=first.state)
+    gone, moved = second.records("public-T.x")
+    assert (gone["a b"], gone["C"]) == ("k'1", "2024-01-01T08:00:00.000000+00:00")
+    assert gone["_sdc_deleted_at"] is not None
+    assert moved["C"] == "2025-01-01T00:00:00.000000+00:00"
+    assert moved["big"] == "x" * 9000
+    source.run("UPDATE \"T.x\" SET big = big || '!'", 'UPDATE "T.x" SET "a b" = upper("a b")')
+    third = source.read(state=second.state)
+    assert [record.get("big", "")[-1:] for record in third.records("public-T.x")] == ["!", "", "!"]
