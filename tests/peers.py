@@ -55,7 +55,8 @@ PEERS: dict[str, tuple[str, ...]] = {
     # A client of Spark Connect without Spark itself: neither its jars nor Java.
     "spark_connect": ("pyspark-client==4.1.3", "--editable", f"{ROOT}[connect]"),
     # An S3 server without a container, for tests of object storage.
-    "s3_server": ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"),
+    # It serves AWS Glue too, for tests of catalogs.
+    "s3_server": ("moto[s3,glue]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"),
     # Another writer of Iceberg tables, which knows nothing of Spark.
     "pyiceberg": ("pyiceberg[pyarrow,sql-sqlite]==0.12.0",),
     # The orchestrator that runs taps and targets.
