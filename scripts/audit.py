@@ -103,10 +103,8 @@ def read_locks(root: Path) -> Iterator[Pin]:
 
 def list_jars() -> Iterator[Pin]:
     """Yield every artifact that target-spark fetches, for each format and line of Spark."""
-    coordinates = [text for texts in jars.ARTIFACTS.values() for text in texts]
-    for line in jars.HADOOP_AWS:
-        coordinates += jars.required_s3_jars(f"{line}.0")
-    for text in coordinates:
+    coordinates = {name for library in jars.every_library() for name in library.all_jars}
+    for text in sorted(coordinates):
         group, artifact, version = text.split(":")
         yield Pin("Maven", f"{group}:{artifact}", version)
 

@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from target_spark.spark.jar_cache import fetch, locked, sha256
-from target_spark.spark.jars import EXCLUDES, Library, format_library, s3_library
+from target_spark.spark.jars import EXCLUDES, Library, azure_library, format_library, s3_library
 from target_spark.spark.jvm import spark_home
 
 DELTA = "4.4.0"
@@ -111,9 +111,9 @@ def rendered(found: dict[str, str]) -> str:
     lines += [f'    "{line}": ("{one}", "{two}"),' for line, (one, two) in HADOOP_AWS.items()]
     lines += [
         "}",
-        '"""Line of Spark: the release of hadoop-aws, which must be that of the Hadoop in',
+        '"""Line of Spark: the release of hadoop-aws and hadoop-azure, which must be that of the',
     ]
-    lines += ['Spark, and of Amazon\'s SDK with which it was built."""', ""]
+    lines += ['Hadoop in Spark, and of Amazon\'s SDK with which it was built."""', ""]
     lines += ["SHA256: Mapping[str, str] = {"]
     lines += [
         f'    "{name}": (\n        "{digest}"\n    ),' for name, digest in sorted(found.items())
@@ -126,6 +126,7 @@ def main() -> None:
     """Fetch every library and write the module."""
     libraries = [*map(format_library, artifacts().values())]
     libraries += [s3_library(*releases) for releases in HADOOP_AWS.values()]
+    libraries += [azure_library(hadoop) for hadoop, _ in HADOOP_AWS.values()]
     found = {name: digest for library in libraries for name, digest in hashes(library)}
     OUTPUT.write_text(rendered(found), encoding="utf-8")
     subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", str(OUTPUT)], check=True)

@@ -34,7 +34,7 @@ from target_spark.config.options import LoadOptions, RunInfo
 from target_spark.errors import SparkUnavailableError, TargetSparkError
 from target_spark.spark.access_protection import find_weaknesses, find_weaknesses_of_remote
 from target_spark.spark.engine import start_spark
-from target_spark.spark.jars import format_conf, required_jars, required_s3_jars, uses_s3
+from target_spark.spark.jars import format_conf, required_jars, required_storage_jars
 from target_spark.spark.session import check_java
 from target_spark.storage.errors import find_storage_error
 from target_spark.storage.job_lock import get_lock_holder
@@ -56,6 +56,14 @@ _Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 _PROBE: Final = "target_spark_probe"
 _TABLE_STEPS: Final = ("made", "written", "read", "removed (remove it)")
 """The steps of a test with a table, in order."""
+
+_PLATFORMS: Final = (
+    ("Databricks", "DATABRICKS_RUNTIME_VERSION", ""),
+    ("AWS Glue", "GLUE_VERSION", ""),
+    ("Amazon EMR", "EMR_RELEASE_LABEL", ""),
+    ("Microsoft Fabric or Azure Synapse", "AZURE_SERVICE", "Microsoft.ProjectArcadia"),
+)
+"""Managed Spark platforms: the variable that each sets, and its value if it is always the same."""
 
 _NEEDED: Final = {"java", "pyspark", "jars"}
 """The checks that must succeed before Spark can be started."""
@@ -185,7 +193,41 @@ def preflight_checks(config: Mapping[str, Any]) -> Iterator[Check]:
 def _programs(config: Mapping[str, Any]) -> Iterator[Check]:
     if not config.get("remote"):
         yield _tried("java", check_java)
-    yield _tried("pyspark", lambda: f"PySpark {_version()}")
+    yield _tried("pyspark", _describe_pyspark)
+    yield from _platform()
+
+
+def _describe_pyspark() -> str:
+    """Return the name and version of the installed PySpark, and ``SPARK_HOME`` if it is set.
+
+    Raises:
+        SparkUnavailableError: PySpark is not installed, or Databricks Connect is in its place.
+    """
+    home = os.environ.get("SPARK_HOME")
+    return f"PySpark {_version()}" + (
+        f"; Spark is started from SPARK_HOME ({home})" if home else ""
+    )
+
+
+def _platform() -> Iterator[Check]:
+    """Yield the managed Spark platform on which this process runs, if there is one.
+
+    It is a warning if ``SPARK_HOME`` is the platform's own Spark, which replaces PySpark's.
+    """
+    for name, variable, value in _PLATFORMS:
+        found = os.environ.get(variable)
+        if not found or (value and found != value):
+            continue
+        text = f"{name} ({variable}={found})"
+        if "SPARK_HOME" in os.environ:
+            remedy = (
+                "SPARK_HOME selects the Spark of the platform, and loads are tested with the Spark"
+                " of the installed PySpark: unset SPARK_HOME (docs/cluster.md, managed platforms)"
+            )
+            yield Check("platform", "warning", f"{text}: {remedy}")
+        else:
+            yield Check("platform", "ok", text)
+        return
 
 
 def _tried(name: str, step: Callable[[], str]) -> Check:
@@ -199,6 +241,12 @@ def _version() -> str:
     for name in ("pyspark", "pyspark-client"):  # the latter is only for Spark Connect
         with contextlib.suppress(metadata.PackageNotFoundError):
             return metadata.version(name)
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        raise SparkUnavailableError(
+            f"Databricks Connect {metadata.version('databricks-connect')} is installed in the place"
+            " of PySpark. Install target-spark in an environment of its own, without"
+            " databricks-connect: pip install 'tap-core-sdk[spark]'"
+        )
     raise SparkUnavailableError("PySpark is not installed: pip install 'tap-core-sdk[spark]'")
 
 
@@ -218,9 +266,10 @@ def _jars(config: Mapping[str, Any]) -> str:
             f"These files of the setting jars do not exist: {', '.join(missing)}. Download"
             " them, or remove the setting: then Spark downloads them."
         )
-    needed = [*required_jars(spark_settings.format, version)[:1]]
-    if uses_s3(spark_settings.addresses, spark_settings.conf):
-        needed += required_s3_jars(version)[:1]
+    needed = [
+        *required_jars(spark_settings.format, version)[:1],
+        *required_storage_jars(spark_settings.addresses, spark_settings.conf, version),
+    ]
     conf = format_conf(
         spark_settings.format,
         spark_settings.conf,
@@ -242,7 +291,7 @@ def _jar(conf: Mapping[str, str], needed: str) -> str:
 
 def _staging(config: Mapping[str, Any]) -> Check:
     system = tempfile.gettempdir()  # for temporary files if staging is a remote URL
-    folder = to_local_folder(config.get("staging") or system) or Path(system)
+    folder = to_local_folder(settings.get_staging(config) or system) or Path(system)
     fault = _explain_not_writable(folder)
     if fault:
         return Check("staging", "failed", f"{fault}. Set staging to a folder that can be written")

@@ -25,7 +25,13 @@ from target_spark.config.options import (
 )
 from target_spark.config.validation import uses_spark_catalog, validate_combinations
 from target_spark.spark.session import SparkSettings
-from target_spark.storage.uris import resolve_address, to_local_folder, to_spark_uri
+from target_spark.storage.uris import (
+    get_scheme,
+    resolve_address,
+    to_local_folder,
+    to_spark_scheme,
+    to_spark_uri,
+)
 from target_spark.tables.identifiers import RESERVED
 from target_spark.tables.model import MaintenanceOptions, PartitionField, Transform
 
@@ -38,6 +44,7 @@ __all__ = [
     "get_job_name",
     "get_location",
     "get_path",
+    "get_staging",
     "load_options",
     "shared_folders",
     "spark_settings",
@@ -135,7 +142,7 @@ SCHEMA: Final[JsonSchema] = {
         "path": _setting(
             "string",
             "The location of the tables: a local path, or a URI that Spark can write to"
-            " (s3a://..., hdfs://...). Each stream is a table in a folder of its name.",
+            " (s3://..., abfss://..., hdfs://...). Each stream is a table in a folder of its name.",
         ),
         "warehouse": _setting("string", "Another name for path."),
         "format": _setting(
@@ -481,7 +488,22 @@ def get_path(config: Mapping[str, Any]) -> str:
 
     ``warehouse`` is another name of this setting. Return "" if neither is set.
     """
-    return str(config.get("path") or config.get("warehouse") or "")
+    return _to_spark_address(config, config.get("path") or config.get("warehouse"))
+
+
+def get_staging(config: Mapping[str, Any]) -> str | None:
+    """Return the folder or URL of uncommitted rows, from ``staging``; None if it is not set."""
+    return _to_spark_address(config, config.get("staging")) or None
+
+
+def _to_spark_address(config: Mapping[str, Any], address: Any) -> str:
+    """Return an address with Spark's name of its scheme, such as ``s3a`` for ``s3``.
+
+    A scheme for which the setting ``spark`` configures a file system is kept.
+    """
+    own = f"spark.hadoop.fs.{get_scheme(str(address or ''))}.impl"
+    is_own = own in (config.get("spark") or {})
+    return str(address or "") if is_own else to_spark_scheme(str(address or ""))
 
 
 def find_faults(config: Mapping[str, Any]) -> list[str]:
@@ -618,7 +640,7 @@ def load_options(config: Mapping[str, Any]) -> LoadOptions:
         columns=_column_options(complete),
         dry_run=complete["dry_run"],
         maintenance=MaintenanceOptions(complete["compact"], complete.get("retain_days")),
-        staging=complete.get("staging"),
+        staging=get_staging(complete),
         strict=complete["strict"],
         small_batches_without_spark=complete["small_batches"] == "delta-rs",
         run_history=complete["run_history"],
@@ -677,7 +699,7 @@ def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, st
     if not _is_distributed(config):
         return {}
     tables = "" if config.get("dry_run") else get_path(config)
-    locations = {"staging": str(config.get("staging") or ""), "path": tables}
+    locations = {"staging": get_staging(config) or "", "path": tables}
     paths = {name: to_local_folder(location) for name, location in locations.items() if location}
     folders = {name: str(folder) for name, folder in paths.items() if folder is not None}
     return {**folders, "staging": scratch} if scratch and "staging" in folders else folders
@@ -698,7 +720,7 @@ def spark_settings(config: Mapping[str, Any], scratch: str = "") -> SparkSetting
         format=with_defaults(config)["format"],
         small_runs=bool(config.get("small_runs")),
         jars=tuple(config.get("jars") or ()),
-        addresses=tuple(filter(None, (get_path(config), config.get("staging")))),
+        addresses=tuple(filter(None, (get_path(config), get_staging(config)))),
         scratch=scratch,
         shared=shared_folders(config, scratch) if scratch else {},
         engine="never" if _uses_session_catalog(config) else with_defaults(config)["engine"],

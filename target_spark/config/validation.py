@@ -9,10 +9,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from target_spark.config.options import APPENDING_FORMATS, WriteMode, split_identifier, uses_paths
 from target_spark.spark.exact_value_conf import describe_conflict, find_conflicts
-from target_spark.storage.uris import get_scheme, to_local_folder
+from target_spark.storage.uris import get_scheme, is_azure, to_local_folder, to_spark_scheme
 from target_spark.tables.identifiers import fold_case, is_valid_folder_name
 
 __all__ = ["uses_spark_catalog", "validate_combinations"]
@@ -34,9 +35,6 @@ _BEYOND_PARQUET: Final[Mapping[str, str]] = {
     " flush_bytes, flush_seconds), or set format to delta",
     "retain_days": "parquet folders keep no old files that could be deleted; remove it",
 }
-
-_MEANT: Final[Mapping[str, str]] = {"s3": "s3a", "s3n": "s3a"}
-"""URL schemes for which Spark uses another name."""
 
 _Settings = Mapping[str, Any]
 
@@ -201,8 +199,12 @@ def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:
     addresses = {name: config.get(name) for name in ("path", "warehouse", "staging")}
     for setting, address in addresses.items():
         scheme = get_scheme(address) if isinstance(address, str) else ""
-        if scheme in _MEANT and f"spark.hadoop.fs.{scheme}.impl" not in (config.get("spark") or {}):
-            yield f"{setting}: Spark's scheme for it is {_MEANT[scheme]}://..., not {scheme}://"
+        has_azure = isinstance(address, str) and is_azure(to_spark_scheme(address))
+        if has_azure and "@" not in urlsplit(str(address)).netloc:
+            yield (
+                f"{setting}: the address names no storage account; write"
+                " abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER"
+            )
         elif setting != "staging" and table_format in APPENDING_FORMATS and _is_remote(address):
             yield (
                 f"{setting}: {table_format} tables must be in local or mounted folders, because"

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from tap_core.exceptions import ConfigurationError
 from tap_core.protocols.fivetran.allowed_names import AllowedNames, get_variable_name, parse_names
 from target_spark.errors import BatchFileLoadError
-from target_spark.storage.uris import to_local_folder
+from target_spark.storage.uris import to_local_folder, to_spark_scheme
 
 __all__ = ["SETTINGS", "CallRules", "is_allowed_spark_key"]
 
@@ -380,7 +380,7 @@ def _is_below(address: str, root: str) -> bool:
         return folder.resolve().is_relative_to(top.resolve())
     if folder is not None or top is not None:
         return False
-    location, allowed = urlsplit(address), urlsplit(root)
+    location, allowed = urlsplit(to_spark_scheme(address)), urlsplit(to_spark_scheme(root))
     parts, root_parts = location.path.strip("/").split("/"), allowed.path.strip("/").split("/")
     is_same = (location.scheme, location.netloc) == (allowed.scheme, allowed.netloc)
     is_plain = not location.query and not location.fragment

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -29,7 +28,7 @@ from tap_core.redaction import redact_url
 from tap_core.schema.type_variants import object_schema, split_variants
 from tap_core.types import JsonSchema
 from target_spark.errors import FilesError, UnsupportedError
-from target_spark.storage.uris import to_local_folder, to_spark_uri
+from target_spark.storage.uris import to_local_folder, to_spark_scheme, to_spark_uri
 
 __all__ = [
     "JSONL",
@@ -43,11 +42,6 @@ __all__ = [
 
 JSONL: Final = "jsonl"
 PARQUET: Final = "parquet"
-
-_SPARKS_SCHEMES: Final[Mapping[str, str]] = MappingProxyType(
-    {"s3": "s3a", "s3n": "s3a", "gcs": "gs"}
-)
-"""Spark's names of URL schemes for which fsspec and taps use other names."""
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _COMPRESSED: Final = re.compile(r"\.(gz|bz2|zst|zstd|lz4|snappy|deflate|xz|zip)$", re.IGNORECASE)
@@ -219,7 +213,7 @@ def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -
         _check_suffix(stream, path, name, encoding.compression == "gzip")
     local = to_local_path(path)
     if local is None:
-        return _SCHEME.sub(lambda found: f"{_to_spark_scheme(found[1])}://", path, count=1)
+        return to_spark_scheme(path)
     return f"file://{_find_local_file(stream, path, local)}"
 
 
@@ -253,10 +247,6 @@ def _check_suffix(stream: StreamId, path: str, name: str, gzipped: bool) -> None
     if not gzipped and ending is not None:
         reason = f"its encoding is not compressed, but its name ends in {ending[0]}"
         raise explain_unreadable(stream, path, reason)
-
-
-def _to_spark_scheme(scheme: str) -> str:
-    return _SPARKS_SCHEMES.get(scheme.lower(), scheme.lower())
 
 
 def _find_local_file(stream: StreamId, path: str, local: Path) -> Path:

@@ -70,6 +70,7 @@ from target_spark.storage.retry import (
     classify_failure,
     disk_full_context,
     first_error_line,
+    raise_translated_error,
     retry_transient,
 )
 from target_spark.storage.spool import SpoolFolder
@@ -425,10 +426,13 @@ class BatchWriter:
                 self._engine.raise_if_engine_lost(error)
                 raise
 
+        operation = description or f"Table {table.name}"
         with disk_full_context(f"table {table.name} ({table.key})", "Free space there"):
-            return retry_transient(
-                attempt, description or f"Table {table.name}", before_retry, self._stopping
-            )
+            try:
+                return retry_transient(attempt, operation, before_retry, self._stopping)
+            except Exception as error:
+                raise_translated_error(operation, error)
+                raise
 
     def _raise_engine_failure(self, error: BaseException) -> None:
         """Raise an EngineError from ``error`` if the Spark process has ended; otherwise do nothing.

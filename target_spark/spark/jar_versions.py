@@ -30,8 +30,8 @@ ARTIFACTS: Mapping[tuple[str, str], tuple[str, ...]] = {
 HADOOP_AWS: Mapping[str, tuple[str, str]] = {
     "4.1": ("3.4.2", "2.29.52"),
 }
-"""Line of Spark: the release of hadoop-aws, which must be that of the Hadoop in
-Spark, and of Amazon's SDK with which it was built."""
+"""Line of Spark: the release of hadoop-aws and hadoop-azure, which must be that of the
+Hadoop in Spark, and of Amazon's SDK with which it was built."""
 
 SHA256: Mapping[str, str] = {
     "io.delta:delta-spark_4.0_2.13:4.4.0": (
@@ -48,6 +48,9 @@ SHA256: Mapping[str, str] = {
     ),
     "org.apache.hadoop:hadoop-aws:3.4.2": (
         "d2d24e6b715b5656b9d238bf13b6682a07e2004dd36aad74a73aeb854319f4d9"
+    ),
+    "org.apache.hadoop:hadoop-azure:3.4.2": (
+        "f02ab756037abaecc45ea1869144ad3a69e25ccd84062bc37805837ca254e21c"
     ),
     "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0": (
         "63c3b812549dc232c1920865ff42436df8604a9bbacd693930985c06bd97e6dc"

@@ -1,4 +1,4 @@
-"""Jars and Spark settings that table formats and object storage (S3) need in addition to Spark.
+"""Jars and Spark settings that table formats and object storage (S3, Azure) need beyond Spark.
 
 `jar_versions` lists the jars for each supported minor version of Spark. Spark's resolver downloads
 them once, without dependencies that Spark includes; later runs use the cache offline. Of Amazon's
@@ -25,21 +25,23 @@ from target_spark.spark.jar_cache import (
     remove_incomplete_jars,
 )
 from target_spark.spark.jar_versions import ARTIFACTS, HADOOP_AWS, SHA256
-from target_spark.storage.uris import is_s3
+from target_spark.storage.uris import is_azure, is_s3
 
 __all__ = [
     "EXCLUDES",
     "SPARK_WORDS",
     "Library",
+    "azure_library",
     "every_library",
     "find_class_path_jars",
     "format_conf",
     "format_library",
     "jars_hint",
     "required_jars",
-    "required_s3_jars",
+    "required_storage_jars",
     "resolve_lock",
     "s3_library",
+    "uses_azure",
     "uses_s3",
     "with_fetched",
 ]
@@ -88,7 +90,9 @@ EXCLUDES = (
 """Dependencies that Spark includes in newer versions, or that path-based tables never use."""
 
 _HADOOP_AWS = "org.apache.hadoop:hadoop-aws"
+_HADOOP_AZURE = "org.apache.hadoop:hadoop-azure"
 _S3A_SETTINGS = "spark.hadoop.fs.s3a."
+_AZURE_SETTINGS = "spark.hadoop.fs.azure."
 _PATIENCE = {f"{_S3A_SETTINGS}retry.limit": "4"}
 """With Hadoop's default of 7, retries take two minutes, for each of the loader's five attempts."""
 
@@ -139,6 +143,17 @@ _EXCLUDES_FOR_S3 = (
 )
 """Excluded dependencies for object storage: optional parts that the user can add."""
 
+_EXCLUDES_FOR_AZURE = (
+    "com.microsoft.azure:*",
+    "org.eclipse.jetty:*",
+    "org.wildfly.openssl:*",
+    "org.apache.hadoop.thirdparty:*",
+    "org.apache.httpcomponents:*",
+    "com.google.guava:*",
+    "commons-codec:*",
+    "commons-logging:*",
+)
+"""Excluded dependencies for Azure: Spark has them, or only the old scheme ``wasb`` needs them."""
 
 _OTHER_JARS = (
     "spark.jars.packages",
@@ -191,10 +206,18 @@ def s3_library(hadoop: str, sdk: str) -> Library:
     return Library(all_jars[: 1 + len(_ASKED_OF_SDK)], all_jars, _EXCLUDES_FOR_S3)
 
 
+def azure_library(hadoop: str) -> Library:
+    """Return the `Library` for Azure Data Lake Storage, for a version of hadoop-azure."""
+    jars = (f"{_HADOOP_AZURE}:{hadoop}",)
+    return Library(jars, jars, _EXCLUDES_FOR_AZURE)
+
+
 def every_library() -> Iterator[Library]:
-    """Yield the `Library` of each table format and of S3, for each supported Spark version."""
+    """Yield the `Library` of each table format and storage, for each supported Spark version."""
     yield from map(format_library, ARTIFACTS.values())
-    yield from (s3_library(*releases) for releases in HADOOP_AWS.values())
+    for hadoop, sdk in HADOOP_AWS.values():
+        yield s3_library(hadoop, sdk)
+        yield azure_library(hadoop)
 
 
 def required_jars(table_format: str, spark_version: str) -> tuple[str, ...]:
@@ -222,21 +245,56 @@ def uses_s3(addresses: Iterable[str], conf: Mapping[str, str]) -> bool:
     return has_settings or any(map(is_s3, (*addresses, *conf.values())))
 
 
-def required_s3_jars(spark_version: str) -> tuple[str, ...]:
-    """Return the Maven coordinates of the jars that Spark needs for object storage (S3).
+def uses_azure(addresses: Iterable[str], conf: Mapping[str, str]) -> bool:
+    """Return True if an address or a Spark setting refers to Azure Data Lake Storage."""
+    has_settings = any(key.startswith(_AZURE_SETTINGS) for key in conf)
+    return has_settings or any(map(is_azure, (*addresses, *conf.values())))
+
+
+def required_storage_jars(
+    addresses: Iterable[str], conf: Mapping[str, str], spark_version: str
+) -> list[str]:
+    """Return the main jar of each object storage that a run uses, as Maven coordinates.
+
+    Raises:
+        SparkUnavailableError: No version of such a jar is known for this version of Spark.
+    """
+    libraries = _find_storage_libraries([*addresses], conf, (), spark_version)
+    return [library.requested[0] for library in libraries]
+
+
+def _find_storage_libraries(
+    addresses: Sequence[str],
+    conf: Mapping[str, str],
+    user_jars: Sequence[str | None],
+    spark_version: str,
+) -> Iterator[Library]:
+    """Yield the `Library` of each object storage in use, unless the user provides its main jar.
+
+    Raises:
+        SparkUnavailableError: No version of its jars is known for this version of Spark.
+    """
+    if uses_s3(addresses, conf) and not _has_artifact(_HADOOP_AWS, user_jars):
+        yield s3_library(*_get_releases("hadoop-aws", "s3a", spark_version))
+    if uses_azure(addresses, conf) and not _has_artifact(_HADOOP_AZURE, user_jars):
+        yield azure_library(_get_releases("hadoop-azure", "abfss", spark_version)[0])
+
+
+def _get_releases(artifact: str, scheme: str, spark_version: str) -> tuple[str, str]:
+    """Return the versions of Hadoop and of Amazon's SDK for a version of Spark.
 
     Raises:
         SparkUnavailableError: `HADOOP_AWS` has no version for this version of Spark.
     """
-    versions = HADOOP_AWS.get(_line(spark_version))
-    if versions is None:
+    releases = HADOOP_AWS.get(_line(spark_version))
+    if releases is None:
         raise SparkUnavailableError(
-            f"No hadoop-aws version is known for Spark {spark_version} (supported:"
-            f" {', '.join(HADOOP_AWS)}), so s3a:// addresses cannot be reached. Set the paths of"
-            " its jars and those of Amazon's SDK in the setting jars; or install one of these"
+            f"No {artifact} version is known for Spark {spark_version} (supported:"
+            f" {', '.join(HADOOP_AWS)}), so {scheme}:// addresses cannot be reached. Set the paths"
+            " of its jars and of those it depends on in the setting jars; or install one of these"
             " versions, for example: pip install 'pyspark>=4.1.4,<4.2'."
         )
-    return s3_library(*versions).all_jars
+    return releases
 
 
 def format_conf(
@@ -244,9 +302,9 @@ def format_conf(
     conf: Mapping[str, str],
     jars: Sequence[str],
     spark_version: str,
-    addresses: Iterable[str] = (),
+    addresses: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return the Spark settings that add a table format, and S3 if the run uses it.
+    """Return the Spark settings that add a table format, and object storage if the run uses it.
 
     Jars come from the user's local paths or from the cache. Those that are missing there are listed
     in the setting ``spark.jars.packages`` of the result. The user's values of these settings are
@@ -257,7 +315,7 @@ def format_conf(
         conf: The user's Spark settings.
         jars: Paths of local jars, from the target's setting ``jars``.
         spark_version: The version of Spark.
-        addresses: The known addresses of the run's tables and files, to detect the use of S3.
+        addresses: The known addresses of the run's tables and files, to detect object storage.
     """
     out = _get_format_settings(table_format, conf)
     packages, ivy = conf.get("spark.jars.packages"), conf.get("spark.jars.ivy")
@@ -286,17 +344,15 @@ def format_conf(
 def _find_required_libraries(
     table_format: str,
     conf: Mapping[str, str],
-    addresses: Iterable[str],
-    user_jars: Iterable[str | None],
+    addresses: Sequence[str],
+    user_jars: Sequence[str | None],
     spark_version: str,
 ) -> Iterator[Library]:
     """Yield each `Library` that the run needs, unless the user provides its main jar."""
     artifacts = required_jars(table_format, spark_version)
     if artifacts and not _has_artifact(artifacts[0], user_jars):
         yield format_library(artifacts)
-    if uses_s3(addresses, conf) and not _has_artifact(_HADOOP_AWS, user_jars):
-        required_s3_jars(spark_version)
-        yield s3_library(*HADOOP_AWS[_line(spark_version)])
+    yield from _find_storage_libraries(addresses, conf, user_jars, spark_version)
 
 
 def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
@@ -416,7 +472,8 @@ def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
 
 def _get_jars(table_format: str, packages: str) -> str:
     description = f"the jars of {table_format}"
-    return f"{description} or those of object storage" if _HADOOP_AWS in packages else description
+    has_storage = _HADOOP_AWS in packages or _HADOOP_AZURE in packages
+    return f"{description} or those of object storage" if has_storage else description
 
 
 def _line(spark_version: str) -> str:

@@ -1,4 +1,4 @@
-"""Explanations of object storage errors, such as missing S3 credentials, for the user.
+"""Explanations of errors of object storage and catalogs, such as missing keys, for the user.
 
 An error is recognized by the names of its Java exceptions. The explanation names the setting to
 correct, but never contains its value. Transient errors are handled in
@@ -17,7 +17,18 @@ _KEYS: Final = (
     f"{_S3A}access.key and {_S3A}secret.key, or {_S3A}aws.credentials.provider, in the setting"
     " spark"
 )
-_BUCKET: Final = re.compile(r"\bs3a://([^/\s`'\"]+)")
+_AZURE: Final = "spark.hadoop.fs.azure."
+_GOOGLE: Final = "spark.hadoop.fs.gs."
+_CATALOG: Final = "spark.sql.catalog.<name>."
+_BUCKET: Final = re.compile(r"\b(?:s3a|gs|abfss?)://([^/\s`'\"]+)")
+
+_WORDS: Final = {
+    "keys": _KEYS,
+    "s3a": _S3A,
+    "azure": _AZURE,
+    "google": _GOOGLE,
+    "catalog": _CATALOG,
+}
 
 _SIGNS: Final = (
     (
@@ -50,6 +61,55 @@ _SIGNS: Final = (
         ),
     ),
     (
+        re.compile(
+            r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.azurebfs\.\w+ not found"
+        ),
+        (
+            "Spark has no jars for it. They are fetched if path or staging is such an address,"
+            " or the setting spark has a key that begins with {azure}; or set the path of"
+            " hadoop-azure in the setting jars"
+        ),
+    ),
+    (
+        re.compile(r"Invalid configuration value detected for fs\.azure\.account\.key"),
+        (
+            "no credentials are configured. Set {azure}account.key.ACCOUNT.dfs.core.windows.net,"
+            " or {azure}account.auth.type and its settings, in the setting spark"
+        ),
+    ),
+    (
+        re.compile(r'Operation failed: "[^"\n]*", 40[13], \w+, https?://'),
+        (
+            "it rejects these credentials, or they lack a permission. Check the settings that"
+            " begin with {azure}account in the setting spark"
+        ),
+    ),
+    (
+        re.compile(r"Invalid configuration value detected for fs\.azure\.account\.hns\.enabled"),
+        (
+            "the storage account does not answer. Check its name in path and staging, and that"
+            " this machine can reach it"
+        ),
+    ),
+    (
+        re.compile(
+            r'No FileSystem for scheme "?gs\b|Class com\.google\.cloud\.hadoop[\w.]* not found'
+        ),
+        (
+            "Spark has no jars for addresses that begin with gs://. Set the path of"
+            " gcs-connector-VERSION-shaded.jar (com.google.cloud.bigdataoss:gcs-connector) in the"
+            " setting jars"
+        ),
+    ),
+    (
+        re.compile(r"ComputeEngineCredentials cannot find the metadata server"),
+        (
+            "no credentials are configured. Set {google}auth.type to SERVICE_ACCOUNT_JSON_KEYFILE"
+            " and {google}auth.service.account.json.keyfile to the path of the key, in the setting"
+            " spark"
+        ),
+    ),
+    (
         re.compile(r'No FileSystem for scheme "?(?P<scheme>[a-z][\w+.-]*)'),
         (
             "Spark has no jars for addresses that begin with {scheme}://. Set the paths of its jars"
@@ -63,19 +123,54 @@ _SIGNS: Final = (
 )
 
 
+_SIGNS_OF_CATALOGS: Final = (
+    (
+        re.compile(r"\borg\.apache\.iceberg\.exceptions\.NotAuthorizedException\b"),
+        (
+            "it rejects these credentials, or its token has expired. Check {catalog}credential,"
+            " {catalog}oauth2-server-uri and {catalog}scope, or {catalog}token, in the setting"
+            " spark; only a credential renews its token"
+        ),
+    ),
+    (
+        re.compile(r"\borg\.apache\.iceberg\.exceptions\.ForbiddenException\b"),
+        (
+            "these credentials lack a permission. Let them create and change namespaces and"
+            " tables in {catalog}warehouse"
+        ),
+    ),
+    (
+        re.compile(
+            r"Cannot initialize (?:Catalog|FileIO) implementation (?P<implementation>[\w.$]+):"
+        ),
+        (
+            "Spark cannot load {implementation}. Set the package of its jars in"
+            " spark.jars.packages in the setting spark, or their paths in the setting jars (for"
+            " Glue and S3FileIO: org.apache.iceberg:iceberg-aws-bundle)"
+        ),
+    ),
+    (
+        re.compile(r"java\.sql\.SQLException: No suitable driver\b"),
+        (
+            "Spark has no driver for its database. Set the driver's package in"
+            " spark.jars.packages in the setting spark, or its path in the setting jars"
+        ),
+    ),
+)
+
+
 def find_storage_error(text: str) -> str | None:
-    """Return a phrase with the cause of an object storage error and its remedy.
+    """Return a phrase with the cause of an error of object storage or a catalog, and its remedy.
 
     Return None if the error is not recognized. An example of a cause is "there is no such bucket".
 
     Args:
         text: The error message, with the class names of its Java exceptions.
     """
-    for sign, remedy in _SIGNS:
-        if found := sign.search(text):
-            bucket = _BUCKET.search(text)
-            where = f" (bucket {bucket[1]})" if bucket else ""
-            return (
-                f"object storage{where}: {remedy.format(keys=_KEYS, s3a=_S3A, **found.groupdict())}"
-            )
+    bucket = _BUCKET.search(text)
+    where = f" (bucket {bucket[1]})" if bucket else ""
+    for subject, signs in ((f"object storage{where}", _SIGNS), ("the catalog", _SIGNS_OF_CATALOGS)):
+        for sign, remedy in signs:
+            if found := sign.search(text):
+                return f"{subject}: {remedy.format(**_WORDS, **found.groupdict())}"
     return None

@@ -36,6 +36,7 @@ __all__ = [
     "classify_failure",
     "disk_full_context",
     "first_error_line",
+    "raise_translated_error",
     "retry_transient",
     "translate_disk_full",
 ]
@@ -126,6 +127,8 @@ _PYTHONS_OWN: Final = {"builtins.", "py4j.protocol."}
 _STALE: Final = {"AnalysisException", "ExtendedAnalysisException", "DeltaAnalysisException"}
 
 _OF_JVM: Final = "Py4JJavaError"
+_TRANSLATED: Final = "pyspark.errors.exceptions.captured"
+"""The module of PySpark's classes for Java exceptions that it translates."""
 
 _WORDLESS: Final = "Cannot find main error class"
 """PySpark's message for some errors of Delta Lake, instead of their own message."""
@@ -374,10 +377,31 @@ def _raise_permanent_error(operation: str, fault: FailureKind, error: BaseExcept
         return
     # The text of a Py4JJavaError cannot be read after the JVM has ended, so it is copied now.
     shown = f"{refusal}. Error: {first_error_line(error)}" if refusal else first_error_line(error)
-    raise StorageError(
-        f"{operation}: {shown}. Nothing of this batch is committed and no state that covers it is"
+    raise _permanent_error(operation, shown) from error
+
+
+def raise_translated_error(operation: str, error: BaseException) -> None:
+    """Raise a `StorageError` for a Java exception that PySpark has translated to one of its own.
+
+    The text of such an exception cannot be read after the JVM has ended, so it is copied. Return
+    for other errors.
+
+    Args:
+        operation: A description of the operation, with which the message begins.
+        error: The exception.
+
+    Raises:
+        StorageError: The exception is one of PySpark's for Java exceptions.
+    """
+    if type(error).__module__ == _TRANSLATED:
+        raise _permanent_error(operation, first_error_line(error)) from error
+
+
+def _permanent_error(operation: str, cause: str) -> StorageError:
+    return StorageError(
+        f"{operation}: {cause}. Nothing of this batch is committed and no state that covers it is"
         " emitted; earlier commits are safe. Start again when this is repaired."
-    ) from error
+    )
 
 
 def _sleep(seconds: float, stopping: threading.Event) -> None:

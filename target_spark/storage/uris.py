@@ -11,10 +11,21 @@ import posixpath
 import re
 from pathlib import Path
 
-__all__ = ["get_scheme", "is_s3", "resolve_address", "to_local_folder", "to_spark_uri"]
+__all__ = [
+    "get_scheme",
+    "is_azure",
+    "is_s3",
+    "resolve_address",
+    "to_local_folder",
+    "to_spark_scheme",
+    "to_spark_uri",
+]
 
 _PARTS = re.compile(r"([^:]+)(://[^/]*)(.*)", re.DOTALL)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+
+_SPARKS_SCHEMES = {"s3": "s3a", "s3n": "s3a", "az": "abfss", "gcs": "gs"}
+"""Spark's names of URL schemes for which fsspec and other tools use other names."""
 
 
 def to_local_folder(address: str) -> Path | None:
@@ -56,6 +67,21 @@ def get_scheme(address: str) -> str:
 def is_s3(address: str) -> bool:
     """Return True if a URL has the scheme ``s3a``, which Spark uses for S3-compatible storage."""
     return get_scheme(address) == "s3a"
+
+
+def is_azure(address: str) -> bool:
+    """Return True if a URL has a scheme of Azure Data Lake Storage: ``abfss`` or ``abfs``."""
+    return get_scheme(address) in {"abfs", "abfss"}
+
+
+def to_spark_scheme(address: str) -> str:
+    """Return a URL with Spark's name of its scheme: ``s3://bucket/a`` -> ``s3a://bucket/a``.
+
+    ``az`` becomes ``abfss``, and ``gcs`` becomes ``gs``; any other scheme is written in lower case.
+    A path is unchanged.
+    """
+    scheme = get_scheme(address)
+    return _SPARKS_SCHEMES.get(scheme, scheme) + address[len(scheme) :]
 
 
 def to_spark_uri(address: str) -> str:

@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from target_spark.spark.jars import uses_s3
+from target_spark.spark.jars import uses_azure, uses_s3
 from target_spark.spark.jvm import spark_home
 from target_spark.spark.session import SparkSettings
 from target_spark.storage.uris import to_local_folder
@@ -111,7 +111,8 @@ def _setting_parts(settings: SparkSettings) -> Iterator[tuple[str, str]]:
     yield "format", settings.format
     yield "master", settings.master
     yield "small_runs", str(settings.small_runs)
-    yield "object storage", str(uses_s3(settings.addresses, settings.conf))
+    storages = (uses(settings.addresses, settings.conf) for uses in (uses_s3, uses_azure))
+    yield "object storage", " ".join(map(str, storages))
     yield "jars", " ".join(map(_describe_jar, settings.jars))
     if settings.conf or settings.jars:  # they may contain relative paths
         yield "the working folder", os.getcwd()  # noqa: PTH109  (Path.cwd does the same)

@@ -432,6 +432,8 @@ def test_allowing_the_spark_setting_does_not_allow_its_keys() -> None:
         ("s3a://bucket/tables", True),
         ("s3a://bucket/tables/a", True),
         ("S3A://bucket/tables/a", True),
+        ("s3://bucket/tables/a", True),
+        ("s3://other/tables", False),
         ("{root}", False),
         ("{root}/lakes", False),
         ("{root}/lake/../other", False),

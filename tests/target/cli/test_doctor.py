@@ -161,6 +161,47 @@ def test_missing_pyspark_is_reported_with_the_install_command(
     assert (check.verdict, "pip install" in check.text) == ("failed", True)
 
 
+def test_missing_pyspark_is_explained_by_databricks_connect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def version(name: str) -> str:
+        if name == "databricks-connect":
+            return "17.3.0"
+        raise doctor.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.metadata, "version", version)
+    check = doctor._tried("pyspark", doctor._describe_pyspark)
+    assert check.verdict == "failed"
+    assert "Databricks Connect 17.3.0 is installed in the place of PySpark" in check.text
+
+
+@pytest.mark.parametrize(
+    "variables, verdict, words",
+    [
+        ({"DATABRICKS_RUNTIME_VERSION": "17.3"}, "ok", "Databricks (DATABRICKS_RUNTIME_VERSION"),
+        ({"EMR_RELEASE_LABEL": "emr-7.1.0"}, "ok", "Amazon EMR (EMR_RELEASE_LABEL=emr-7.1.0)"),
+        ({"GLUE_VERSION": "5.1", "SPARK_HOME": "/x"}, "warning", "AWS Glue (GLUE_VERSION=5.1): SP"),
+        ({"AZURE_SERVICE": "Microsoft.ProjectArcadia"}, "ok", "Microsoft Fabric or Azure Synapse"),
+        ({"AZURE_SERVICE": "another"}, None, ""),
+        ({"SPARK_HOME": "/x"}, None, ""),
+    ],
+)
+def test_managed_platform_is_named(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], verdict: str | None, words: str
+) -> None:
+    """The Spark of a platform, in place of PySpark's, is a warning."""
+    for _, variable, _ in doctor._PLATFORMS:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    found = list(doctor._platform())
+    assert [check.verdict for check in found] == ([verdict] if verdict else [])
+    assert all(check.text.startswith(words) for check in found)
+    named = "SPARK_HOME (/x)" in doctor._describe_pyspark()
+    assert named == ("SPARK_HOME" in variables)
+
+
 # With Spark
 
 

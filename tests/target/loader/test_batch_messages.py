@@ -572,6 +572,9 @@ def test_addresses_are_translated_to_the_schemes_of_spark() -> None:
         "S3N://bucket/a.jsonl": "s3a://bucket/a.jsonl",
         "s3a://bucket/a%20b.jsonl": "s3a://bucket/a%20b.jsonl",
         "gcs://bucket/a.jsonl": "gs://bucket/a.jsonl",
+        "az://c@account.dfs.core.windows.net/a.jsonl": (
+            "abfss://c@account.dfs.core.windows.net/a.jsonl"
+        ),
         "hdfs://host:8020/a.jsonl": "hdfs://host:8020/a.jsonl",
         "abfss://c@account.dfs.core.windows.net/[a].jsonl": (
             "abfss://c@account.dfs.core.windows.net/[a].jsonl"

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from target_spark.storage.uris import resolve_address, to_local_folder, to_spark_uri
+from target_spark.storage.uris import (
+    resolve_address,
+    to_local_folder,
+    to_spark_scheme,
+    to_spark_uri,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +60,22 @@ def test_every_spelling_of_a_folder_resolves_to_one_address(
     assert {resolve_address(spelling) for spelling in spellings} == {f"file://{real}"}
     assert resolve_address(f"{tmp_path}/link/new") == f"file://{tmp_path}/real/new"
     assert resolve_address(f"{tmp_path}/loop/x") == f"file://{tmp_path}/loop/x"
+
+
+@pytest.mark.parametrize(
+    "address, spelled",
+    [
+        ("s3://b/k", "s3a://b/k"),
+        ("S3N://b/s3://k", "s3a://b/s3://k"),
+        ("az://c@a.dfs.core.windows.net/x", "abfss://c@a.dfs.core.windows.net/x"),
+        ("gcs://b/k", "gs://b/k"),
+        ("HDFS://n/x", "hdfs://n/x"),
+        ("/s3://b", "/s3://b"),
+        ("", ""),
+    ],
+)
+def test_schemes_of_other_tools_become_those_of_spark(address: str, spelled: str) -> None:
+    assert to_spark_scheme(address) == spelled
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,13 @@ from target_spark.config import settings
 from target_spark.config.options import RunInfo
 from target_spark.errors import SparkUnavailableError, StorageError
 from target_spark.spark.jar_versions import HADOOP_AWS
-from target_spark.spark.jars import EXCLUDES, format_conf, jars_hint, required_s3_jars
+from target_spark.spark.jars import (
+    EXCLUDES,
+    format_conf,
+    jars_hint,
+    required_storage_jars,
+    s3_library,
+)
 from target_spark.spark.session import spark_conf
 from target_spark.storage import retry
 from target_spark.storage.errors import find_storage_error
@@ -24,6 +30,7 @@ from tests.target.spark.cached_jars import publish
 
 DELTA = "io.delta:delta-spark_4.1_2.13:4.4.0"
 ASKED = ("org.apache.hadoop:hadoop-aws:3.4.2", "software.amazon.awssdk:s3:2.29.52")
+AZURE = "org.apache.hadoop:hadoop-azure:3.4.2"
 ENDPOINT = {"spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:9000"}
 
 
@@ -58,6 +65,26 @@ def test_s3_jars_are_loaded_wherever_an_s3_address_is_set(
     assert not any("bundle" in package for package in packages)
 
 
+@pytest.mark.parametrize(
+    "addresses,conf",
+    [
+        (("abfss://c@a.dfs.core.windows.net/t",), {}),
+        (("/here",), {"spark.hadoop.fs.azure.account.auth.type": "OAuth"}),
+        (("/here",), {"spark.sql.catalog.lake.warehouse": "abfs://c@a/lake"}),
+    ],
+)
+def test_azure_jar_is_loaded_wherever_an_azure_address_is_set(
+    tmp_path: Path, addresses: tuple[str, ...], conf: dict[str, str]
+) -> None:
+    """It is loaded without what Spark has, and without the libraries of the old scheme."""
+    found = get_conf(tmp_path, *addresses, conf=conf)
+    assert found["spark.jars.packages"] == f"{DELTA},{AZURE}"
+    assert "com.microsoft.azure:*" in found["spark.jars.excludes"].split(",")
+    assert required_storage_jars(addresses, conf, "4.1.4") == [AZURE]
+    own = {**conf, "spark.jars": "/x/hadoop-azure-3.4.2.jar"}
+    assert get_conf(tmp_path, *addresses, conf=own)["spark.jars.packages"] == DELTA
+
+
 def test_no_s3_jars_are_loaded_without_s3(tmp_path: Path) -> None:
     """Local folders and other storages change nothing."""
     found = get_conf(tmp_path, "/tables", "hdfs://name/staging")
@@ -78,7 +105,7 @@ def test_incompletely_cached_s3_jars_are_resolved_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each module is checked by its name, since all are needed at run time."""
-    jars = publish(monkeypatch, tmp_path, required_s3_jars("4.1.4"))
+    jars = publish(monkeypatch, tmp_path, s3_library(*HADOOP_AWS["4.1"]).all_jars)
     found = get_conf(tmp_path, "s3a://b/t", form="parquet")
     assert found["spark.jars"].split(",") == jars
     assert "spark.jars.packages" not in found
@@ -105,7 +132,9 @@ def test_spark_without_a_known_hadoop_release_is_rejected() -> None:
     """The release must match the Hadoop in Spark, so none is guessed."""
     assert set(HADOOP_AWS) == {"4.1"}
     with pytest.raises(SparkUnavailableError, match=r"Spark 4\.3\.0.*4\.1.*setting jars"):
-        required_s3_jars("4.3.0")
+        required_storage_jars(["s3a://b/t"], {}, "4.3.0")
+    with pytest.raises(SparkUnavailableError, match=r"hadoop-azure .*abfss://.*setting jars"):
+        required_storage_jars(["abfss://c@a/t"], {}, "4.3.0")
 
 
 def test_hadoop_retry_limit_is_reduced_unless_set(tmp_path: Path) -> None:
@@ -137,8 +166,9 @@ def test_upload_buffer_is_the_runs_private_folder_unless_set(tmp_path: Path) -> 
     [
         ({"path": "s3a://b/t", "format": "parquet"}, "path: parquet tables must be in local or"),
         ({"warehouse": "hdfs://n/t", "format": "parquet"}, "warehouse: parquet tables"),
-        ({"path": "s3://b/t"}, "path: Spark's scheme for it is s3a://"),
-        ({"path": "/t", "staging": "s3n://b/t"}, "staging: Spark's scheme for it is s3a://"),
+        ({"path": "s3://b/t", "format": "parquet"}, "path: parquet tables must be in local or"),
+        ({"path": "az://c/t"}, "path: the address names no storage account; write abfss://"),
+        ({"path": "/t", "staging": "abfss://c/t"}, "staging: the address names no storage"),
     ],
 )
 def test_unsupported_address_is_rejected_at_start(config: dict[str, Any], words: str) -> None:
@@ -153,12 +183,26 @@ def test_unsupported_address_is_rejected_at_start(config: dict[str, Any], words:
         {"path": "s3a://b/t", "staging": "s3a://b/s"},
         {"path": "s3a://b/t", "format": "iceberg"},
         {"path": "/t", "format": "parquet", "staging": "s3a://b/s"},
+        {"path": "s3://b/t", "staging": "s3n://b/s"},
+        {"path": "az://c@a.dfs.core.windows.net/t"},
+        {"path": "gs://b/t", "spark": {"spark.hadoop.fs.gs.impl": "org.example.GS"}},
         {"path": "s3://b/t", "spark": {"spark.hadoop.fs.s3.impl": "org.example.S3"}},
     ],
 )
 def test_supported_addresses_are_accepted(config: dict[str, Any]) -> None:
     """Parquet may stage rows at an address; a user's own file system may have the scheme s3."""
     assert settings.find_faults(config) == []
+
+
+def test_all_spellings_of_an_address_are_one_location_and_job() -> None:
+    """A scheme with a file system of the user's own is not changed."""
+    spelled = [{"path": f"{scheme}://b/t"} for scheme in ("s3", "s3n", "S3A", "s3a")]
+    assert {settings.get_location(config) for config in spelled} == {"s3a://b/t"}
+    assert len({settings.get_job_name(config) for config in spelled}) == 1
+    options = settings.load_options({"path": "az://c@a/t", "staging": "gcs://b/s"})
+    assert (options.path, options.staging) == ("abfss://c@a/t", "gs://b/s")
+    own = {"path": "s3://b/t", "spark": {"spark.hadoop.fs.s3.impl": "org.example.S3"}}
+    assert settings.get_location(own) == "s3://b/t"
 
 
 def test_spark_settings_contain_the_addresses_of_the_run() -> None:
@@ -251,7 +295,44 @@ DENIED = (
                 ": org.apache.hadoop.fs.UnsupportedFileSystemException:"
                 ' No FileSystem for scheme "gs"'
             ),
-            ["no jars for addresses that begin with gs://", "setting jars"],
+            ["no jars for addresses that begin with gs://", "shaded.jar", "setting jars"],
+        ),
+        (
+            ': org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "oss"',
+            ["no jars for addresses that begin with oss://", "setting jars"],
+        ),
+        (
+            (
+                ": java.io.IOException: ComputeEngineCredentials cannot find the metadata server."
+                " This is likely because code is not running on Google Compute Engine."
+            ),
+            ["no credentials", "fs.gs.auth.service.account.json.keyfile"],
+        ),
+        (
+            (
+                ": java.lang.RuntimeException: java.lang.ClassNotFoundException: Class"
+                " org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem not found"
+            ),
+            ["no jars", "fs.azure.", "hadoop-azure", "setting jars"],
+        ),
+        (
+            (
+                ": Failure to initialize configuration for acct.dfs.core.windows.net"
+                ' key ="null": Invalid configuration value detected for fs.azure.account.key'
+            ),
+            ["no credentials", "fs.azure.account.key.ACCOUNT", "auth.type"],
+        ),
+        (
+            ": Invalid configuration value detected for fs.azure.account.hns.enabled\n\tat org.x",
+            ["account does not answer", "path and staging"],
+        ),
+        (
+            (
+                ': java.nio.file.AccessDeniedException: Operation failed: "Server failed to'
+                ' authenticate the request.", 403, HEAD, https://acct.dfs.core.windows.net/c//x'
+                "\nabfss://c@acct.dfs.core.windows.net/x"
+            ),
+            ["bucket c@acct.dfs.core.windows.net", "rejects these credentials", "fs.azure.account"],
         ),
         (
             ": org.apache.hadoop.fs.s3a.impl.InstantiationIOException: `s3a://b/x': Class None",
@@ -262,6 +343,39 @@ DENIED = (
 def test_denied_access_error_names_the_bucket_and_the_setting(text: str, words: list[str]) -> None:
     """Each error of Hadoop has its own explanation."""
     found = find_storage_error(text) or ""
+    assert all(word in found for word in words), found
+
+
+@pytest.mark.parametrize(
+    "text,words",
+    [
+        (
+            (
+                ": org.apache.iceberg.exceptions.NotAuthorizedException: Not authorized:"
+                " invalid_client: Unknown client"
+            ),
+            ["rejects these credentials", "expired", "spark.sql.catalog.<name>.credential"],
+        ),
+        (
+            ": org.apache.iceberg.exceptions.ForbiddenException: Forbidden: no",
+            ["lack a permission", "spark.sql.catalog.<name>.warehouse"],
+        ),
+        (
+            (
+                "Cannot initialize FileIO implementation org.apache.iceberg.aws.s3.S3FileIO:"
+                " Cannot find constructor for interface org.apache.iceberg.io.FileIO"
+            ),
+            ["cannot load org.apache.iceberg.aws.s3.S3FileIO", "iceberg-aws-bundle"],
+        ),
+        (
+            "\nCaused by: java.sql.SQLException: No suitable driver found for jdbc:x",
+            ["no driver", "spark.jars.packages"],
+        ),
+    ],
+)
+def test_catalog_errors_name_the_setting(text: str, words: list[str]) -> None:
+    found = find_storage_error(text) or ""
+    assert found.startswith("the catalog: ")
     assert all(word in found for word in words), found
 
 
@@ -280,6 +394,21 @@ class Py4JJavaError(Exception):
 
     def __str__(self) -> str:
         return self._text()
+
+
+class TranslatedError(Py4JJavaError):
+    """An error as one of PySpark's for a Java exception."""
+
+
+TranslatedError.__module__ = "pyspark.errors.exceptions.captured"
+
+
+def test_error_that_pyspark_translates_keeps_its_text() -> None:
+    """Another error is not changed: other code explains it."""
+    error = TranslatedError(lambda: "Cannot initialize Catalog: odd\n\nJVM stacktrace:\n\tat x")
+    with pytest.raises(StorageError, match=r"^Table t: Cannot initialize Catalog: odd"):
+        retry.raise_translated_error("Table t", error)
+    retry.raise_translated_error("Table t", Py4JJavaError(lambda: "x"))
 
 
 @pytest.mark.parametrize("refused", [True, False])

@@ -152,6 +152,7 @@ def test_closed_connection_is_an_error() -> None:
         ({"conf": {"spark.x": "1"}}, {}, ["spark.x", "the working folder"]),
         ({"jars": ["/x.jar"]}, {}, ["jars", "the working folder"]),
         ({"addresses": ["s3a://bucket/tables"]}, {}, ["object storage"]),
+        ({"addresses": ["abfss://c@a/tables"]}, {}, ["object storage"]),
         ({}, {"AWS_SECRET_ACCESS_KEY": "s3cret"}, ["variable AWS_SECRET_ACCESS_KEY"]),
         ({}, {"http_proxy": "http://proxy"}, ["variable http_proxy"]),
     ],

@@ -1,0 +1,347 @@
+"""Loads into catalogs, with the configurations of docs/catalogs.md.
+
+Each block of that page is read by a test, and its addresses are replaced by those of a server of
+the test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from target_spark.config import settings
+from tests.cluster.s3_server import KEY, SECRET, S3Server
+from tests.docs.test_code_blocks import find_blocks
+from tests.peers import missing_reason, peer_python
+from tests.target.writers.catalog_servers import (
+    CLIENT,
+    TokenGateway,
+    hive_metastore,
+    rest_catalog,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.postgres import Server
+
+ROOT: Final = Path(__file__).parents[3]
+PAGE: Final = (ROOT / "docs" / "catalogs.md").read_text("utf-8")
+BLOCKS: Final = {
+    block.options["file"]: json.loads(block.body)
+    for block in find_blocks(PAGE)
+    if block.language == "json"
+}
+CATALOG: Final = "spark.sql.catalog.lake"
+TARGET: Final = "from target_spark.target import TargetSpark; TargetSpark.cli()"
+
+ID: Final = {"id": {"type": "integer"}}
+NAME: Final = {"name": {"type": "string"}}
+
+
+def order(**values: Any) -> dict[str, Any]:
+    return {"type": "RECORD", "stream": "Orders-1", "record": values}
+
+
+def described(*keys: str, **properties: Any) -> dict[str, Any]:
+    schema = {"properties": {**ID, **properties}}
+    return {"type": "SCHEMA", "stream": "Orders-1", "schema": schema, "key_properties": [*keys]}
+
+
+def state(at: int) -> dict[str, Any]:
+    return {"type": "STATE", "value": {"at": at}}
+
+
+@dataclass
+class Job:
+    """A job that loads into a catalog, with a block of docs/catalogs.md as its settings.
+
+    Attributes:
+        folder: The folder of the job's files.
+        block: The name of the block.
+        replaced: Values in place of those of the block; None removes the key.
+        own: Spark settings that are not in the block.
+        environment: Environment variables of the loads.
+    """
+
+    folder: Path
+    block: str
+    replaced: dict[str, Any]
+    own: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The settings of the block, with the values of the test."""
+        config = json.loads(json.dumps(BLOCKS[self.block]))
+        for key, value in self.replaced.items():
+            assert key in config["spark"], f"{self.block} documents no {key}"
+            config["spark"][key] = value
+        given = {key: value for key, value in config["spark"].items() if value is not None}
+        config["spark"] = {**given, **self.own}
+        # Runs of a job of the same name, in another process of tests, would exclude each other.
+        job = hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]
+        return {**config, "small_runs": True, "master": "local[2]", "job": job}
+
+    def load(self, *messages: dict[str, Any], code: int = 0, **spark: Any) -> dict[str, Any]:
+        """Run the target; return the report of the run."""
+        config = self.config
+        config["spark"] |= spark
+        report = self.folder / "report.json"
+        path = self.folder / "target.json"
+        path.write_text(json.dumps({**config, "report": str(report)}), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-c", TARGET, "--config", str(path)],
+            input="".join(json.dumps(message) + "\n" for message in messages),
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **self.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        assert not any(secret in done.stderr for secret in (CLIENT[1], SECRET))
+        found: dict[str, Any] = json.loads(report.read_text("utf-8"))
+        return found
+
+    def create_and_change(self) -> None:
+        """Load a new table with a row that does not fit, then a changed row and a new column."""
+        first = self.load(described("id"), order(id=1), order(id="x"), order(id=2), state(1))
+        assert (first["outcome"], first["states"]) == ("complete", 1)
+        assert first["streams"]["Orders-1"]["quarantined"] == 1
+        changed = order(id=2, name="b"), order(id=3, name="c")
+        second = self.load(described("id", **NAME), *changed, state(2))
+        counts = second["streams"]["Orders-1"]
+        assert (counts["inserted"], counts["updated"], second["states"]) == (1, 1, 1)
+
+
+def read_rows(spark: SparkSession, warehouse: Path) -> list[tuple[Any, ...]]:
+    """Return the rows of the job's table, from the newest metadata file below a folder."""
+    newest = max(
+        warehouse.rglob("orders_1/metadata/*.metadata.json"),
+        key=lambda file: file.stat().st_mtime_ns,
+    )
+    rows = spark.read.format("iceberg").load(str(newest)).collect()
+    return sorted((tuple(row) for row in rows), key=repr)
+
+
+CHANGED: Final = [(1, None), (2, "b"), (3, "c")]
+
+
+# Without a server
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_documented_settings_are_valid(block: str) -> None:
+    assert settings.find_faults(BLOCKS[block]) == []
+
+
+def test_every_documented_catalog_names_its_tests_or_is_marked() -> None:
+    """The table of the page says against what each configuration was run."""
+    rows = [line for line in PAGE.splitlines() if line.startswith("| [")]
+    assert len(rows) == len(BLOCKS)
+    for row in rows:
+        tests = re.findall(r"`(test_\w+)`", row)
+        assert bool(tests) != ("not run here" in row), row
+        assert {*tests} <= {*globals()}, row
+
+
+# With servers
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.slow
+def test_documented_jdbc_catalog_is_loaded(
+    spark: SparkSession, postgres: Server, tmp_path: Path
+) -> None:
+    with postgres.database() as database:
+        job = Job(
+            tmp_path,
+            "jdbc.json",
+            {
+                f"{CATALOG}.uri": f"jdbc:postgresql://{database.host}:{database.port}"
+                f"/{database.name}",
+                f"{CATALOG}.jdbc.user": database.user,
+                f"{CATALOG}.jdbc.password": database.password,
+                f"{CATALOG}.warehouse": f"{tmp_path}/lake",
+            },
+        )
+        job.create_and_change()
+        assert len(database.run("SELECT * FROM iceberg_tables")) == 3
+    assert read_rows(spark, tmp_path / "lake") == CHANGED
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.slow
+def test_documented_hadoop_catalog_is_loaded(spark: SparkSession, tmp_path: Path) -> None:
+    Job(tmp_path, "hadoop.json", {f"{CATALOG}.warehouse": f"{tmp_path}/lake"}).create_and_change()
+    assert read_rows(spark, tmp_path / "lake") == CHANGED
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.slow
+def test_documented_hive_catalog_is_loaded(spark: SparkSession, tmp_path: Path) -> None:
+    with hive_metastore(tmp_path) as port:
+        given = {
+            f"{CATALOG}.uri": f"thrift://127.0.0.1:{port}",
+            f"{CATALOG}.warehouse": f"{tmp_path}/lake",
+        }
+        # Hive 2.3 takes no locks in Derby; its alter_table compares the table instead.
+        own = {"spark.hadoop.iceberg.engine.hive.lock-enabled": False}
+        Job(tmp_path, "hive.json", given, own=own).create_and_change()
+    assert read_rows(spark, tmp_path / "lake") == CHANGED
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.slow
+def test_documented_hive_catalog_of_delta_tables_is_loaded(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with hive_metastore(tmp_path) as port:
+        given = {
+            "spark.hadoop.hive.metastore.uris": f"thrift://127.0.0.1:{port}",
+            "spark.sql.warehouse.dir": f"{tmp_path}/lake",
+        }
+        Job(tmp_path, "hive-delta.json", given).create_and_change()
+    (table,) = (tmp_path / "lake").rglob("orders_1")
+    rows = spark.read.format("delta").load(str(table)).collect()
+    assert sorted((tuple(row) for row in rows), key=repr) == CHANGED
+
+
+def make_rest_job(folder: Path, gateway: TokenGateway) -> Job:
+    given = {
+        f"{CATALOG}.uri": gateway.url,
+        f"{CATALOG}.oauth2-server-uri": f"{gateway.url}/v1/oauth/tokens",
+        f"{CATALOG}.credential": ":".join(CLIENT),
+    }
+    return Job(folder, "rest.json", {**given, f"{CATALOG}.warehouse": None})
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.slow
+def test_documented_rest_catalog_is_loaded_with_renewed_tokens(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A run that lasts longer than a token requests new ones."""
+    lake = tmp_path / "lake"
+    with (
+        rest_catalog(tmp_path, warehouse=str(lake)) as port,
+        TokenGateway(port, lifetime=3) as gateway,
+    ):
+        make_rest_job(tmp_path, gateway).create_and_change()
+        assert gateway.issued > 2
+    assert read_rows(spark, lake) == CHANGED
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "refusals, lost_answers", [([409], []), ([], [504])], ids=["conflict", "lost answer"]
+)
+def test_commit_to_a_rest_catalog_is_made_once(
+    spark: SparkSession, tmp_path: Path, refusals: list[int], lost_answers: list[int]
+) -> None:
+    """A refused commit is repeated, and one whose answer was lost is found: no row is twice."""
+    lake = tmp_path / "lake"
+    with rest_catalog(tmp_path, warehouse=str(lake)) as port, TokenGateway(port) as gateway:
+        job = make_rest_job(tmp_path, gateway)
+        job.load(described(), order(id=1), state(1))
+        gateway.refusals, gateway.lost_answers = [*refusals], [*lost_answers]
+        report = job.load(described(), order(id=2), order(id=3), state(2))
+        assert (gateway.refusals, gateway.lost_answers) == ([], [])
+    assert (report["outcome"], report["states"]) == ("complete", 1)
+    assert read_rows(spark, lake) == [(1,), (2,), (3,)]
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.slow
+def test_rejected_credentials_of_a_rest_catalog_are_one_sentence(tmp_path: Path) -> None:
+    """An unknown client, and a token that is not valid any more."""
+    with (
+        rest_catalog(tmp_path, warehouse=f"{tmp_path}/lake") as port,
+        TokenGateway(port) as gateway,
+    ):
+        job = make_rest_job(tmp_path, gateway)
+        token = gateway.issue()
+        gateway.revoke_all()
+        wrong = {f"{CATALOG}.credential": "nobody:known"}
+        expired = {f"{CATALOG}.credential": "", f"{CATALOG}.token": token}
+        for spark in (wrong, expired):
+            report = job.load(described("id"), order(id=1), state(1), code=1, **spark)
+            assert "the catalog: it rejects these credentials" in report["outcome"]
+            assert "spark.sql.catalog.<name>.credential" in report["outcome"]
+            assert report["states"] == 0
+            assert not {"nobody:known", token} & {*report["outcome"].split()}
+
+
+# With an S3 server
+
+
+@pytest.fixture
+def s3(tmp_path: Path) -> Iterator[S3Server]:
+    if peer_python("s3_server") is None:
+        pytest.skip(missing_reason("s3_server"))
+    with S3Server(tmp_path / "s3.log") as server:
+        server.make_bucket("lake")
+        yield server
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.peer
+def test_documented_vended_credentials_are_used(s3: S3Server, tmp_path: Path) -> None:
+    """The job has no key of the storage: the catalog sends one with each table."""
+    endpoint = f"http://127.0.0.1:{s3.port}"
+    server = {
+        "warehouse": "s3://lake/tables",
+        "io__impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "s3_endpoint": endpoint,
+        "s3_path__style__access": "true",
+        "s3_access__key__id": KEY,
+        "s3_secret__access__key": SECRET,
+        "include__credentials": "true",
+    }
+    with ExitStack() as stack:
+        port = stack.enter_context(rest_catalog(tmp_path, **server))
+        gateway = stack.enter_context(TokenGateway(port))
+        given = {**make_rest_job(tmp_path, gateway).replaced, f"{CATALOG}.s3.endpoint": endpoint}
+        Job(tmp_path, "rest-vended.json", given).create_and_change()
+        assert "vended-credentials" in gateway.delegations
+    assert any(key.endswith(".parquet") for key in s3.keys("lake", "tables/sales/orders_1/"))
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.peer
+def test_documented_glue_catalog_is_loaded(s3: S3Server, tmp_path: Path) -> None:
+    endpoint = f"http://127.0.0.1:{s3.port}"
+    own = {
+        f"{CATALOG}.glue.endpoint": endpoint,
+        f"{CATALOG}.s3.endpoint": endpoint,
+        f"{CATALOG}.s3.path-style-access": True,
+    }
+    keys = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+    Job(
+        tmp_path, "glue.json", {f"{CATALOG}.warehouse": "s3://lake/tables"}, own, keys
+    ).create_and_change()
+    assert any(key.endswith(".parquet") for key in s3.keys("lake", "tables/"))
