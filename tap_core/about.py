@@ -37,7 +37,7 @@ __all__ = [
     "python_versions",
 ]
 
-_PY_MIN_VERSION, _PY_MAX_VERSION = 10, 14
+_PY_MIN_VERSION, _PY_MAX_VERSION = 10, 13
 """Minor versions of Python 3 that the SDK itself supports, as in its classifiers."""
 
 
