@@ -136,7 +136,8 @@ def test_values_of_events_are_not_pasted_into_commands() -> None:
 
 def test_every_python_of_the_classifiers_is_tested() -> None:
     matrix = load(GITHUB / "workflows" / "tests.yml")["jobs"]["tests"]["strategy"]["matrix"]
-    tested = {*matrix["python"], *(more["python"] for more in matrix["include"])}
+    included = [each for each in matrix["include"] if not each.get("experimental")]
+    tested = {*matrix["python"], *(each["python"] for each in included)}
     project = (ROOT / "pyproject.toml").read_text("utf-8")
     assert tested == set(re.findall(r'"Programming Language :: Python :: (3\.\d+)"', project))
 
