@@ -82,7 +82,9 @@ def test_configuration_form_and_capabilities_start_no_java(format_, tmp_path) ->
     quiet = Destination(tmp_path, {"path": str(tmp_path), "format": format_})
     form = quiet.call_plain("ConfigurationForm")
     assert [field.name for field in form.fields][:2] == ["path", "format"]
-    assert list(form.fields[1].dropdown_field.dropdown_field) == ["delta", "iceberg"]
+    formats = form.fields[1].descriptive_dropdown_fields.descriptive_dropdown_field
+    offered = [(each.label, each.value) for each in formats]
+    assert offered == [("Delta Lake", "delta"), ("Iceberg", "iceberg")]
     assert [test.name for test in form.tests] == ["settings", "storage"]
     assert quiet.call_plain("Capabilities").batch_file_format == 0
     children = Path(f"/proc/{quiet.process.pid}/task/{quiet.process.pid}/children").read_text()
