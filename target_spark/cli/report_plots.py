@@ -26,7 +26,8 @@ COLORS: Final = 6
 _WIDTH, _HEIGHT, _BAR_HEIGHT = 560, 340, 28
 _LABELS: Final = 4
 _BARS: Final = 20
-_LEGEND_COLUMNS: Final = 3
+_MARGIN: Final = 6
+_LEGEND_COLUMNS, _LEGEND_ROW = 3, 21
 _LONGEST_NAME: Final = 24
 _LONGEST_IN_LEGEND: Final = 14
 _REMOVED: Final = {"comment", "desc", "script", "style", "title"}  # its only title is "Pygal"
@@ -85,6 +86,8 @@ def plot_per_run(
     chart.show_minor_x_labels = False
     chart.x_label_rotation = 20
     chart.show_legend = len(series) > 1
+    if len(series) % _LEGEND_COLUMNS:  # pygal reserves no space for a row that is not full
+        chart.margin_bottom = _MARGIN + _LEGEND_ROW
     for name, numbers in series.items():
         chart.add(name, list(numbers))
     return _render(chart, title, summary, table)
@@ -125,7 +128,7 @@ def _configure(kind: type[Any], format_value: Callable[[float], str], height: in
         width=_WIDTH,
         height=height,
         js=[],
-        margin=6,
+        margin=_MARGIN,
         margin_right=28,
         legend_at_bottom=True,
         legend_at_bottom_columns=_LEGEND_COLUMNS,

@@ -307,6 +307,17 @@ def test_streams_beyond_the_colors_share_one() -> None:
     assert plot == plot_per_run("Rows", "t", ["first", "second"], values, "{:.0f} rows".format)
 
 
+@pytest.mark.parametrize("streams", range(2, COLORS + 2))
+def test_legend_of_a_plot_is_within_the_plot(streams: int) -> None:
+    values = {f"stream {number}": [1, 2] for number in range(streams)}
+    svg = plot_per_run("Rows", "t", ["first", "second"], values, str).svg
+    height = float(re.search(r'viewBox="0 0 \d+ (\d+)"', svg)[1])
+    top = float(re.search(r'translate\(\d+, (\d+)\)" class="legends"', svg)[1])
+    rows = re.findall(r'class="legend [^>]*><rect x="[\d.]+" y="([\d.]+)"', svg)
+    assert len(rows) == min(streams, COLORS)
+    assert top + max(map(float, rows)) + 12 <= height
+
+
 def test_summary_names_the_extremes() -> None:
     plot = plot_by_stream("Size", "t", {"a": 1, "b": 3, "c": 2}, "{:.0f} MB".format)
     assert plot.summary == (
