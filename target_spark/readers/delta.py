@@ -34,7 +34,7 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
 
 
 def read_schema(folder: Path, version: int | None, /) -> pa.Schema:
-    """Return the columns of a table at a version; None stands for the newest version."""
+    """Return the columns of a table at a version, or at the newest version."""
     return _get_schema(_open(folder, version))
 
 

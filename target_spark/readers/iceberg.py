@@ -34,7 +34,7 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
 
 
 def read_schema(folder: Path, version: int | None, /) -> pa.Schema:
-    """Return the columns of a table at a snapshot; None stands for the newest snapshot."""
+    """Return the columns of a table at a snapshot, or at the newest snapshot."""
     return _get_schema(_scan(folder, version, ("*",)))
 
 

@@ -33,7 +33,7 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
 
 
 def read_schema(folder: Path, version: int | None, /) -> pa.Schema:
-    """Return the columns of a table after a commit; None stands for the newest commit."""
+    """Return the columns of a table after a commit, or after the newest commit."""
     import pyarrow as pa
 
     dataset = _open(folder, version)

@@ -2,7 +2,7 @@
 
 Each format has a module with the functions `is_table`, `read_runs`, `read_schema` and `read_rows`.
 A table is read at one version: a Delta version, an Iceberg snapshot id, or the commit number of a
-Parquet manifest; None stands for the newest.
+Parquet manifest. The default, None, is the newest version.
 """
 
 from __future__ import annotations

@@ -381,7 +381,7 @@ def _raise_permanent_error(operation: str, fault: FailureKind, error: BaseExcept
 
 
 def raise_translated_error(operation: str, error: BaseException) -> None:
-    """Raise a `StorageError` for a Java exception that PySpark has translated to one of its own.
+    """Raise a `StorageError` for a Java exception that PySpark has translated to Python.
 
     The text of such an exception cannot be read after the JVM has ended, so it is copied. Return
     for other errors.

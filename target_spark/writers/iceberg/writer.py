@@ -6,8 +6,8 @@
   empty commit is made before the search: the pending commit then fails, because its parent is no
   longer the newest snapshot.
 - If Iceberg removed the files of a commit that succeeded, the commit is rolled back.
-- Before each commit, the table must be the same one that this run read first. After the commit, the
-  snapshot is read and must have the rows and files that were written.
+- Before each commit, the table must still be the table that this run read first. After the commit,
+  the snapshot is read and must have the rows and files that were written.
 - Rows are changed through MERGE, never through DELETE or UPDATE: a DELETE that only removes whole
   files drops the commit metadata. Session settings pass the metadata to MERGE, so each writer
   thread has a session.
