@@ -235,7 +235,7 @@ def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> No
         schema: The schema in Delta's JSON format.
         properties: The table properties.
     """
-    from deltalake import DeltaTable, Schema
+    from deltalake import CommitProperties, DeltaTable, Schema
     from deltalake.exceptions import DeltaError
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -246,6 +246,8 @@ def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> No
             mode="error",
             configuration=dict(properties),
             raise_if_key_not_exists=False,
+            # A retry would replace the schema and the id of a table that another writer created.
+            commit_properties=CommitProperties(max_commit_retries=0),
         )
     except DeltaError:
         if read_snapshot(folder) is None:

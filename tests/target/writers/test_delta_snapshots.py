@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import ArrayType, PrimitiveType
 
+from target_spark.writers.delta import deltalake_commit
 from target_spark.writers.delta.deltalake_commit import DeltaSnapshot, read_snapshot
 
 
@@ -52,3 +55,25 @@ def test_table_that_only_takes_appends_is_not_rewritten(tmp_path: Path) -> None:
 
 def test_folder_without_a_log_has_no_snapshot(tmp_path: Path) -> None:
     assert read_snapshot(tmp_path) is None
+
+
+def test_table_created_at_the_same_time_by_another_writer_is_kept(tmp_path: Path) -> None:
+    writers = 6
+    with ThreadPoolExecutor(writers) as pool:
+        for attempt in range(50):
+            folder, barrier = tmp_path / f"t{attempt}", threading.Barrier(writers)
+
+            def create(
+                column: str, folder: Path = folder, wait: threading.Barrier = barrier
+            ) -> str:
+                schema = Schema([Field(column, "long")]).to_json()
+                wait.wait()
+                deltalake_commit.create_table(folder, schema, {})
+                snapshot = read_snapshot(folder)
+                assert snapshot is not None
+                return snapshot.id
+
+            assert len(set(pool.map(create, "abcdef"))) == 1
+            assert [file.name for file in (folder / "_delta_log").glob("*.json")] == [
+                f"{0:020}.json"
+            ]
