@@ -62,9 +62,9 @@ class _LimitedStream(io.RawIOBase):
         """Read the next bytes from the socket into ``buffer``, and return their number.
 
         Raises:
-            ResponseTooSlowError: the deadline has passed.
-            ResponseTooLargeError: more bytes were received than any response may have.
-            TimeoutError: the server sent nothing for longer than allowed.
+            ResponseTooSlowError: The deadline has passed.
+            ResponseTooLargeError: More bytes were received than any response may have.
+            TimeoutError: The server sent nothing for longer than allowed.
         """
         deadline = self._deadline
         left = wait = None if deadline.begun is None else deadline.left()

@@ -145,7 +145,7 @@ def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
     A single string is one entry, such as ``files.example.com:8443`` or ``*.example.com``.
 
     Raises:
-        ConfigurationError: an entry is not a host, a host with a port, or ``*.`` and a domain.
+        ConfigurationError: An entry is not a host, a host with a port, or ``*.`` and a domain.
     """
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
@@ -202,7 +202,7 @@ class Route:
         is not trusted.
 
         Raises:
-            UntrustedHostError: the request would send credentials to an origin that is not allowed.
+            UntrustedHostError: The request would send credentials to an origin that is not allowed.
         """
         origin = parse_origin(request.url)
         if origin is None or self.is_home(origin):
@@ -235,7 +235,7 @@ class Route:
             True if ``following`` has no credentials.
 
         Raises:
-            UntrustedHostError: the redirect leads from HTTPS to HTTP, or to an origin that must not
+            UntrustedHostError: The redirect leads from HTTPS to HTTP, or to an origin that must not
                 receive the credentials or the body of the request.
         """
         request = response.request
@@ -264,7 +264,7 @@ class Route:
         """Check the target of a redirect before the session follows it; a response hook.
 
         Raises:
-            UntrustedHostError: the redirect leads to an origin that must not receive the
+            UntrustedHostError: The redirect leads to an origin that must not receive the
                 credentials.
         """
         if not response.is_redirect:

@@ -39,7 +39,7 @@ def iterate_records(
         has_ended: Called after each page. If it returns True, the pagination ends.
 
     Raises:
-        RuntimeError: the same requests return the same pages again and again.
+        RuntimeError: The same requests return the same pages again and again.
     """
     pages = 0
     detector = _CycleDetector()

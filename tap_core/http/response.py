@@ -172,8 +172,8 @@ def parse_json(response: requests.Response, secrets: Callable[[], Secrets] = Sec
     The caller may change the document. ``secrets`` returns the values to hide in error messages.
 
     Raises:
-        TruncatedBodyError: the body ends too early.
-        NotJSONError: the body is not JSON.
+        TruncatedBodyError: The body ends too early.
+        NotJSONError: The body is not JSON.
     """
     document = response.take() if isinstance(response, JSONResponse) else _UNREAD
     return _parse_body(response, secrets) if document is _UNREAD else document
@@ -186,7 +186,7 @@ def check_content_length(response: requests.Response) -> None:
     Other errors in the body are not reported here.
 
     Raises:
-        TruncatedBodyError: the body ends too early.
+        TruncatedBodyError: The body ends too early.
     """
     body = (response.content or b"").strip()
     whole = not body.startswith((b"{", b"[")) or body.endswith((b"}", b"]"))
@@ -212,7 +212,7 @@ def check_json_size(response: requests.Response, body: bytes, *, as_text: bool =
     body as text is included, which the json module needs.
 
     Raises:
-        ResponseTooLargeError: the size estimated from brackets and commas exceeds the limit.
+        ResponseTooLargeError: The size estimated from brackets and commas exceeds the limit.
     """
     most = response.max_bytes if isinstance(response, JSONResponse) else None
     if most is None:
@@ -231,7 +231,7 @@ def check_xml_size(response: requests.Response, body: bytes) -> None:
     The limit is the same as in `check_json_size`.
 
     Raises:
-        ResponseTooLargeError: the size estimated from tags and attributes exceeds the limit.
+        ResponseTooLargeError: The size estimated from tags and attributes exceeds the limit.
     """
     _check_memory(response, "XML", sum(each * body.count(mark) for mark, each in _XML_SIZES))
 

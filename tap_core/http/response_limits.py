@@ -103,7 +103,7 @@ class Deadline:
         """Return the remaining seconds, or None without a limit or before a response has begun.
 
         Raises:
-            ResponseTooSlowError: no time remains.
+            ResponseTooSlowError: No time remains.
         """
         limit = self.limits.max_response_seconds
         if limit is None or self.begun is None:
@@ -134,7 +134,7 @@ class Deadline:
         """Add ``size`` to the number of bytes received; the first call starts measuring time.
 
         Raises:
-            ResponseTooLargeError: more bytes were received than the size limit allows.
+            ResponseTooLargeError: More bytes were received than the size limit allows.
         """
         if self.begun is None:
             self.begun = time.monotonic()
@@ -170,7 +170,7 @@ class ReadingTime:
         """Add the processor time that the thread has used since the previous chunk of the body.
 
         Raises:
-            ResponseTooSlowError: the time limit is exceeded.
+            ResponseTooSlowError: The time limit is exceeded.
         """
         now = time.thread_time()
         if IN_FORCE.reading is self:
@@ -204,7 +204,7 @@ def read_body(
     """Read the decoded body of a response into memory or into the file ``into``.
 
     Raises:
-        ResponseTooLargeError: the body is larger than allowed; the rest is not read.
+        ResponseTooLargeError: The body is larger than allowed; the rest is not read.
         requests.exceptions.RequestException: the body cannot be read to its end.
     """
     known = vars(response)

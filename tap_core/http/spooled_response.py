@@ -33,7 +33,7 @@ class SpooledResponse(JSONResponse):
         """Whole response body as bytes, read from the temporary file into memory.
 
         Raises:
-            ResponseTooLargeError: the body exceeds the limit for memory.
+            ResponseTooLargeError: The body exceeds the limit for memory.
         """
         size = self.body().seek(0, io.SEEK_END)
         if self.max_bytes is not None and size > self.max_bytes:
@@ -97,7 +97,7 @@ def spool_to_file(
 
     Raises:
         requests.exceptions.RequestException: the body cannot be read to its end.
-        ResponseTooLargeError: the body exceeds the size limit of downloads.
+        ResponseTooLargeError: The body exceeds the size limit of downloads.
     """
     if type(response) is not requests.Response:
         return response

@@ -106,7 +106,7 @@ def send_request(
     Raises:
         requests.exceptions.RequestException: raised by requests, with secrets removed.
         ConfigurationError: `require_https` was called, and the URL is plain HTTP.
-        UntrustedHostError: credentials would be sent to a host that is not allowed.
+        UntrustedHostError: Credentials would be sent to a host that is not allowed.
         ResponseTooLargeError, ResponseTooSlowError: the response exceeds a limit.
     """
     route.check(request)
@@ -269,7 +269,7 @@ def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> r
 
     Raises:
         requests.exceptions.RequestException: no response was received.
-        UntrustedHostError: a redirect leads from HTTPS to HTTP.
+        UntrustedHostError: A redirect leads from HTTPS to HTTP.
         ResponseTooLargeError, ResponseTooSlowError: the response exceeds a default limit.
     """
     with requests.Session() as session:

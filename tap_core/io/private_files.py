@@ -54,8 +54,8 @@ def open_regular(
     """Open a regular file and return its descriptor and ``os.fstat``. Follow no symbolic link.
 
     Raises:
-        UntrustedPathError: the path is a symbolic link, a FIFO, a device or a folder.
-        OSError: the file cannot be opened.
+        UntrustedPathError: The path is a symbolic link, a FIFO, a device or a folder.
+        OSError: The file cannot be opened.
     """
     try:
         file = os.open(path, flags | _SAFE_FLAGS, mode, dir_fd=dir_fd)
@@ -115,8 +115,8 @@ def check_folder(path: StrPath, owners: Collection[int] = ()) -> None:
     ``owners`` are ids of users that are trusted in addition to the current user and root.
 
     Raises:
-        UntrustedPathError: the path is not a folder, or another user owns it or may write to it.
-        OSError: the folder does not exist or cannot be reached.
+        UntrustedPathError: The path is not a folder, or another user owns it or may write to it.
+        OSError: The folder does not exist or cannot be reached.
     """
     status = Path(path).stat()
     fault = trust_fault(status, owners) if stat.S_ISDIR(status.st_mode) else "is not a folder"
@@ -128,8 +128,8 @@ def check_parents(path: StrPath) -> None:
     """Check all folders above a path, so that no other user can replace the path.
 
     Raises:
-        UntrustedPathError: another user can change a folder above the path.
-        OSError: a folder does not exist or cannot be reached.
+        UntrustedPathError: Another user can change a folder above the path.
+        OSError: A folder does not exist or cannot be reached.
     """
     for folder, status in _parents(path):
         sticky = bool(status.st_mode & stat.S_ISVTX)
@@ -175,8 +175,8 @@ def make_private_folder(path: StrPath) -> Path:
     """Create a folder that only the current user may enter. If it exists, check that it is trusted.
 
     Raises:
-        UntrustedPathError: the folder exists, and another user owns it or may write to it.
-        OSError: the folder cannot be created.
+        UntrustedPathError: The folder exists, and another user owns it or may write to it.
+        OSError: The folder cannot be created.
     """
     folder = Path(path)
     make_parents(folder)
@@ -189,7 +189,7 @@ def make_parents(path: StrPath) -> None:
     """Create the missing folders above a path, such that only the current user may write to them.
 
     Raises:
-        OSError: a folder cannot be created.
+        OSError: A folder cannot be created.
     """
     for folder in reversed(Path(path).absolute().parents):
         if not folder.is_dir():  # with parents=True, the umask alone would decide on the mode
@@ -202,7 +202,7 @@ def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:
     The file gets the permissions ``mode``. If ``path`` is a symbolic link, the link is replaced.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: The file cannot be written.
     """
     final = Path(path)
     handle, name = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)

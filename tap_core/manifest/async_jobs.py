@@ -117,7 +117,7 @@ class AsyncJobReader:
         """Create a job for the slice, poll it until it ends, and yield the records in its results.
 
         Raises:
-            FatalSyncError: the job failed in all attempts, or its status is not in
+            FatalSyncError: The job failed in all attempts, or its status is not in
                 ``status_mapping``.
         """
         with self.limiter.hold_slot(lambda: _check(self.run)):
@@ -139,7 +139,7 @@ class AsyncJobReader:
         ``skipped``.
 
         Raises:
-            FatalSyncError: all attempts ended with a failure or a timeout.
+            FatalSyncError: All attempts ended with a failure or a timeout.
         """
         for left in reversed(range(_TRIES)):
             job = self._create_job(is_last=not left)
@@ -173,7 +173,7 @@ class AsyncJobReader:
                 None.
 
         Raises:
-            FatalSyncError: the last attempt failed, or the error is a configuration error.
+            FatalSyncError: The last attempt failed, or the error is a configuration error.
         """
         try:
             response = self.stream.with_request_only(

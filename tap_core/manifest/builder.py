@@ -68,7 +68,7 @@ def build_component(
         warn: Called with the message of each problem that does not prevent the run.
 
     Raises:
-        ManifestError: the node cannot be built; the error contains file, line and keys.
+        ManifestError: The node cannot be built; the error contains file, line and keys.
     """
     return Builder(manifest, config or {}, warn=warn).build(node, expected, parameters)
 
@@ -131,7 +131,7 @@ class Builder:
         The arguments are the same as in `build_component`.
 
         Raises:
-            ManifestError: the node has a problem, and `problems` is None.
+            ManifestError: The node has a problem, and `problems` is None.
         """
         if node is None:
             return None

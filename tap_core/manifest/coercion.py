@@ -26,7 +26,7 @@ def coerce_scalar(shape: FieldType, value: Any) -> Any:
     ``shape`` describes the accepted types; a list or mapping is converted item by item.
 
     Raises:
-        ValueError: the value cannot be converted.
+        ValueError: The value cannot be converted.
     """
     if shape.is_any or (value is None and shape.is_optional):
         return value

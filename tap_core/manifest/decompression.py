@@ -157,7 +157,7 @@ class _ByteCounter:
         """Add a number of decompressed bytes to the total.
 
         Raises:
-            InputTooLargeError: the total exceeds both the limit and `RATIO` times the compressed
+            InputTooLargeError: The total exceeds both the limit and `RATIO` times the compressed
                 size.
         """
         if self._outer is not None:
@@ -248,7 +248,7 @@ def translate_read_errors(
     """Yield the documents of a response; convert errors while reading to FatalAPIError.
 
     Raises:
-        FatalAPIError: the response is damaged, too large, or not in the declared format.
+        FatalAPIError: The response is damaged, too large, or not in the declared format.
     """
     try:
         yield from documents

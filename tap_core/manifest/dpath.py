@@ -135,7 +135,7 @@ def set_at(document: Any, path: Sequence[str], value: Any) -> None:
     objects.
 
     Raises:
-        TypeError: a parent in the path is a scalar value.
+        TypeError: A parent in the path is a scalar value.
     """
     steps = tuple(path)
     for step, following in pairwise(steps):

@@ -19,7 +19,7 @@ def parse_length(duration: str) -> timedelta:
     A month counts as 31 days, a year as 365 days.
 
     Raises:
-        ManifestError: the text is not a duration.
+        ManifestError: The text is not a duration.
     """
     try:
         return parse_duration(duration).after(_JANUARY) - _JANUARY

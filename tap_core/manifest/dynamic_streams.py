@@ -46,8 +46,8 @@ def generate_streams(
         taken: Names of the streams that the manifest declares without a template.
 
     Raises:
-        DiscoveryError: the API's data cannot be read, or contains a stream name twice.
-        ManifestError: a template cannot be filled, or the manifest generates a stream name twice.
+        DiscoveryError: The API's data cannot be read, or contains a stream name twice.
+        ManifestError: A template cannot be filled, or the manifest generates a stream name twice.
     """
     manifest, seen = shared.manifest, set(taken)
     for node, template_name in zip(
@@ -159,7 +159,7 @@ def _read_records(
     """Yield (slice, record) pairs that the retriever of a components resolver reads.
 
     Raises:
-        DiscoveryError: the records cannot be read; the original error is its cause.
+        DiscoveryError: The records cannot be read; the original error is its cause.
     """
     node = MappingNode({"type": "DeclarativeStream", "name": name, "retriever": retriever})
     node.path = str(getattr(retriever, "path", "")).removesuffix(".retriever")

@@ -122,9 +122,9 @@ class Template:
             constants: Variables that are the same for all requests: parameters and config.
 
         Raises:
-            UndefinedError: the template accesses an attribute or item of an undefined value.
-            TypeError: the template combines values of incompatible types.
-            ManifestError: the template fails, or uses a variable that is not available in its
+            UndefinedError: The template accesses an attribute or item of an undefined value.
+            TypeError: The template combines values of incompatible types.
+            ManifestError: The template fails, or uses a variable that is not available in its
                 field.
         """
         return self._render_with(self._render, scope, constants)
@@ -213,7 +213,7 @@ class BoundTemplate:
         accesses an attribute of an undefined value is false.
 
         Raises:
-            ManifestError: the template fails, or a template other than a condition accesses an
+            ManifestError: The template fails, or a template other than a condition accesses an
                 attribute of an undefined value.
         """
         try:
@@ -239,7 +239,7 @@ class BoundTemplate:
         Text of the template is a str, data that was inserted into it is a `DataText`.
 
         Raises:
-            ManifestError: the template fails, or accesses an attribute of an undefined value.
+            ManifestError: The template fails, or accesses an attribute of an undefined value.
         """
         try:
             return self.template.render_parts(scope, self.constants)
@@ -276,7 +276,7 @@ def compile_template(text: str) -> Template:
     """Compile a Jinja template; equal texts share one result.
 
     Raises:
-        ManifestError: the syntax is invalid, or the template uses an unknown name.
+        ManifestError: The syntax is invalid, or the template uses an unknown name.
     """
     return Template(text)
 
@@ -318,7 +318,7 @@ def _parse(text: str) -> tuple[nodes.Template, frozenset[str]]:
     """Parse a template and return its syntax tree and the names of its variables.
 
     Raises:
-        ManifestError: the text is too long, or not a valid template.
+        ManifestError: The text is too long, or not a valid template.
     """
     if len(text) > _LONGEST:
         raise ManifestError(

@@ -66,7 +66,7 @@ class Manifest:
         """Whole manifest with references, default types and ``$parameters`` resolved.
 
         Raises:
-            ManifestError: a reference has no target, or is circular.
+            ManifestError: A reference has no target, or is circular.
         """
         root = MappingNode(
             {key: self.get_part(key) for key in self.raw if key != "$ref"},
@@ -119,7 +119,7 @@ class Manifest:
         """Return the value of a top-level key, with references resolved; None for a missing key.
 
         Raises:
-            ManifestError: a reference has no target, or is circular.
+            ManifestError: A reference has no target, or is circular.
         """
         line = self.raw.lines.get(key, 0)
         try:
@@ -153,7 +153,7 @@ def read_manifest(source: Path | str) -> Manifest:
     ``source`` is the Path of a file, or the text of a manifest.
 
     Raises:
-        ManifestError: the source cannot be read, is not YAML, or is not a mapping.
+        ManifestError: The source cannot be read, is not YAML, or is not a mapping.
     """
     if isinstance(source, str):
         return _parse_manifest(source, "manifest", Path())
@@ -176,7 +176,7 @@ def parse_value(text: str) -> Any:
     """Parse a text as YAML; return invalid YAML unchanged, as text.
 
     Raises:
-        ManifestError: the YAML exceeds a size limit.
+        ManifestError: The YAML exceeds a size limit.
     """
     try:
         return to_plain(_parse_document(text, []))

@@ -100,7 +100,7 @@ class PageLoop:
         """Reduce the page size and wait, so that the rejected page is requested again.
 
         Raises:
-            SyncError: the page size cannot be reduced further.
+            SyncError: The page size cannot be reduced further.
         """
         if self._page_sizes is None:
             raise error

@@ -43,7 +43,7 @@ class RestartLimiter:
     ``most`` is the maximum number of paginations, including the first.
 
     Raises:
-        ManifestError: the manifest sets ``limits`` without a DatetimeBasedCursor.
+        ManifestError: The manifest sets ``limits`` without a DatetimeBasedCursor.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class RestartLimiter:
         again.
 
         Raises:
-            SyncError: the restart would repeat the same requests, or there were too many restarts.
+            SyncError: The restart would repeat the same requests, or there were too many restarts.
         """
         self._read = 0
         self._begun += 1

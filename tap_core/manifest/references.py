@@ -34,7 +34,7 @@ class References:
         ``line`` is the line for error messages.
 
         Raises:
-            ManifestError: a reference has no target, or is circular.
+            ManifestError: A reference has no target, or is circular.
         """
         if isinstance(node, MappingNode):
             return self._mapping(node)

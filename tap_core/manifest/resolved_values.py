@@ -40,7 +40,7 @@ def insert_value(value: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
         reads_yaml: True to parse a string value as YAML.
 
     Raises:
-        ManifestError: a template in the value fails, or data would become part of a template.
+        ManifestError: A template in the value fails, or data would become part of a template.
     """
     if callable(value):
         return _resolve_value(value, scope, reads_yaml=reads_yaml)

@@ -105,7 +105,7 @@ def _check_deadline() -> Bounds:
     """Return the size limits of the current rendering, after a check of its running time.
 
     Raises:
-        LimitExceededError: the deadline has passed.
+        LimitExceededError: The deadline has passed.
     """
     run: _Rendering = getattr(_current, "run", None) or _Rendering()
     if time.monotonic() > run.deadline:

@@ -22,7 +22,7 @@ def config_jsonschema(manifest: Manifest) -> JsonSchema:
     """Return the JSON Schema of the config; without a spec, it allows any properties.
 
     Raises:
-        ManifestError: a reference in the spec has no target.
+        ManifestError: A reference in the spec has no target.
     """
     spec = manifest.get_part("spec")
     declared = spec.get("connection_specification") if isinstance(spec, MappingNode) else None

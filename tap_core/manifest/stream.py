@@ -371,7 +371,7 @@ class ManifestStream(_HTTPStream[PageToken]):
         """Yield the records of a context, except those on which a template fails.
 
         Raises:
-            FailedRecordsError: records were skipped; raised after all other records are yielded.
+            FailedRecordsError: Records were skipped; raised after all other records are yielded.
         """
         failed = self._failed_records = FailedRecords(self.name, self.primary_keys, self.log)
         yield from super().get_records(context)

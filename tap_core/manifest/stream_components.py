@@ -149,7 +149,7 @@ class StreamComponents:
         """Names of the primary key fields; empty if the key contains a nested field.
 
         Raises:
-            ManifestError: the option is not a name, a list of names, or a list of paths.
+            ManifestError: The option is not a name, a list of names, or a list of paths.
         """
         given = self.build_option("primary_key", Any)
         paths = [given] if isinstance(given, str) else given or []

@@ -72,8 +72,8 @@ class ManifestTap(Tap):
         """Return the streams that the manifest declares, and those generated from stream templates.
 
         Raises:
-            DiscoveryError: the data for a template cannot be read.
-            ManifestError: a template cannot be filled, or two streams have the same name.
+            DiscoveryError: The data for a template cannot be read.
+            ManifestError: A template cannot be filled, or two streams have the same name.
         """
         try:
             return [*self._declared_streams, *(stream for _, stream in self._template_streams)]
@@ -109,7 +109,7 @@ class ManifestTap(Tap):
         """Read one record of each stream that the manifest's ``check`` names.
 
         Raises:
-            ConfigurationError: the check names an unknown stream, or there are no streams.
+            ConfigurationError: The check names an unknown stream, or there are no streams.
         """
         node = self.manifest.tree.get("check")
         check = build_component(self.manifest, node, CheckStream | CheckDynamicStream, self.config)
@@ -134,7 +134,7 @@ class ManifestTap(Tap):
         """Read one record from each of the first ``stream_count`` streams of the manifest.
 
         Raises:
-            ConfigurationError: there are no streams.
+            ConfigurationError: There are no streams.
         """
         if not self.streams:
             raise ConfigurationError(
@@ -230,7 +230,7 @@ def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type
     ``changes`` overrides options of all cursors: ``cutoff``, ``boundary`` and ``new_slices``.
 
     Raises:
-        ManifestError: the file cannot be read, or is not a manifest.
+        ManifestError: The file cannot be read, or is not a manifest.
     """
     manifest = read_manifest(path)
     members = {

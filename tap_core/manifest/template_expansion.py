@@ -59,7 +59,7 @@ class StreamTemplate:
         ``scope`` contains the template variables of the stream.
 
         Raises:
-            ManifestError: a template of a mapping fails, or its path leads through a scalar value;
+            ManifestError: A template of a mapping fails, or its path leads through a scalar value;
                 ``line`` is the line of the mapping.
         """
         document: MappingNode = expand_parameters(self.node)

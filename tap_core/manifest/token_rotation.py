@@ -85,7 +85,7 @@ class TokenRotator:
     A quota is the number of requests that the API allows per token and time window.
 
     Raises:
-        ConfigurationError: there are no tokens.
+        ConfigurationError: There are no tokens.
     """
 
     def __init__(self, declared: RotatedTokens, stream: DeclarativeStreamProtocol) -> None:
@@ -104,7 +104,7 @@ class TokenRotator:
         """Add a token to a request; if all quotas are used up, wait for the next quota window.
 
         Raises:
-            SyncError: the wait would exceed ``max_wait_time``.
+            SyncError: The wait would exceed ``max_wait_time``.
         """
         if not self._quota_states:
             with self._request_lock:
@@ -134,7 +134,7 @@ class TokenRotator:
         """Count one request under a quota and return the token to use, after a wait if necessary.
 
         Raises:
-            SyncError: the wait would exceed ``max_wait_time``.
+            SyncError: The wait would exceed ``max_wait_time``.
         """
         end: float | None = None
         while True:

@@ -103,7 +103,7 @@ class PostgresConnector(SQLConnector):
         """Return the address from the one setting or the five.
 
         Raises:
-            ConfigValidationError: neither is there.
+            ConfigValidationError: Neither is there.
         """
         if url := config.get("sqlalchemy_url"):
             return re.sub(r"^postgres(ql)?(\+\w+)?:", f"{DRIVER}:", url)

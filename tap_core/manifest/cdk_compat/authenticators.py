@@ -218,7 +218,7 @@ class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
         The name is the config value at ``authenticator_selection_path``, a list of nested keys.
 
         Raises:
-            ValueError: the config has no value at the path, or the value is not in
+            ValueError: The config has no value at the path, or the value is not in
                 ``authenticators``.
         """
         found = make_getter(list(authenticator_selection_path))(dict(config))
@@ -311,7 +311,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         """Request a new access token; return the token and its lifetime (seconds) or expiry date.
 
         Raises:
-            ValueError: the token response contains no access token.
+            ValueError: The token response contains no access token.
         """
         answer = self._make_handled_request()
         names = TokenFieldNames(self.get_access_token_name(), deep=True)
@@ -376,7 +376,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         """Current access token: the configured one, or the one requested last.
 
         Raises:
-            ValueError: no access token is configured, and none was requested yet.
+            ValueError: No access token is configured, and none was requested yet.
         """
         if self._access_token is None:
             raise ValueError("There is no access token yet.")

@@ -100,7 +100,7 @@ class CdkMinMaxDatetime:
         """Render the templates and return the datetime, clamped to the minimum and the maximum.
 
         Raises:
-            ValueError: the datetime, the minimum or the maximum does not match ``datetime_format``.
+            ValueError: The datetime, the minimum or the maximum does not match ``datetime_format``.
         """
 
         def read(given: Any) -> dt.datetime:
@@ -204,7 +204,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         """Store the highest cursor value observed so far as the state of the stream.
 
         Raises:
-            ValueError: the slice has a partition; this cursor does not support partitions.
+            ValueError: The slice has a partition; this cursor does not support partitions.
         """
         if stream_slice.partition:
             raise ValueError(
@@ -292,7 +292,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         """Parse a cursor value with the first of the cursor's datetime formats that matches it.
 
         Raises:
-            ValueError: no format matches.
+            ValueError: No format matches.
         """
         for each in [*self.cursor_datetime_formats, self.datetime_format]:
             with suppress(ValueError):

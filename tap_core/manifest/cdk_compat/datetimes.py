@@ -86,7 +86,7 @@ def ab_datetime_parse(dt_str: Any) -> AirbyteDateTime:
     """Parse an ISO 8601 string, or a Unix timestamp in seconds (a number or numeric string).
 
     Raises:
-        ValueError: the value is neither an ISO 8601 string nor a Unix timestamp.
+        ValueError: The value is neither an ISO 8601 string nor a Unix timestamp.
     """
     if isinstance(dt_str, datetime):
         return AirbyteDateTime.from_datetime(dt_str)

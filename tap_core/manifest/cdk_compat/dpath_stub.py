@@ -62,8 +62,8 @@ def get(obj: Any, glob: Any, separator: str = "/", default: Any = _MISSING) -> A
     If no value matches, return ``default``.
 
     Raises:
-        KeyError: no value matches, and there is no default.
-        ValueError: several values match.
+        KeyError: No value matches, and there is no default.
+        ValueError: Several values match.
     """
     found = [value for _, value in _iterate_matches(obj, _steps(glob, separator))]
     if len(found) > 1:
@@ -147,7 +147,7 @@ def delete(
     ``afilter`` is a function that returns True for each value to delete; None deletes all.
 
     Raises:
-        KeyError: no value matches.
+        KeyError: No value matches.
     """
     found = [
         keys

@@ -57,7 +57,7 @@ def load_class(class_name: str, folder: Path) -> type:
         folder: The folder of the manifest, which contains the connector's Python files.
 
     Raises:
-        ManifestError: the class does not exist, or importing its file failed; the message contains
+        ManifestError: The class does not exist, or importing its file failed; the message contains
             file and line.
     """
     module_name, _, name = class_name.rpartition(".")
@@ -278,7 +278,7 @@ class _Importer:
         An unsupported name becomes a placeholder class, which fails when it is used.
 
         Raises:
-            ImportError: the import lists no names, as in ``import airbyte_cdk``.
+            ImportError: The import lists no names, as in ``import airbyte_cdk``.
         """
         if not names:
             raise ImportError(

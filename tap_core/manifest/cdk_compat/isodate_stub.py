@@ -52,7 +52,7 @@ def parse_duration(datestring: str) -> timedelta | Duration:
     The result is a timedelta, or a `Duration` if the string contains months or years.
 
     Raises:
-        ValueError: the string is not a duration.
+        ValueError: The string is not a duration.
     """
     found = ours.parse_duration(datestring)
     if not found.months:

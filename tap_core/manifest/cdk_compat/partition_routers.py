@@ -43,7 +43,7 @@ class StreamOwner:
         """Return the parent stream that the manifest node ``node`` declares.
 
         Raises:
-            RuntimeError: no stream has called the component yet, so no parent can be read.
+            RuntimeError: No stream has called the component yet, so no parent can be read.
         """
         if self.stream is None:
             raise RuntimeError("A parent stream can only be read while slices are requested.")

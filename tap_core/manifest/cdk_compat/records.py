@@ -234,7 +234,7 @@ class TypeTransformer:
         The function receives a value and the value's JSON Schema, and returns the new value.
 
         Raises:
-            ValueError: the config does not include CustomSchemaNormalization.
+            ValueError: The config does not include CustomSchemaNormalization.
         """
         if TransformConfig.CustomSchemaNormalization not in self._config:
             raise ValueError("A custom function needs TransformConfig.CustomSchemaNormalization.")

@@ -55,7 +55,7 @@ class CdkSimpleRetriever:
         """Return the records of a slice; subclasses override this method and call ``super()``.
 
         Raises:
-            RuntimeError: the method is called outside of a sync of the stream.
+            RuntimeError: The method is called outside of a sync of the stream.
         """
         if self.reads is None:
             raise RuntimeError("Records can only be read while the stream is being read.")

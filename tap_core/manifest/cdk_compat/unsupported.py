@@ -33,7 +33,7 @@ class _PlaceholderMeta(ABCMeta):
         """Return the union of a placeholder and another type, for type hints such as ``A | None``.
 
         Raises:
-            ImportError: the other operand is not a type.
+            ImportError: The other operand is not a type.
         """
         found = super().__or__(other)
         if found is NotImplemented:

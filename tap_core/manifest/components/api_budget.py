@@ -42,7 +42,7 @@ def _parse_seconds(duration: str) -> float:
     """Return the length of an ISO 8601 duration in seconds; a month counts as 31 days.
 
     Raises:
-        ManifestError: the duration cannot be parsed, or is not positive.
+        ManifestError: The duration cannot be parsed, or is not positive.
     """
     length = parse_length(duration).total_seconds()
     if length <= 0:

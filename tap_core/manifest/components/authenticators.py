@@ -86,7 +86,7 @@ class ApiKeyAuthenticator:
     """Authenticator that adds an API key to a header, a query parameter or the body of a request.
 
     Raises:
-        ManifestError: neither or both of `inject_into` and `header` are set.
+        ManifestError: Neither or both of `inject_into` and `header` are set.
     """
 
     api_token: str = ""
@@ -159,7 +159,7 @@ class SelectiveAuthenticator:
         """Return a callable that adds the credentials of the selected authenticator to a request.
 
         Raises:
-            ManifestError: the config has no value at the selection path, or the value is not the
+            ManifestError: The config has no value at the selection path, or the value is not the
                 name of an authenticator.
         """
         path = ".".join(self.authenticator_selection_path)
@@ -327,7 +327,7 @@ class OAuthAuthenticator:
     """Authenticator that requests OAuth 2.0 access tokens and sends ``Authorization: Bearer …``.
 
     Raises:
-        ManifestError: an option that the grant type needs is missing.
+        ManifestError: An option that the grant type needs is missing.
     """
 
     client_id: str | None = None

@@ -174,7 +174,7 @@ class CustomIncrementalSync(Custom):
     ``get_stream_state()``, called after each slice.
 
     Raises:
-        ManifestError: the class lacks a cursor method, a required field is missing, or a datetime
+        ManifestError: The class lacks a cursor method, a required field is missing, or a datetime
             format, a duration, or a `step` without `cursor_granularity` is invalid.
     """
 

@@ -105,7 +105,7 @@ class Custom:
         """Instance of the Python class, shared by all threads and created on first use.
 
         Raises:
-            ManifestError: the class cannot be instantiated.
+            ManifestError: The class cannot be instantiated.
         """
         with _turn:
             known = self.__dict__.get("instance")

@@ -80,7 +80,7 @@ class _StreamDecoder(BoundedReader):
         """Yield the documents of a response while its body is still being received.
 
         Raises:
-            FatalAPIError: the body is damaged, too large, or not in the decoder's format.
+            FatalAPIError: The body is damaged, too large, or not in the decoder's format.
         """
         return translate_read_errors(response, self._iterate(open_body(response)))
 
@@ -117,8 +117,8 @@ class JsonDecoder(BoundedReader):
         An empty body has no documents.
 
         Raises:
-            TruncatedBodyError: the body is incomplete.
-            NotJSONError: the body is not JSON.
+            TruncatedBodyError: The body is incomplete.
+            NotJSONError: The body is not JSON.
         """
         return _iterate_documents(parse_json(response)) if response.content else iter(())
 
@@ -266,7 +266,7 @@ class XmlDecoder:
         """Yield the parsed XML document of a response; nothing for an empty body.
 
         Raises:
-            FatalAPIError: the body is not XML, or parsing it would need too much memory.
+            FatalAPIError: The body is not XML, or parsing it would need too much memory.
         """
         if not response.content.strip():
             return
@@ -337,7 +337,7 @@ class ZipfileDecoder(BoundedReader):
         """Yield the documents that the decoder parses from each file in the archive, in order.
 
         Raises:
-            FatalAPIError: the body is not a zip archive.
+            FatalAPIError: The body is not a zip archive.
         """
         return translate_read_errors(response, self._documents(response))
 
@@ -374,7 +374,7 @@ def _read_json(body: bytes, encoding: str) -> Any:
     """Parse a JSON body; return the marker `_NOTHING` if the body is empty.
 
     Raises:
-        FatalAPIError: the body is not JSON.
+        FatalAPIError: The body is not JSON.
     """
     if not body or body.isspace():
         return _NOTHING

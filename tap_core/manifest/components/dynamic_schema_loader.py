@@ -108,7 +108,7 @@ class SchemaTypeIdentifier:
             config: The connector's config.
 
         Raises:
-            ManifestError: a name is not a string, or a type is unknown.
+            ManifestError: A name is not a string, or a type is unknown.
         """
         found = make_getter(self.schema_pointer)(described)
         for one in found if isinstance(found, list) else []:
@@ -179,7 +179,7 @@ def _parse_type(name: Any) -> JsonSchema:
     """Return the JSON Schema of an Airbyte type name, such as ``timestamp_with_timezone``.
 
     Raises:
-        ManifestError: the type is unknown.
+        ManifestError: The type is unknown.
     """
     if not isinstance(name, str) or name not in _TYPES:
         raise ManifestError(

@@ -397,7 +397,7 @@ class WaitTimeFromHeader(_HeaderBackoff):
         """Return the seconds in the header; None if the header is missing or is not a number.
 
         Raises:
-            FatalAPIError: the wait is `max_waiting_time_in_seconds` or longer.
+            FatalAPIError: The wait is `max_waiting_time_in_seconds` or longer.
         """
         seconds = self._number(response)
         if seconds:
@@ -419,7 +419,7 @@ class WaitUntilTimeFromHeader(_HeaderBackoff):
         Without `min_wait`, return None if the header is missing or the timestamp is in the past.
 
         Raises:
-            FatalAPIError: the wait is `max_waiting_time_in_seconds` or longer.
+            FatalAPIError: The wait is `max_waiting_time_in_seconds` or longer.
         """
         until = self._number(response)
         seconds = until - time.time() if until else None
@@ -444,7 +444,7 @@ class WaitTimeFromResponse:
         """Return the seconds to wait; None if the template does not render a positive number.
 
         Raises:
-            FatalAPIError: the wait is `max_waiting_time_in_seconds` or longer.
+            FatalAPIError: The wait is `max_waiting_time_in_seconds` or longer.
         """
         if response is None:
             return None

@@ -62,7 +62,7 @@ class ResponseToFileExtractor(BoundedReader):
             scope: The template variables; they are not used.
 
         Raises:
-            FatalAPIError: a row has more values than the header has columns.
+            FatalAPIError: A row has more values than the header has columns.
         """
         return translate_read_errors(document, self._rows(document))
 

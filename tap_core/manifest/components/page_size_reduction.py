@@ -74,7 +74,7 @@ class PageSizeState:
         ``error`` is the error of the API that caused the reduction.
 
         Raises:
-            SyncError: the request has no page size, or all attempts are used up.
+            SyncError: The request has no page size, or all attempts are used up.
         """
         declared, now = self._declared, self.size or self._first
         if not now:
@@ -122,7 +122,7 @@ def validate_reduction(reduction: PageSizeReduction | None, requester: Any, pagi
         paginator: The retriever's paginator.
 
     Raises:
-        ManifestError: the requester or paginator cannot be combined with a reduction, or a response
+        ManifestError: The requester or paginator cannot be combined with a reduction, or a response
             filter has the action but there is no reduction.
     """
     is_asked = matches_action(_ACTION, getattr(requester, "error_handler", None))

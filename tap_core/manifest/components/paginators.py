@@ -255,7 +255,7 @@ def _parse_page_size(size: Any) -> int | None:
     """Convert a page size to an integer; return None for None or an empty string.
 
     Raises:
-        ManifestError: the size is not an integer.
+        ManifestError: The size is not an integer.
     """
     if size is None or size == "":
         return None

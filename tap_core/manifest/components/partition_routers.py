@@ -65,7 +65,7 @@ class PartitionSlice(dict[str, Any]):
         """Return {} for a missing ``parent_slice``, because templates expect this key to exist.
 
         Raises:
-            KeyError: any other key is missing.
+            KeyError: Any other key is missing.
         """
         if name == PARENT_SLICE:
             return {}
@@ -237,7 +237,7 @@ class GroupingPartitionRouter:
         With `deduplicate`, slices with equal values count as one.
 
         Raises:
-            ManifestError: a slice has more than one partition field.
+            ManifestError: A slice has more than one partition field.
         """
         batch: list[Context] = []
         seen: set[str] = set()

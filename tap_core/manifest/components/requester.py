@@ -145,7 +145,7 @@ class HttpRequester:
     """Requester that builds HTTP requests from the templates in a manifest.
 
     Raises:
-        ManifestError: the URL is missing, or there are several bodies or several lists of query
+        ManifestError: The URL is missing, or there are several bodies or several lists of query
             properties.
     """
 

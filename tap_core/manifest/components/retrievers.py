@@ -75,7 +75,7 @@ class CustomRetriever(Custom):
     """Retriever that delegates to a subclass of SimpleRetriever, which overrides ``read_records``.
 
     Raises:
-        ManifestError: the class sends requests or generates slices itself.
+        ManifestError: The class sends requests or generates slices itself.
     """
 
     METHODS: ClassVar[tuple[str, ...]] = ("read_records",)

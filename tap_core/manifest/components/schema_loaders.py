@@ -31,7 +31,7 @@ class InlineSchemaLoader:
         """Return the JSON Schema in the manifest; {} if there is none.
 
         Raises:
-            ManifestError: the schema is not a mapping.
+            ManifestError: The schema is not a mapping.
         """
         if self.schema and not isinstance(self.schema, Mapping):
             kind = type(self.schema).__name__
@@ -54,7 +54,7 @@ class JsonFileSchemaLoader:
         """Read the schema file; return the schema with its ``$ref`` references resolved.
 
         Raises:
-            ManifestError: the file does not exist, or is not a JSON Schema.
+            ManifestError: The file does not exist, or is not a JSON Schema.
         """
         path = self.file_path or f"./{stream.name}.json"
         found = find_schema_file(self.folder, path)
@@ -136,7 +136,7 @@ def _find_shared_file(file: Path, name: str) -> Path:
     The file is in the folder ``shared/`` next to the schema, or next to the schema itself.
 
     Raises:
-        ManifestError: the file does not exist.
+        ManifestError: The file does not exist.
     """
     tried = [file.parent / "shared" / name, file.parent / name]
     found = next(filter(_is_file, tried), None)

@@ -58,7 +58,7 @@ class RequestWindowSplitting:
             error: The error of the API that caused the split.
 
         Raises:
-            SyncError: the window is too short to be split.
+            SyncError: The window is too short to be split.
         """
         granule, write = cursor.granularity, cursor.format.write
         granules = (window.end - window.start) // granule + 1
@@ -83,7 +83,7 @@ def validate_splitting(retriever: Any, cursor: Any) -> None:
     """Raise ManifestError if a retriever splits time windows that its cursor cannot split.
 
     Raises:
-        ManifestError: the cursor does not support splitting, or a response filter has the action
+        ManifestError: The cursor does not support splitting, or a response filter has the action
             ``SPLIT_REQUEST_WINDOW`` but the retriever declares no splitting.
     """
     splitting = getattr(retriever, "request_window_splitting", None)
