@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import random
 import re
 import threading
 import time
@@ -80,7 +81,7 @@ BACKOFF_SECONDS: Final[dict[FailureKind, tuple[float, ...]]] = {
     FailureKind.STALE: (0,),
     FailureKind.LOST: (0,),
 }
-"""The seconds between two attempts."""
+"""The seconds between two attempts. After a conflict they vary at random by up to a half."""
 
 _LONGEST: Final = 1000
 _STEP: Final = 0.2
@@ -221,10 +222,13 @@ def retry_transient(
             if not pauses:
                 _raise_permanent_error(operation, fault, error)
                 raise
-            words = "%s: attempt %d failed and is repeated in %g s: %s"
-            logger.warning(words, operation, len(failures), pauses[0], first_error_line(error))
+            pause = pauses[0]
+            if fault is FailureKind.CONFLICT:  # at random, so that the writers do not meet again
+                pause *= random.uniform(0.5, 1.5)
+            words = "%s: attempt %d failed and is repeated in %.2g s: %s"
+            logger.warning(words, operation, len(failures), pause, first_error_line(error))
             count_retry("storage")
-            _sleep(pauses[0], stopping)
+            _sleep(pause, stopping)
 
 
 @contextmanager

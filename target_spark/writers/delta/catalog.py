@@ -29,7 +29,7 @@ from target_spark.writers.delta.layout import (
     get_clustering,
     layout_columns,
 )
-from target_spark.writers.delta.log_reader import NO_TABLE, delta_ref
+from target_spark.writers.delta.log_reader import NO_TABLE, delta_ref, has_log
 from target_spark.writers.sql import check_folder_is_empty, format_properties, get_columns
 from target_spark.writers.table_properties import build_properties, get_table_properties
 
@@ -141,12 +141,12 @@ def get_table_id(spark: SparkSession, table: Table) -> str | None:
 
     Return None also for a view or an unknown catalog, for which `get_types` raises an error.
     """
+    folder = None if table.identifier else to_local_folder(table.path)
+    if folder is not None and not has_log(folder):
+        return None
     snapshot = read_table_snapshot(table)
     if snapshot is not None:
         return snapshot.id
-    folder = None if table.identifier else to_local_folder(table.path)
-    if folder is not None and not (folder / "_delta_log").is_dir():
-        return None
     try:
         return str(_detail(spark, table)["id"])
     except AnalysisException as error:
@@ -224,7 +224,7 @@ def _may_be_delta_table(table: Table) -> bool:
         TableError: The local folder has other files.
     """
     folder = to_local_folder(table.path)
-    if folder is None or (folder / "_delta_log").is_dir():
+    if folder is None or has_log(folder):
         return True
     check_folder_is_empty(folder, "Delta")
     return False

@@ -28,6 +28,7 @@ __all__ = [
     "find_latest_metadata",
     "get_commit_time",
     "has_had_rows",
+    "has_log",
     "latest_commit",
 ]
 
@@ -148,6 +149,15 @@ def latest_commit(folder: Path) -> CommitMetadata | None:
     The log is read without Spark.
     """
     return _newest(_by_files(folder))
+
+
+def has_log(folder: Path) -> bool:
+    """Return True if a local folder has the log of a Delta table.
+
+    Return False for the empty log folder that exists while another writer creates the table.
+    """
+    log = folder / "_delta_log"
+    return any(any(log.glob(pattern)) for pattern in ("*.json", "*.parquet"))
 
 
 def has_had_rows(folder: Path) -> bool:

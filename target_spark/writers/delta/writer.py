@@ -34,7 +34,7 @@ from target_spark.spark.observation import Count, counted
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata, txn_app_id
 from target_spark.tables.identifiers import quote
-from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
+from target_spark.tables.model import RUNS, CommitStats, MaintenanceOptions, Table, TableLayout
 from target_spark.writers.base import (
     DELETE_ONLY_COLUMN,
     MergeKeys,
@@ -563,7 +563,8 @@ class DeltaWriter:
 
         Raises:
             ConflictError: Another writer of target-spark has committed, or the table's columns or
-                features have changed.
+                features have changed. Commits of other runs to the table of runs are no conflict,
+                because they have no state.
             TableError: The table was removed or replaced.
         """
         app_id, state = txn_app_id(marker.job, table.name, marker.run), self._tables[table.key]
@@ -574,7 +575,7 @@ class DeltaWriter:
                 raise table_removed_error(table)
             if snapshot.has_batch(app_id, marker.batch):
                 return False
-            is_known = find_latest_metadata(spark, table) == state.newest
+            is_known = marker.job == RUNS or find_latest_metadata(spark, table) == state.newest
             if not is_known or not self._allows_plain_files(
                 spark, snapshot, types, rewrites=rewrites
             ):

@@ -124,16 +124,17 @@ def test_table_of_runs_is_no_table_of_a_job(tmp_path: Path) -> None:
 
 
 def test_runs_that_end_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
-    barrier = threading.Barrier(2)
+    jobs = "abcdefgh"
+    barrier = threading.Barrier(len(jobs))
 
     def end_runs(job: str) -> None:
         barrier.wait()
         for at in range(2):
             append(tmp_path, make_rows(job=job, at=at))
 
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(end_runs, "xy"))
-    expected = sorted(f"{job}-{at}" for job in "xy" for at in range(2) for _ in "ab")
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        list(pool.map(end_runs, jobs))
+    expected = sorted(f"{job}-{at}" for job in jobs for at in range(2) for _ in "ab")
     assert sorted(row["run"] for row in list_rows(tmp_path)) == expected
 
 
