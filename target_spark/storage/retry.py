@@ -224,7 +224,7 @@ def retry_transient(
                 raise
             pause = pauses[0]
             if fault is FailureKind.CONFLICT:  # at random, so that the writers do not meet again
-                pause *= random.uniform(0.5, 1.5)
+                pause *= random.uniform(0.5, 1.5)  # noqa: S311
             words = "%s: attempt %d failed and is repeated in %.2g s: %s"
             logger.warning(words, operation, len(failures), pause, first_error_line(error))
             count_retry("storage")

@@ -226,7 +226,8 @@ def _may_be_delta_table(table: Table) -> bool:
     folder = to_local_folder(table.path)
     if folder is None or has_log(folder):
         return True
-    check_folder_is_empty(folder, "Delta")
+    if not (folder / "_delta_log").is_dir():  # else a run died before its first commit
+        check_folder_is_empty(folder, "Delta")
     return False
 
 
