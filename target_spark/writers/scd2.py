@@ -12,7 +12,10 @@ key, unless they are newer than the table. A record counts as sent again if one 
 - it equals the current row version, and its time is not later;
 - it equals an older row version, and either has the same start time, or has a lower cursor than
 the last one;
-- it is a delete record with the time of an earlier deletion;
+- it is a delete record with the time of an earlier deletion, and its cursor is not higher than that
+of the current row version;
+- it equals the last row version, which has ended, and is followed in the batch by the delete record
+that ended it;
 - it has no time and equals the key's row version from before the run, and the batch so far has only
 row versions of the key that the table already contains.
 
@@ -272,10 +275,48 @@ def _is_outdated(keys: MergeKeys) -> Column:
     if keys.cursor is not None:
         older |= times.isNotNull() & (_col(keys.cursor) < F.col(_CURSOR_BEFORE))
     if keys.deleted is not None:
-        mark = _col(keys.deleted)
-        alive = F.col(_BEFORE).isNotNull()
-        older |= alive & F.col(_STATE).isNull() & F.array_contains(_MARKS, mark)
+        recorded = F.col(_STATE).isNull() & F.array_contains(_MARKS, _col(keys.deleted))
+        older |= _is_outdated_deletion(keys, recorded) | _is_outdated_by_deletion(keys, recorded)
     return F.coalesce(older, F.lit(False))  # noqa: FBT003
+
+
+def _is_outdated_deletion(keys: MergeKeys, recorded: Column) -> Column:
+    """Return a boolean column that is true for an earlier deletion of a key that exists again.
+
+    A deletion with a higher cursor than the current row version is newer. This occurs if the last
+    record before the deletion was sent again in an earlier batch.
+
+    Args:
+        keys: The key columns, and the columns by which rows are sorted and compared.
+        recorded: Boolean column that is true for a delete record whose time is in the table.
+    """
+    outdated = F.col(_BEFORE).isNotNull() & recorded
+    if keys.cursor is None:
+        return outdated
+    is_newer = F.coalesce(_col(keys.cursor) > F.col(_CURSOR_BEFORE), F.lit(False))  # noqa: FBT003
+    return outdated & ~is_newer
+
+
+def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
+    """Return a boolean column that is true for a record of a deleted key that is sent again.
+
+    It equals an ended row version, and the deletion that is recorded in the table follows it in the
+    batch. A hard delete leaves no time in the table, so that any deletion counts, and the cursor
+    alone decides.
+
+    Args:
+        keys: The key columns, and the columns by which rows are sorted and compared.
+        recorded: Boolean column that is true for a delete record whose time is in the table.
+    """
+    if keys.hard_delete and keys.cursor is None:
+        return F.lit(False)  # noqa: FBT003
+    deletion = F.col(_STATE).isNull() if keys.hard_delete else recorded
+    order, of_key = _col(keys.order), Window.partitionBy(*map(_col, keys.columns))
+    is_followed = order < F.max(F.when(deletion, order)).over(of_key)
+    outdated = F.col(_BEFORE).isNull() & F.col(_TIMES).isNotNull() & is_followed
+    if keys.cursor is None:
+        return outdated
+    return outdated & _col(keys.cursor).eqNullSafe(F.col(_CURSOR_BEFORE))
 
 
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,3 +137,55 @@ def test_resent_rows_leave_the_history_unchanged(
         messages = [step.message(**how) for step in steps]
         load(warehouse, [described(cursor=cursor), *messages], flush_rows=len(steps) // times + 1)
         check(warehouse, sent if part is sent else all_of_it, cursor=cursor)
+
+
+def log_record(id_: int, lsn: int, **values: Any) -> dict[str, Any]:
+    """Return a record of a database's log, extracted now."""
+    extracted = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%fZ}"
+    return record("a", id=id_, lsn=lsn, **values) | {"time_extracted": extracted}
+
+
+@pytest.mark.parametrize(
+    "hard_delete",
+    [False, pytest.param(True, marks=pytest.mark.thorough)],
+    ids=["marked", "removed"],
+)
+def test_changes_of_a_log_that_are_sent_again_leave_the_history_unchanged(
+    warehouse: Warehouse, hard_delete: bool
+) -> None:
+    """The rows of key 1 are deleted, key 2 exists again, and key 3 only exists in the log."""
+
+    def changes() -> list[dict[str, Any]]:
+        return [
+            log_record(1, 1, name="a"),
+            log_record(1, 2, name="b"),
+            log_record(1, 3, _sdc_deleted_at="2024-01-01T00:00:03Z"),
+            log_record(2, 4, name="a"),
+            log_record(2, 5, _sdc_deleted_at="2024-01-01T00:00:05Z"),
+            log_record(2, 6, name="a"),
+        ]
+
+    config = {"hard_delete": hard_delete}
+    load(warehouse, [described(cursor=True), *changes()], **config)
+    expected = [(1, "a", False), (1, "b", False), (2, "a", False), (2, "a", True)]
+    assert read_versions(warehouse) == expected
+    load(warehouse, [described(cursor=True), *changes(), log_record(3, 7, name="a")], **config)
+    assert read_versions(warehouse) == [*expected, (3, "a", True)]
+
+
+def test_row_that_was_deleted_in_the_log_stays_deleted_if_its_batches_are_cut_anew(
+    warehouse: Warehouse,
+) -> None:
+    def changes() -> list[dict[str, Any]]:
+        deletion = log_record(1, 2, _sdc_deleted_at="2024-01-01T00:00:02Z")
+        return [log_record(1, 1, name="a"), deletion]
+
+    load(warehouse, [described(cursor=True), *changes()])
+    load(warehouse, [described(cursor=True), *changes()], flush_rows=1)
+    assert {is_current for _, _, is_current in read_versions(warehouse)} == {False}
+
+
+def read_versions(warehouse: Warehouse) -> list[tuple[Any, ...]]:
+    """Return the key, the name and the flag of the current version of each row version."""
+    found = warehouse.read("a").orderBy("id", "_sdc_valid_from")
+    return [tuple(row) for row in found.select("id", "name", "_sdc_is_current").collect()]
