@@ -404,8 +404,9 @@ class ParquetWriter:
         """Context manager: lock the table's folder against other runs while the block commits.
 
         Raises:
-            TableError: The table was removed during the block.
+            TableError: The table was removed before or during the block.
         """
+        self._read(table)  # before the lock, whose file would create the folder again
         with _locked(_folder(table)):
             try:
                 yield

@@ -102,8 +102,10 @@ def test_late_commit_is_recognized_or_rejected(
     class Looking(IcebergWriter):
         """A writer that lets the catalog make the late commit after it has read the table."""
 
-        def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-            found = super()._before(spark, table)
+        def _find_committed_batch(
+            self, spark: SparkSession, table: Table, commit: CommitMetadata
+        ) -> tuple[CommitMetadata | None, bool]:
+            found = super()._find_committed_batch(spark, table, commit)
             made.extend(catalog.make(*each) for each in asked)
             return found
 

@@ -53,6 +53,7 @@ def ref(warehouse: Warehouse, table: str) -> str:
     return f"delta.`{to_spark_uri(f'{warehouse.folder}/{table}')}`"
 
 
+@pytest.mark.parametrize("delta", ["delta"], indirect=True)  # only Spark's MERGE conflicts
 def test_conflict_with_a_concurrent_update_is_retried(
     delta: Warehouse, spark_session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -97,6 +98,7 @@ def test_conflict_with_a_concurrent_update_is_retried(
     assert rows[-1].rstrip(".") == "theirs"
 
 
+@pytest.mark.parametrize("delta", ["delta"], indirect=True)  # only Spark's MERGE conflicts
 def test_repeated_conflict_is_an_error_after_five_tries(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
