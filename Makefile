@@ -113,7 +113,7 @@ coverage: setup
 
 bench: setup
 	$(PY) -m tests.peers $(BENCH_PEERS)
-	$(PY) -m tests.postgres
+	$(PY) -m tests.postgres wal2json
 	$(PY) -m tests.bench
 
 peers: setup

@@ -23,7 +23,6 @@ from tap_core.capabilities import (
     TapCapabilities,
 )
 from tap_core.compat.deprecation import deprecated_import
-from tap_core.compat.renamed_members import RenamedMember, adopt_renamed_members
 from tap_core.config.loading import merge_missing_config_jsonschema
 from tap_core.config.validation import checked_changes
 from tap_core.events import Checkpoint
@@ -108,9 +107,6 @@ class Tap(PluginBase):
     """True to sync the remaining streams after a stream has failed, with protocols that report the
     end of each stream (Airbyte's STREAM_STATUS). The run still fails at its end."""
 
-    goes_on_after_errors = RenamedMember("continue_on_stream_error")
-    shared_state = RenamedMember("has_shared_state")
-
     max_parallel_streams: int = 1
     """Maximum number of top-level streams to sync in parallel, if the streams allow threads. The
     user's setting of the same name can lower it."""
@@ -138,10 +134,6 @@ class Tap(PluginBase):
     """True if the mapper is not created yet and must be created on first access."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        adopt_renamed_members(cls)
 
     def __init__(
         self,

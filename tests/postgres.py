@@ -380,10 +380,10 @@ def _may_install() -> list[str] | None:
     return None
 
 
-def _install(prefix: list[str]) -> bool:
-    """Install Debian's package; its lists are fetched only when it is not known without."""
+def _install(prefix: list[str], package: str) -> bool:
+    """Install a package of Debian; its lists are fetched only when it is not known without."""
     apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
-    install = [*apt, "install", "--no-install-recommends", PACKAGE]
+    install = [*apt, "install", "--no-install-recommends", package]
     for command in (install, [*apt, "update"], install):
         done = _run(command)
         if done.returncode == 0 and command is install:
@@ -392,17 +392,32 @@ def _install(prefix: list[str]) -> bool:
     return False
 
 
-def main() -> int:
-    """Install the server programs unless they are there; 1 when they could be and are not."""
+def _install_plugin(name: str) -> None:
+    """Install a plugin for the output of the log; benchmarks are skipped without it."""
+    programs, prefix = server_programs(), _may_install()
+    if programs is None or (programs.parent / "lib" / f"{name}.so").exists():
+        return
+    package = f"{PACKAGE}-{programs.parent.name}-{name}"
+    if prefix is None or not _install(prefix, package):
+        print(f"left out: {package}")
+
+
+def main(plugins: list[str]) -> int:
+    """Install the server programs unless they are there; 1 when they could be and are not.
+
+    ``plugins`` are names of plugins for the output of the log, such as ``wal2json``.
+    """
     if server_programs() is None:
         prefix = _may_install()
         if prefix is None:
             print(f"left out: {missing_reason()}")
             return 0
         print(f"Installing {PACKAGE}", flush=True)
-        if not _install(prefix) or server_programs() is None:
+        if not _install(prefix, PACKAGE) or server_programs() is None:
             print(missing_reason(), file=sys.stderr)
             return 1
+    for plugin in plugins:
+        _install_plugin(plugin)
     print(f"postgres: {server_programs()}")
     return 0
 
@@ -410,4 +425,4 @@ def main() -> int:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--keep"]:
         sys.exit(_keep(sys.argv[2], Path(sys.argv[3]), sys.argv[4:]))
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -66,8 +66,11 @@ def is_showable(value: Any) -> bool:
 def is_secret_text(name: str, setting: Mapping[str, Any]) -> bool:
     """Return True if a setting is marked as secret, or is a string with a secret name.
 
-    ``setting`` is the JSON Schema of the setting.
+    ``setting`` is the JSON Schema of the setting. An object with ``"holds_secrets": true`` counts
+    as secret as a whole; of its values, only those with a secret name are redacted.
     """
+    if setting.get("holds_secrets"):
+        return True
     types = setting.get("type")
     is_text = "string" in (types if isinstance(types, list) else (types,))
     return is_secret(name if is_text else "", setting)

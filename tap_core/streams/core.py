@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, final
 
 from tap_core import metrics
 from tap_core.compat.author_overrides import MYPY, AuthorProperty
-from tap_core.compat.renamed_members import RenamedMember, adopt_renamed_members
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE as REPLICATION_FULL_TABLE
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL as REPLICATION_INCREMENTAL
 from tap_core.singerlib.catalog import REPLICATION_LOG_BASED as REPLICATION_LOG_BASED
@@ -158,11 +157,6 @@ class Stream(StreamProperties, abc.ABC):
     _is_read_by_one: bool = False
     """True if one process must read all contexts, because the source counts the stream's jobs."""
 
-    adds_context = RenamedMember("add_context_to_records")
-    keeps_partition = RenamedMember("retain_partition")
-    sent_before = RenamedMember("previously_sent_state")
-    takes_any_replication_key = RenamedMember("allow_any_replication_key")
-
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
     _stream_version: int | None = None
     _read_range: KeyRange | None = None
@@ -189,10 +183,6 @@ class Stream(StreamProperties, abc.ABC):
         """True if a record out of order in a sorted stream is an error; True by default."""
         partitions = AuthorProperty[Sequence[dict[str, Any]] | None]()
         """Contexts that the stream is synced for, in this order, as a list of dicts or None."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        adopt_renamed_members(cls)
 
     def __init__(
         self,

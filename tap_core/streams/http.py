@@ -25,7 +25,6 @@ import requests
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
 from tap_core.authenticators.base import adds_no_credentials
-from tap_core.compat.renamed_members import RenamedMember
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SingerSDKDeprecationWarning
 from tap_core.http.origins import (
     Origin,
@@ -138,8 +137,6 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     respect_retry_after: bool = True
     """True if the wait that the server requests with ``Retry-After`` (up to an hour) is used. With
     False every wait comes from `backoff_wait_generator`."""
-
-    honour_retry_after = RenamedMember("respect_retry_after")
 
     allowed_hosts: Collection[str] = ()
     """Other hosts that may receive this stream's credentials if a response refers to them:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, Final
 
 import typer
 
-from tap_core.config.loading import ConfigInput
+from tap_core.config.loading import ConfigInput, coerce_text
 from tap_core.exceptions import CatalogFileError, ConfigurationError
 from tap_core.io.stdin import open_binary
 from tap_core.io.stdout import StdoutWriter
@@ -26,12 +26,21 @@ from tap_core.protocols.airbyte.messages import line, trace_line
 from tap_core.protocols.fivetran.allowed_names import AllowedNames
 from tap_core.redaction import make_redactor, redact_line, write_to_stderr
 from target_spark.airbyte.error_trace import error_body
-from target_spark.config.settings import REQUIREMENTS, with_defaults
+from target_spark.config.settings import REQUIREMENTS, SCHEMA, with_defaults
 from target_spark.loader.interfaces import ProtocolBinding
 from target_spark.loader.load_session import CommandTarget
 from target_spark.loader.state_output import StateMessageWriter
 
 __all__ = ["run_destination_command"]
+
+_SPARK: Final = "spark"
+_SPARK_AS_TEXT: Final = {
+    "type": ["string", "null"],
+    "description": f"{SCHEMA['properties'][_SPARK]['description']} They are a JSON object.",
+    "airbyte_secret": True,
+}
+"""The setting ``spark`` in the specification. Airbyte keeps only texts secret, and has no form for
+an object whose properties are not known."""
 
 
 def run_destination_command(context: typer.Context) -> int:
@@ -81,8 +90,9 @@ class _CommandState:
             ConfigurationError: ``after_load`` is set, but not allowed by an environment variable.
             ConfigValidationError: Settings are invalid; the message lists all errors.
         """
-        _check_operator_allows(self.plugin.name, config_input.config)
-        target = self.plugin(config=config_input.config, parse_env_config=config_input.parse_env)
+        config = _parse_spark_settings(config_input.config)
+        _check_operator_allows(self.plugin.name, config)
+        target = self.plugin(config=config, parse_env_config=config_input.parse_env)
         target.config_args = config_input.args
         self._hide = make_redactor(target.config)
         return target
@@ -103,6 +113,18 @@ class _CommandState:
             self._wire.write(trace_line("ERROR", error_body(fault, self.hide)))
         except OSError:
             write_to_stderr(f"{redact_line(self.hide(str(fault)))}\n")
+
+
+def _parse_spark_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with the JSON text in ``spark`` parsed.
+
+    Text that is not a JSON object stays, and is an error of the validation.
+    """
+    text = config.get(_SPARK)
+    if isinstance(text, str):
+        with suppress(ValueError):
+            return {**config, _SPARK: coerce_text(text, SCHEMA["properties"][_SPARK])}
+    return {**config}
 
 
 def _check_operator_allows(plugin: str, config: Mapping[str, Any]) -> None:
@@ -131,6 +153,7 @@ def _spec(state: _CommandState, _: Mapping[str, str]) -> list[BaseException]:
     from target_spark.airbyte.configured_catalog import MODES
 
     schema = state.plugin._full_schema() | REQUIREMENTS  # noqa: SLF001  a class method of every plugin
+    schema["properties"] = {**schema["properties"], _SPARK: _SPARK_AS_TEXT}
     body = specification(
         schema,
         documentation=state.plugin.get_documentation_url(),

@@ -35,7 +35,7 @@ from target_spark.errors import SparkUnavailableError, TargetSparkError
 from target_spark.spark.access_protection import find_weaknesses, find_weaknesses_of_remote
 from target_spark.spark.engine import start_spark
 from target_spark.spark.jars import format_conf, required_jars, required_storage_jars
-from target_spark.spark.session import check_java
+from target_spark.spark.session import check_java, find_pyspark_version
 from target_spark.storage.errors import find_storage_error
 from target_spark.storage.job_lock import get_lock_holder
 from target_spark.storage.retry import first_error_line
@@ -238,16 +238,12 @@ def _tried(name: str, step: Callable[[], str]) -> Check:
 
 
 def _version() -> str:
-    for name in ("pyspark", "pyspark-client"):  # the latter is only for Spark Connect
+    try:
+        return find_pyspark_version()
+    except SparkUnavailableError:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            return metadata.version(name)
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        raise SparkUnavailableError(
-            f"Databricks Connect {metadata.version('databricks-connect')} is installed in the place"
-            " of PySpark. Install target-spark in an environment of its own, without"
-            " databricks-connect: pip install 'tap-core-sdk[spark]'"
-        )
-    raise SparkUnavailableError("PySpark is not installed: pip install 'tap-core-sdk[spark]'")
+            return metadata.version("pyspark-client")  # only for Spark Connect
+        raise
 
 
 def _jars(config: Mapping[str, Any]) -> str:
@@ -362,6 +358,8 @@ def _engine(config: Mapping[str, Any]) -> Iterator[Check]:
         return
     try:
         text = describe_engine(spark_settings)
+    except SparkUnavailableError:  # the check of PySpark says so
+        return
     except UntrustedPathError as error:
         text = f"{error}: let only this user enter that folder, or remove it"
         yield Check("engine", "warning", text)

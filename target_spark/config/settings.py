@@ -261,6 +261,7 @@ SCHEMA: Final[JsonSchema] = {
         "spark": _setting(
             "object",
             "Spark settings by name (spark.driver.memory, ...).",
+            holds_secrets=True,
             propertyNames={"pattern": "^spark\\."},
             additionalProperties={"type": ["string", "number", "boolean"]},
         ),

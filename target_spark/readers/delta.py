@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from target_spark.errors import TableError
+from target_spark.storage.retry import first_error_line
 from target_spark.tables.commit_metadata import CommitMetadata, find_last_commits
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-__all__ = ["is_table", "read_rows", "read_runs", "read_schema"]
+__all__ = ["get_schema", "is_table", "open_table", "read_rows", "read_runs"]
 
 _WIDENED: Final = "typeWidening"
 _MAPPED: Final = ("deletionVectors", "columnMapping")
+_WAY_OUT: Final = "Read it with spark.read.format('delta')."
 
 
 def is_table(folder: Path, /) -> bool:
@@ -29,41 +31,16 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
     """Return the version after the last commit of each run, by run id, newest run first."""
     return find_last_commits(
         (commit["version"], CommitMetadata.from_json(commit.get("userMetadata")))
-        for commit in _open(folder, None).history()
+        for commit in open_table(folder, None).history()
     )
 
 
-def read_schema(folder: Path, version: int | None, /) -> pa.Schema:
-    """Return the columns of a table at a version, or at the newest version."""
-    return _get_schema(_open(folder, version))
-
-
-def read_rows(folder: Path, version: int | None, columns: Sequence[str], /) -> pa.Table:
-    """Return columns of the rows of a table at a version.
+def open_table(folder: Path, version: int | None, /) -> DeltaTable:
+    """Open a table at a version, or at the newest version.
 
     Raises:
-        TableError: The table has features that deltalake does not read.
+        TableError: deltalake cannot read the table's log.
     """
-    import pyarrow as pa
-    from deltalake.exceptions import DeltaError
-
-    table = _open(folder, version)
-    schema = _get_schema(table)
-    schema = pa.schema([schema.field(name) for name in columns])
-    features = table.protocol().reader_features or []
-    if _WIDENED in features and not set(_MAPPED).intersection(features):
-        return _read_files(table, schema)
-    try:
-        reader = pa.RecordBatchReader.from_stream(table.scan(columns=list(columns)))
-        return reader.read_all().cast(schema)
-    except (DeltaError, pa.ArrowException) as error:
-        raise TableError(
-            f"{folder} cannot be read without Spark: {error}. Read it with"
-            " spark.read.format('delta')."
-        ) from error
-
-
-def _open(folder: Path, version: int | None) -> DeltaTable:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
@@ -74,11 +51,40 @@ def _open(folder: Path, version: int | None) -> DeltaTable:
         raise TableError(f"{folder} cannot be read{at} without Spark: {error}") from error
 
 
-def _get_schema(table: DeltaTable) -> pa.Schema:
+def get_schema(table: DeltaTable, /) -> pa.Schema:
+    """Return the columns of an open table."""
     import pyarrow as pa
 
     schema = pa.schema(table.schema().to_arrow())
     return pa.schema([field.remove_metadata() for field in schema])
+
+
+def read_rows(table: DeltaTable, columns: Sequence[str], /) -> pa.Table:
+    """Return columns of the rows of an open table.
+
+    Raises:
+        TableError: The table has features that deltalake does not read, or a file whose values do
+            not have the types of the table.
+    """
+    import pyarrow as pa
+    from deltalake.exceptions import DeltaError
+
+    schema = get_schema(table)
+    schema = pa.schema([schema.field(name) for name in columns])
+    features = table.protocol().reader_features or []
+    if _WIDENED in features and not set(_MAPPED).intersection(features):
+        return _read_files(table, schema)
+    try:
+        reader = pa.RecordBatchReader.from_stream(table.scan(columns=list(columns)))
+        return reader.read_all().cast(schema)
+    except (DeltaError, pa.ArrowException) as error:
+        raise TableError(
+            f"{_get_folder(table)} cannot be read without Spark: {error}. {_WAY_OUT}"
+        ) from error
+
+
+def _get_folder(table: DeltaTable) -> Path:
+    return Path(unquote(urlsplit(table.table_uri).path))
 
 
 def _read_files(table: DeltaTable, schema: pa.Schema) -> pa.Table:
@@ -88,7 +94,7 @@ def _read_files(table: DeltaTable, schema: pa.Schema) -> pa.Table:
     """
     import pyarrow as pa
 
-    folder = Path(unquote(urlsplit(table.table_uri).path))
+    folder = _get_folder(table)
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     rows = [_read_file(folder, file, schema) for file in files]
     return pa.concat_tables([schema.empty_table(), *rows])
@@ -109,9 +115,26 @@ def _read_file(folder: Path, file: Mapping[str, Any], schema: pa.Schema) -> pa.T
         folder / unquote(file["path"]), partitioning=None, coerce_int96_timestamp_unit="us"
     )
     columns = [
-        stored[field.name].cast(field.type)
+        _convert(stored[field.name], field, folder, file["path"])
         if field.name in stored.column_names
         else pa.repeat(pa.scalar(file.get(f"partition.{field.name}"), field.type), len(stored))
         for field in schema
     ]
     return pa.table(columns, schema=schema)
+
+
+def _convert(values: pa.ChunkedArray, field: pa.Field, folder: Path, path: str) -> pa.ChunkedArray:
+    """Return a column of the file at ``path`` with the type that it has in the table.
+
+    Raises:
+        TableError: A value does not have a counterpart in this type.
+    """
+    import pyarrow as pa
+
+    try:
+        return values.cast(field.type)
+    except pa.ArrowException as error:
+        raise TableError(
+            f"Column {field.name} of {folder} cannot be read without Spark, because file {path} has"
+            f" values that are no {field.type} ({first_error_line(error)}). {_WAY_OUT}"
+        ) from error

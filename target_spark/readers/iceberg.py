@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from target_spark.errors import TableError, UnsupportedError
+from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import find_last_commits
 from target_spark.tables.iceberg_metadata import (
     find_metadata_file,
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import DataScan
 
-__all__ = ["is_table", "read_rows", "read_runs", "read_schema"]
+__all__ = ["get_schema", "is_table", "open_table", "read_rows", "read_runs"]
 
 
 def is_table(folder: Path, /) -> bool:
@@ -33,35 +34,13 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
     )
 
 
-def read_schema(folder: Path, version: int | None, /) -> pa.Schema:
-    """Return the columns of a table at a snapshot, or at the newest snapshot."""
-    return _get_schema(_scan(folder, version, ("*",)))
-
-
-def read_rows(folder: Path, version: int | None, columns: Sequence[str], /) -> pa.Table:
-    """Return columns of the rows of a table at a snapshot.
+def open_table(folder: Path, version: int | None, /) -> DataScan:
+    """Open a table at a snapshot, or at the newest snapshot; return a scan of all columns.
 
     Raises:
-        TableError: The table has a feature that pyiceberg does not read.
+        TableError: The table was removed in the meantime.
+        UnsupportedError: pyiceberg is not installed.
     """
-    scan = _scan(folder, version, tuple(columns))
-    try:
-        # pyiceberg returns the string and list types of the files, which may differ between scans.
-        return scan.to_arrow().cast(_get_schema(scan)).select(list(columns))
-    except (NotImplementedError, ValueError) as error:
-        raise TableError(
-            f"{folder} cannot be read without Spark: {error}. Read it with"
-            " spark.read.format('iceberg')."
-        ) from error
-
-
-def _get_schema(scan: DataScan) -> pa.Schema:
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-    return schema_to_pyarrow(scan.projection(), include_field_ids=False)
-
-
-def _scan(folder: Path, version: int | None, columns: tuple[str, ...]) -> DataScan:
     try:
         from pyiceberg.table import StaticTable
     except ImportError as error:
@@ -73,4 +52,29 @@ def _scan(folder: Path, version: int | None, columns: tuple[str, ...]) -> DataSc
     if metadata is None:
         raise TableError(f"{folder} is no longer an Iceberg table: its metadata file is missing.")
     table = StaticTable.from_metadata(str(metadata))
-    return table.scan(selected_fields=columns, snapshot_id=version)
+    return table.scan(snapshot_id=version)
+
+
+def get_schema(scan: DataScan, /) -> pa.Schema:
+    """Return the columns of a scan."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    return schema_to_pyarrow(scan.projection(), include_field_ids=False)
+
+
+def read_rows(scan: DataScan, columns: Sequence[str], /) -> pa.Table:
+    """Return columns of the rows of a scan.
+
+    Raises:
+        TableError: The table has a feature that pyiceberg does not read.
+    """
+    selected = scan.select(*columns)
+    try:
+        # pyiceberg returns the string and list types of the files, which may differ between scans.
+        return selected.to_arrow().cast(get_schema(selected)).select(list(columns))
+    except (NotImplementedError, ValueError) as error:
+        folder = to_local_folder(scan.table_metadata.location)
+        raise TableError(
+            f"{folder} cannot be read without Spark: {error}. Read it with"
+            " spark.read.format('iceberg')."
+        ) from error

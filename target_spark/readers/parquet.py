@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset
 
-__all__ = ["is_table", "read_rows", "read_runs", "read_schema"]
+__all__ = ["get_schema", "is_table", "open_table", "read_rows", "read_runs"]
 
 
 def is_table(folder: Path, /) -> bool:
@@ -32,25 +32,24 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
     return dict(sorted(manifest.runs.items(), key=lambda run: -run[1]))
 
 
-def read_schema(folder: Path, version: int | None, /) -> pa.Schema:
-    """Return the columns of a table after a commit, or after the newest commit."""
-    import pyarrow as pa
-
-    dataset = _open(folder, version)
-    return pa.schema([]) if dataset is None else dataset.schema
-
-
-def read_rows(folder: Path, version: int | None, columns: Sequence[str], /) -> pa.Table:
-    """Return columns of the rows of a table after a commit."""
-    dataset = _open(folder, version)
-    if dataset is None:
-        return read_schema(folder, version).empty_table()
-    return dataset.to_table(columns=list(columns))
-
-
-def _open(folder: Path, version: int | None) -> pyarrow.dataset.Dataset | None:
+def open_table(folder: Path, version: int | None, /) -> pyarrow.dataset.Dataset | None:
+    """Open a table after a commit, or after the newest commit; return None if it has no files."""
     manifest = CommitManifest.read(folder) or CommitManifest()
     if version is not None:
         kept = tuple(name for name in manifest.parts if get_commit_number(name) <= version)
         manifest = replace(manifest, parts=kept)
     return open_dataset(folder, manifest)
+
+
+def get_schema(table: pyarrow.dataset.Dataset | None, /) -> pa.Schema:
+    """Return the columns of an open table."""
+    import pyarrow as pa
+
+    return pa.schema([]) if table is None else table.schema
+
+
+def read_rows(table: pyarrow.dataset.Dataset | None, columns: Sequence[str], /) -> pa.Table:
+    """Return columns of the rows of an open table."""
+    if table is None:
+        return get_schema(table).empty_table()
+    return table.to_table(columns=list(columns))

@@ -1,6 +1,7 @@
 """Warehouse: a mapping of table names to tables that are read as Arrow, pandas, Polars or DuckDB.
 
-Each format has a module with the functions `is_table`, `read_runs`, `read_schema` and `read_rows`.
+Each format has a module with the functions `is_table`, `read_runs`, `open_table`, `get_schema` and
+`read_rows`. The last two take what `open_table` returns, so both see the same version.
 A table is read at one version: a Delta version, an Iceberg snapshot id, or the commit number of a
 Parquet manifest. The default, None, is the newest version.
 """
@@ -54,7 +55,8 @@ class WarehouseTable:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the table, with their Arrow types."""
-        schema: pa.Schema = self._reader.read_schema(self.folder, self.version)
+        table = self._reader.open_table(self.folder, self.version)
+        schema: pa.Schema = self._reader.get_schema(table)
         return schema
 
     @property
@@ -95,14 +97,15 @@ class WarehouseTable:
             TableError: A column does not exist, or the table has a feature that can only be read
                 by Spark.
         """
-        names = self.schema.names
+        table = self._reader.open_table(self.folder, self.version)
+        names = self._reader.get_schema(table).names
         missing = [name for name in columns or () if name not in names]
         if missing:
             raise TableError(
                 f"Table {self.name} has no column {', '.join(missing)}. Its columns are:"
                 f" {', '.join(names)}."
             )
-        rows: pa.Table = self._reader.read_rows(self.folder, self.version, columns or names)
+        rows: pa.Table = self._reader.read_rows(table, columns or names)
         return rows
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:

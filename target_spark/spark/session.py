@@ -70,6 +70,7 @@ __all__ = [
     "Session",
     "SparkSettings",
     "check_java",
+    "find_pyspark_version",
     "load_libraries",
     "plan_launch",
     "spark_conf",
@@ -167,6 +168,23 @@ class SparkSettings:
         local = _LOCAL.fullmatch(self.master)
         settings = replace(self, engine="never")  # the tasks run a tap
         return replace(settings, master=f"local[{local[1] or 1},{_TRIES}]") if local else settings
+
+
+def find_pyspark_version() -> str:
+    """Return the version of the installed PySpark.
+
+    Raises:
+        SparkUnavailableError: PySpark is not installed, or Databricks Connect is in its place.
+    """
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version("pyspark")
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        raise SparkUnavailableError(
+            f"Databricks Connect {metadata.version('databricks-connect')} is installed in the place"
+            " of PySpark. Install target-spark in an environment of its own, without"
+            " databricks-connect: pip install 'tap-core-sdk[spark]'"
+        )
+    raise SparkUnavailableError("PySpark is not installed: pip install 'tap-core-sdk[spark]'")
 
 
 def load_libraries(*, connect: bool = False) -> None:
@@ -525,12 +543,7 @@ class Session:
             self._failure.__cause__ = error
 
     def _start(self) -> SparkSession:
-        try:
-            version = metadata.version("pyspark")
-        except metadata.PackageNotFoundError as error:
-            raise SparkUnavailableError(
-                "PySpark is not installed: pip install 'tap-core-sdk[spark]'"
-            ) from error
+        version = find_pyspark_version()
         load_libraries()
         java = check_java()
         with self._phases.run(FETCH):

@@ -114,7 +114,11 @@ def fetch_file(spark: SparkSession, address: str, path: Path) -> None:
 
     Raises:
         IsADirectoryError: The address is a folder.
+        UnsupportedError: The session is a Spark Connect session and the file is not local.
     """
+    if is_remote_session(spark):
+        shutil.copyfile(_require_local_path(address), path)
+        return
     context: Any = spark.sparkContext
     hadoop, conf = context._jvm.org.apache.hadoop.fs, context._jsc.hadoopConfiguration()  # noqa: SLF001
     system, source = _get_hadoop_objects(spark, address)
@@ -130,11 +134,18 @@ def get_last_modified(spark: SparkSession, address: str) -> float | None:
     """Return the latest modification time of all files below a path or URL, in seconds since 1970.
 
     Return None if there are no files.
+
+    Raises:
+        UnsupportedError: The session is a Spark Connect session and the folder is not local.
     """
+    if is_remote_session(spark):
+        folder = _require_local_path(address)
+        files = (each for each in (folder, *folder.rglob("*")) if each.is_file())
+        return max((each.stat().st_mtime for each in files), default=None)
     system, path = _get_hadoop_objects(spark, address)
-    files, times = system.listFiles(path, True), list[float]()  # noqa: FBT003  (recursively)
-    while files.hasNext():
-        times.append(files.next().getModificationTime() / 1000)
+    statuses, times = system.listFiles(path, True), list[float]()  # noqa: FBT003  (recursively)
+    while statuses.hasNext():
+        times.append(statuses.next().getModificationTime() / 1000)
     return max(times, default=None)
 
 
@@ -173,8 +184,8 @@ def _require_local_path(address: str) -> Path:
     folder = to_local_folder(address)
     if folder is None:
         raise UnsupportedError(
-            f"Through Spark Connect (the setting remote) {address} can be neither listed nor"
-            " removed: only folders that also exist on this machine can. Set master instead of"
+            f"Through Spark Connect (the setting remote) {address} can be neither read nor removed:"
+            " only files and folders that also exist on this machine can. Set master instead of"
             " remote."
         )
     return folder

@@ -21,7 +21,7 @@ from typing import Final
 
 from target_spark.spark.jars import uses_azure, uses_s3
 from target_spark.spark.jvm import spark_home
-from target_spark.spark.session import SparkSettings
+from target_spark.spark.session import SparkSettings, find_pyspark_version
 from target_spark.storage.uris import to_local_folder
 
 __all__ = ["Identity", "find_differences"]
@@ -87,7 +87,7 @@ def _program_parts(
     settings: SparkSettings, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the names and values of environment parts: program versions or paths, and the umask."""
-    version = metadata.version("pyspark")
+    version = find_pyspark_version()
     yield "PySpark", version
     yield "Python", sys.executable
     yield "target-spark", f"{Path(__file__).parents[1]} {metadata.version('tap-core-sdk')}"

@@ -1,6 +1,6 @@
 """Benchmarks of the sample tap for PostgreSQL, compared with MeltanoLabs' tap and a bare loop.
 
-Both programs read the same table, or the same log, from the same server, whose CPU time is not
+All programs read the same table, or the same log, from the same server, whose CPU time is not
 counted. The output of the taps is compared with the generated rows.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,9 @@ MEMORY = 150
 STREAM = "public-orders"
 SAMPLE = ROOT / "samples" / "tap_postgres"
 VARIETY = 500
+FIRST = 1 << 40
+TRANSACTION = 10_000
+UPDATE = "UPDATE orders SET quantity = 7, price = price + 1, tags = '{changed}'"
 
 COLUMNS = {
     "id": "bigint PRIMARY KEY",
@@ -83,32 +87,42 @@ def postgres(folder: Path, records: int, rounds: int) -> Iterator[Row]:
 
 
 def postgres_log(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """The same rows read from the log (LOG_BASED), compared with a loop that leaves all text."""
+    """Inserts, updates and deletions read from the log, by both taps and a loop without types."""
     if server_programs() is None:
         raise MissingPeerError(missing_reason())
-    settings = {"wal_level": "logical", "max_wal_senders": "2", "max_replication_slots": "2"}
+    settings = {"wal_level": "logical", "max_wal_senders": "2", "max_replication_slots": "4"}
     with server(**settings) as running, running.database() as database:
-        url = database.url_for("postgresql")
         database.run("CREATE PUBLICATION tappostgres FOR ALL TABLES")
         _create_table(database)
         try:
-            programs = {
-                "ours": _prepare_log_sync(folder, database),
-                "bare": bare_program(
-                    "postgres_log_bare.py", url, "tappostgres", "tappostgres", *COLUMNS
-                ),
-            }
-            _insert_rows(database, records)
-            output = folder / "output"
-            run(programs["ours"], output)
-            checks.compare_rows("ours", _read_log_records(output), _rows(records))
+            programs = _prepare_log_programs(folder, database)
+            _change_rows(database, records)
+            for name, read in (("ours", _read_log_records), (PEER, _read_peer_log_records)):
+                output = folder / "output"
+                run(programs[name], output)
+                checks.compare_rows(name, read(output), _log_rows(records))
             runs = in_turns(programs, rounds)
         finally:
-            database.run("SELECT pg_drop_replication_slot('tappostgres')")
-    title = f"PostgreSQL tap, {records:,} inserted rows in the log"
-    yield Row(title, "a bare loop", runs["ours"].cpu, runs["bare"].cpu, "of theirs")
-    memory = runs["ours"].rss / MEBIBYTE
-    yield Row("PostgreSQL tap, log, memory", "", memory, None, "value", MEMORY, "MiB")
+            database.run("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+    title = f"PostgreSQL tap, {records:,} changes in the log"
+    ours, peer, bare = runs["ours"], runs[PEER], runs["bare"]
+    yield Row(title, "MeltanoLabs' tap", ours.cpu, peer.cpu, "times less")
+    elapsed = ours.wall, peer.wall
+    yield Row(f"{title}, elapsed", "MeltanoLabs' tap", *elapsed, "times less", unit="wall s")
+    yield Row(title, "a bare loop", ours.cpu, bare.cpu, "of theirs")
+    memory = ours.rss / MEBIBYTE, peer.rss / MEBIBYTE
+    yield Row("PostgreSQL tap, log, memory", "", memory[0], None, "value", MEMORY, "MiB")
+    yield Row("PostgreSQL tap, log, memory", "MeltanoLabs' tap", *memory, "of theirs", None, "MiB")
+
+
+def _prepare_log_programs(folder: Path, database: Database) -> dict[str, Program]:
+    """Return the programs that read the log from here on; our first run creates its slot."""
+    url = database.url_for("postgresql")
+    return {
+        "ours": _prepare_log_sync(folder, database),
+        PEER: _prepare_peer_log_sync(folder, database),
+        "bare": bare_program("postgres_log_bare.py", url, "tappostgres", "tappostgres", *COLUMNS),
+    }
 
 
 def _prepare_log_sync(folder: Path, database: Database) -> Program:
@@ -121,17 +135,70 @@ def _prepare_log_sync(folder: Path, database: Database) -> Program:
     return replace(snapshot, command=[*snapshot.command, "--state", write_json(state, last)])
 
 
+def _prepare_peer_log_sync(folder: Path, database: Database) -> Program:
+    """Return the peer's sync of the log from here on.
+
+    The peer confirms to the server what it has read, so each run gets a copy of the slot.
+
+    Raises:
+        MissingPeerError: PostgreSQL does not have the plugin wal2json, which the peer needs.
+    """
+    import psycopg
+
+    try:
+        database.run(f"SELECT pg_create_logical_replication_slot('{PEER}', 'wal2json')")
+    except psycopg.errors.UndefinedFile:
+        message = "PostgreSQL has no plugin wal2json (python -m tests.postgres wal2json)"
+        raise MissingPeerError(message) from None
+    [(position,)] = database.run("SELECT (pg_current_wal_flush_lsn() - '0/0')::bigint")
+    bookmark = {"replication_key": "_sdc_lsn", "replication_key_value": position}
+    state = write_json(folder / "peer-state.json", {"bookmarks": {STREAM: bookmark}})
+    settings = {"replication_slot_name": "copied", "replication_idle_exit_seconds": 1}
+    program = _prepare_sync(folder, database, PEER, method="LOG_BASED", **settings)
+
+    def copy_slot() -> None:
+        database.run(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
+            " WHERE slot_name = 'copied'",
+            f"SELECT pg_copy_logical_replication_slot('{PEER}', 'copied')",
+        )
+
+    return replace(program, command=[*program.command, "--state", state], before=copy_slot)
+
+
 def _read_log_records(output: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a tap; of a deleted row, which has no other values, only the key."""
     added = ("_sdc_lsn", "_sdc_deleted_at")
     for record in checks.read_singer_records(output, STREAM):
-        yield {name: value for name, value in record.items() if name not in added}
+        if record["_sdc_deleted_at"] is not None:
+            yield {"id": record["id"]}
+        else:
+            yield {name: value for name, value in record.items() if name not in added}
+
+
+def _read_peer_log_records(output: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of the peer, which leaves times, JSON and numeric arrays PostgreSQL's text.
+
+    The output plugin writes them so.
+    """
+    for record in _read_log_records(output):
+        for name in ("created_at", "updated_at"):
+            if name in record:
+                second, _, fraction = record[name].removesuffix("+00").partition(".")
+                record[name] = f"{second.replace(' ', 'T')}.{fraction:<06}+00:00"
+        for name in ("settings", "scores"):
+            if name in record:
+                text = record[name]
+                record[name] = json.loads(text if name == "settings" else f"[{text[1:-1]}]")
+        yield record
 
 
 def _prepare_sync(
-    folder: Path, database: Database, name: str, *, method: str | None = None
+    folder: Path, database: Database, name: str, *, method: str | None = None, **settings: Any
 ) -> Program:
     """Return the sync of the table by one tap, with the catalog that the tap discovers."""
-    config = write_json(folder / f"{name}.json", {"sqlalchemy_url": database.url_for("postgresql")})
+    settings = {"sqlalchemy_url": database.url_for("postgresql"), **settings}
+    config = write_json(folder / f"{name}.json", settings)
     discovered = folder / f"{name}-discovered.json"
     run(_tap(name, "--config", config, "--discover"), discovered)
     catalog = json.loads(discovered.read_text())
@@ -167,6 +234,47 @@ def _insert_rows(database: Database, records: int) -> None:
         cursor.execute("VACUUM ANALYZE orders")
 
 
+def _change_rows(database: Database, changes: int) -> None:
+    """Insert, update and delete rows as in `_log_rows`, in transactions of 10,000 changes."""
+    import psycopg
+
+    inserted, updated, deleted = _split(changes)
+    rows = _rows(inserted)
+    with database.connect(autocommit=False) as connection, connection.cursor() as cursor:
+        for _ in range(0, inserted, TRANSACTION):
+            with cursor.copy("COPY orders FROM STDIN") as copy:
+                for row in islice(rows, TRANSACTION):
+                    copy.write_row(list(map(_to_copy_value, row.values())))
+            connection.commit()
+        for ids, statement in ((updated, UPDATE), (deleted, "DELETE FROM orders")):
+            for start in ids[::TRANSACTION]:
+                end = min(start + TRANSACTION, ids.stop)
+                where = psycopg.sql.SQL(" WHERE id >= {} AND id < {}")
+                bounds = where.format(FIRST + start, FIRST + end)
+                cursor.execute(psycopg.sql.SQL(statement) + bounds)
+                connection.commit()
+
+
+def _log_rows(changes: int) -> Iterator[dict[str, Any]]:
+    """Yield inserted rows, then the updated first of them, then the keys of the deleted last."""
+    inserted, updated, deleted = _split(changes)
+    yield from _rows(inserted)
+    for row in _rows(len(updated)):
+        yield {**row, "quantity": 7, "price": row["price"] + 1, "tags": ["changed"]}
+    for number in deleted:
+        yield {"id": FIRST + number}
+
+
+def _split(changes: int) -> tuple[int, range, range]:
+    """Return the number of inserted rows, and which of them are updated and deleted.
+
+    The deleted ones were not updated, so that the server finds them in the order of their keys.
+    """
+    updated, deleted = changes // 4, changes * 3 // 20
+    inserted = changes - updated - deleted
+    return inserted, range(updated), range(inserted - deleted, inserted)
+
+
 def _to_copy_value(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, dict) else value
 
@@ -175,7 +283,7 @@ def _rows(count: int) -> Iterator[dict[str, Any]]:
     """Yield the rows with JSON values."""
     variety = [_make_columns(k) for k in range(VARIETY)]
     for n in range(count):
-        yield {"id": n + (1 << 40), **variety[n % VARIETY]}
+        yield {"id": n + FIRST, **variety[n % VARIETY]}
 
 
 def _make_columns(k: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from target_spark.config import settings
 from target_spark.storage.job_lock import JobLock
 from target_spark.storage.retry import FailureKind, classify_failure, first_error_line
 from tests.cluster.connect import ConnectServer
-from tests.cluster.connect_client import Client, encode_lines, needs_connect
+from tests.cluster.connect_client import PEER, Client, encode_lines, needs_connect
 
 TAP = "tests.cluster.connect_taps:DaysTap"
 PEOPLE = {"id": {"type": "integer"}, "name": {"type": ["null", "string"]}}
@@ -255,6 +255,47 @@ def test_unreachable_server_is_an_error_without_its_token(tmp_path: Path) -> Non
     assert url in client.errors()
     assert "remote" in client.errors()
     assert "geheim" not in client.errors()
+
+
+@needs_connect
+@pytest.mark.thorough
+@pytest.mark.peer
+def test_local_files_are_accessed_without_a_jvm_and_others_rejected(tmp_path: Path) -> None:
+    """A session needs no server until its first query, and none is made."""
+    (tmp_path / "day").mkdir()
+    (tmp_path / "day" / "rows").write_text("1")
+    os.utime(tmp_path / "day" / "rows", (1_000, 2_000))
+    program = f"""
+import os, sys
+from pathlib import Path
+from pyspark.sql.connect.session import SparkSession
+from target_spark.errors import UnsupportedError
+from target_spark.storage import hadoop_fs
+
+spark, folder = SparkSession("sc://127.0.0.1:1"), Path({str(tmp_path)!r})
+print(hadoop_fs.get_last_modified(spark, str(folder)))
+print(hadoop_fs.get_last_modified(spark, str(folder / "missing")))
+hadoop_fs.fetch_file(spark, str(folder / "day" / "rows"), folder / "copy")
+for call in (
+    lambda: hadoop_fs.get_last_modified(spark, "s3a://bucket/day"),
+    lambda: hadoop_fs.fetch_file(spark, "s3a://bucket/day/rows", folder / "other"),
+):
+    try:
+        call()
+    except UnsupportedError as error:
+        print(error)
+sys.stdout.flush()
+os._exit(0)  # instead of asking the server to end the session
+"""
+    done = subprocess.run(
+        [str(PEER), "-c", program], capture_output=True, text=True, timeout=120, check=True
+    )
+    modified, missing, *errors = done.stdout.splitlines()
+    assert (modified, missing, (tmp_path / "copy").read_text()) == ("2000.0", "None", "1")
+    assert [error.split(" can ")[0] for error in errors] == [
+        f"Through Spark Connect (the setting remote) s3a://bucket/{path}"
+        for path in ("day", "day/rows")
+    ]
 
 
 @needs_connect

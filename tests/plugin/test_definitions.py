@@ -192,7 +192,7 @@ def test_capabilities_that_meltano_does_not_know_are_left_out() -> None:
     assert "schema-flattening" not in written(MapDefined, "meltano")["capabilities"]
 
 
-def test_target_spark_requires_a_location_and_marks_its_secret() -> None:
+def test_target_spark_requires_a_location_and_marks_its_secrets() -> None:
     found = written(TargetSpark, "meltano")
     assert found["pip_url"] == "tap-core-sdk[spark]"
     groups = [["path"], ["warehouse"], ["catalog"], ["database"]]
@@ -201,7 +201,10 @@ def test_target_spark_requires_a_location_and_marks_its_secret() -> None:
     assert settings.keys() == TargetSpark._get_about_info().settings["properties"].keys() - {
         "faker_config"
     } | {"faker_config.seed", "faker_config.locale"}
-    assert [name for name, setting in settings.items() if setting.get("sensitive")] == ["webhook"]
+    assert [name for name, setting in settings.items() if setting.get("sensitive")] == [
+        "spark",
+        "webhook",
+    ]
     assert all(setting["label"] and setting["description"] for setting in settings.values())
 
 

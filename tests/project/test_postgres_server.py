@@ -76,8 +76,17 @@ def test_installation_is_skipped_without_permission(
 ) -> None:
     monkeypatch.setattr(postgres_server, "server_programs", lambda: None)
     monkeypatch.setattr(postgres_server, "_may_install", lambda: None)
-    assert postgres_server.main() == 0
+    assert postgres_server.main([]) == 0
     assert "left out: PostgreSQL's server programs" in capsys.readouterr().out
     monkeypatch.setattr(postgres_server, "_may_install", list)
-    monkeypatch.setattr(postgres_server, "_install", lambda _: False)
-    assert postgres_server.main() == 1
+    monkeypatch.setattr(postgres_server, "_install", lambda *_: False)
+    assert postgres_server.main([]) == 1
+
+
+def test_plugin_that_cannot_be_installed_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(postgres_server, "server_programs", lambda: tmp_path / "15" / "bin")
+    monkeypatch.setattr(postgres_server, "_may_install", lambda: None)
+    assert postgres_server.main(["wal2json"]) == 0
+    assert "left out: postgresql-15-wal2json" in capsys.readouterr().out

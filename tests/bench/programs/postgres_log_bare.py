@@ -1,4 +1,4 @@
-"""A bare loop over the log of PostgreSQL: decode inserted rows, write them as JSON lines.
+"""A bare loop over the log of PostgreSQL: decode changed rows, write them as JSON lines.
 
 Arguments: the database's address, the slot, the publication and the column names. All values stay
 text, so the loop does less than a tap: it is the floor of the time.
@@ -25,9 +25,9 @@ def main() -> None:
         cursor.itersize = 200
         cursor.execute(CHANGES, (slot, publication))
         for (data,) in cursor:
-            if data[0] != ord("I"):
+            if data[0] not in b"IUD":
                 continue
-            record, at = {}, 8
+            record, at = {}, 8  # as long as no update changes a key
             for name in names:
                 if data[at] == ord("t"):
                     [size] = read_size(data, at + 1)

@@ -62,6 +62,9 @@ def test_spec_lists_settings_and_destination_sync_modes(tmp_path: Path) -> None:
     assert set(spec["supported_destination_sync_modes"]) == {"overwrite", "append", "append_dedup"}
     assert spec["connectionSpecification"]["properties"]["path"]["type"] == ["string", "null"]
     assert "protocol_version" in spec
+    settings = spec["connectionSpecification"]["properties"]
+    secret = {name: one["type"] for name, one in settings.items() if one.get("airbyte_secret")}
+    assert secret == {"spark": ["string", "null"], "webhook": ["string", "null"]}
 
 
 def test_spec_and_usage_errors_do_not_import_pyspark(tmp_path: Path) -> None:
@@ -259,6 +262,8 @@ def test_check_writes_and_reads_a_table_and_removes_it(tmp_path: Path) -> None:
         ({}, "'path' is a required property"),
         ({"path": "x", "format": "csv"}, "format"),
         ({"path": "x", "jars": ["/nowhere.jar"]}, "/nowhere.jar"),
+        ({"path": "x", "spark": '{"other.setting": 1}'}, "'other.setting' does not match"),
+        ({"path": "x", "spark": "no object"}, "spark: the value (not shown) does not fit"),
     ],
 )
 def test_failed_check_is_a_status_with_a_remedy(

@@ -175,6 +175,35 @@ def test_missing_pyspark_is_explained_by_databricks_connect(
     assert "Databricks Connect 17.3.0 is installed in the place of PySpark" in check.text
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("command", [("doctor",), ()])
+def test_command_without_pyspark_ends_with_the_way_to_install_it(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """The environment has all packages but PySpark, which a finder of modules hides."""
+    program = f"""
+import sys
+from importlib import metadata
+
+find = metadata.MetadataPathFinder.find_distributions
+metadata.MetadataPathFinder.find_distributions = staticmethod(
+    lambda context: () if context.name == "pyspark" else find(context)
+)
+sys.argv = ["target-spark", *{command!r}, "--config", {write_config(tmp_path, format="delta")!r}]
+from target_spark.target import TargetSpark
+TargetSpark.cli()
+"""
+    messages = "".join(json.dumps(each) + "\n" for each in (schema("a", ID), record("a", id=1)))
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=messages, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert (
+        "PySpark is not installed: pip install 'tap-core-sdk[spark]'" in done.stdout + done.stderr
+    )
+    assert "Traceback" not in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     "variables, verdict, words",
     [
