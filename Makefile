@@ -41,7 +41,7 @@ TEST_PEERS  := singer_sdk meltano airbyte_models fivetran_wire
 # A client of 780 MB (it brings airbyte-cdk) whose installation takes longer than the tests that
 # need it, manifests of others, and what only tests that take long need.
 LONG_PEERS  := pyairbyte airbyte_sources public_plugins spark_connect s3_server pyiceberg readers twine \
-               dagster prefect airflow
+               duckdb dagster prefect airflow
 BENCH_PEERS := singer_sdk airbyte_cdk dlt tap_postgres fivetran_sdk
 
 # The same examples of a property in every run, so that a run says something of the code alone.

@@ -62,6 +62,14 @@ PEERS: dict[str, tuple[str, ...]] = {
     "s3_server": ("moto[s3,glue]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"),
     # Another writer of Iceberg tables, which knows nothing of Spark.
     "pyiceberg": ("pyiceberg[pyarrow,sql-sqlite]==0.12.0",),
+    # A reader of Iceberg catalogs. DuckDB downloads extensions from a server of its own; these
+    # packages contain the same files, which a test installs before a page asks for them.
+    "duckdb": (
+        "duckdb==1.5.5",
+        "duckdb-extension-avro==1.5.5",
+        "duckdb-extension-httpfs==1.5.5",
+        "duckdb-extension-iceberg==1.5.5",
+    ),
     # A tap, a target and a mapper of others, which run unchanged: docs/tried.md.
     "public_plugins": (
         "tap-jsonfile==0.1.2",

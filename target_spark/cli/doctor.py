@@ -481,7 +481,8 @@ def _storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
         step = _TABLE_STEPS[len(steps)]
         text = f"a table {table.name} in {location} could not be {step}{done}: {cause}"
         return Check("storage", "failed", text)
-    return Check("storage", "ok", f"a {options.format} table in {location} was {', '.join(steps)}")
+    kind = f"{'an' if options.format == 'iceberg' else 'a'} {options.format}"
+    return Check("storage", "ok", f"{kind} table in {location} was {', '.join(steps)}")
 
 
 def _try_table(options: LoadOptions, spark: SparkSession, table: Table) -> Iterator[str]:
@@ -542,8 +543,10 @@ def _check_tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkS
     jobs = (settings.get_job_name(config), *settings.former_jobs(config))
     try:
         tables = find_recoverable_tables(options, lambda: spark)
+    except TargetSparkError as error:
+        return Check("tables", "failed", str(error))
     except Exception as error:  # noqa: BLE001  any storage error is reported
-        return Check("tables", "failed", f"they cannot be listed: {error}".partition("\n")[0])
+        return Check("tables", "failed", f"they cannot be listed: {first_error_line(error)}")
     others = [each.table for each in tables if each.marker and each.marker.job not in jobs]
     if others:
         text = (

@@ -7,6 +7,7 @@ is started only for tables that cannot be read as local files.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,20 +184,22 @@ def _folders(path: str, spark: SparkSession) -> Iterator[Table]:
 
 # Tables of a catalog
 
+_NO_DATABASE: Final = re.compile(r"\[SCHEMA_NOT_FOUND\]|\bNoSuchNamespaceException\b")
+"""Error of a database that does not exist: Spark's own, or the exception of Iceberg's catalogs."""
+
 
 def _find_in_database(
     options: LoadOptions, spark: SparkSession, levels: tuple[str, ...]
 ) -> Iterator[RecoveredTable]:
-    from pyspark.errors import AnalysisException
-
     try:
         rows = spark.sql(f"SHOW TABLES IN {quote(*levels)}").collect()
-    except AnalysisException as error:
-        if error.getCondition() == "SCHEMA_NOT_FOUND":  # the first run creates it
+    except Exception as error:
+        if _NO_DATABASE.search(str(error)):  # the first run creates it
             return
         raise TableError(
             f"The tables of {'.'.join(levels)} cannot be listed. Check catalog and database,"
-            f" and the catalog's options in the setting spark: {error.getCondition()}"
+            f" and the catalog's options in the setting spark. Error:"
+            f" {find_storage_error(str(error)) or first_error_line(error)}"
         ) from error
     names = sorted(row.tableName for row in rows if not row.isTemporary and row.tableName != RUNS)
     yield from _by_writer(options, spark, (Table("", name, (*levels, name)) for name in names))

@@ -24,7 +24,7 @@ __all__ = ["first_minutes"]
 _FIRST_TABLE: Final = {
     "[spark]'": "pip install with Spark",
     "| target-spark --config target.json": "a tap into a table, jars fetched",
-    "DeltaTable(": "reading the table",
+    "open_warehouse(": "reading the table",
 }
 _FIRST_TAP: Final = {
     "[testing]'": "pip install",

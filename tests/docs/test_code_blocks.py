@@ -38,6 +38,12 @@ DOCUMENTS = sorted(
 RUNS = {"sh", "python"}
 DATA = {"json", "yaml", "toml"}
 WORDS = {"text", "mermaid"}
+IN_REPOSITORY = re.compile(
+    r"\btap[-_](flights|airlines|planes|petstore|postgres)\b|\b(samples|images|scripts)/"
+    r"|^make |-m tests\b|tests/(docs|images|project)\b",
+    re.MULTILINE,
+)
+"""Code that runs only in a clone of this repository."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +96,14 @@ class Terminal:
     """A shell session: directory and exported variables are those that the last block left.
 
     A block that sets its own EXIT trap, or that fails, leaves them unchanged.
+
+    Attributes:
+        output: What the last block that ran has written to standard output.
     """
 
     def __init__(self, folder: Path, variables: dict[str, str], place: str = "repository") -> None:
         self.folder, self.variables, self.place = folder, variables, place
+        self.output = ""
 
     def perform(self, block: Block) -> None:
         """Run or save a block, unless its options exclude it here."""
@@ -128,6 +138,7 @@ class Terminal:
                 timeout=1800,
                 check=False,
             )
+            self.output = done.stdout
             wanted = int(block.options.get("exit", "0"))
             assert done.returncode == wanted, f"line {block.line}:\n{done.stdout}\n{done.stderr}"
             if variables.exists():
@@ -173,6 +184,19 @@ def test_every_block_runs(document: Path, tmp_path: Path) -> None:
     terminal = Terminal(tmp_path, environment(tmp_path))
     for block in find_blocks(document.read_text("utf-8")):
         terminal.perform(block)
+
+
+def test_blocks_that_need_a_clone_of_the_repository_are_announced() -> None:
+    """The installed package has no samples, no tests, no Dockerfiles and no Makefile."""
+    pages = {ROOT / "README.md", *(ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "releasing.md"}
+    silent = []
+    for page in pages:
+        text = page.read_text("utf-8")
+        needy = [block.line for block in find_blocks(text) if IN_REPOSITORY.search(block.body)]
+        before = " ".join("\n".join(text.splitlines()[: min(needy, default=0)]).split())
+        if needy and "a clone of this repository" not in before:
+            silent.append(f"{identify(page)}, line {needy[0]}")
+    assert silent == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=identify)

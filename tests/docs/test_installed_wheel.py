@@ -14,16 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.docs.test_code_blocks import Terminal, find_blocks
-from tests.project.distributions import build_distribution
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/first-tap.md", "docs/migrate.md")
 DEVELOPMENT = ("COVERAGE", "MYPYPATH", "PYTEST", "PYTHON", "TAP_", "TARGET_", "VIRTUAL_ENV")
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_distribution("wheel", tmp_path_factory.mktemp("wheel"))
 
 
 def user_environment() -> dict[str, str]:
@@ -50,3 +44,14 @@ def test_page_can_be_followed_with_the_installed_wheel(
     assert any(wheel.name in block.body for block in blocks), f"{page} does not install the wheel"
     for block in blocks:
         terminal.perform(block)
+
+
+def test_benchmark_of_the_first_minutes_finds_its_steps_in_the_pages() -> None:
+    from tests.bench import first_minutes
+
+    for page, steps in (
+        ("README.md", first_minutes._FIRST_TABLE),
+        ("docs/first-tap.md", first_minutes._FIRST_TAP),
+    ):
+        blocks = find_blocks((ROOT / page).read_text("utf-8"))
+        assert first_minutes._count_blocks(blocks, steps) <= len(blocks)

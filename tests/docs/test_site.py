@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -22,7 +21,6 @@ from scripts.public_names import find_undocumented_names, read_summary
 from tests.docs.test_code_blocks import ROOT
 
 CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
-MKDOCS = ROOT / ".venv-docs" / "bin" / "mkdocs"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 API = "reference/api/"
 FROM_ELSEWHERE = {
@@ -143,24 +141,6 @@ def test_names_without_a_docstring_are_found(tmp_path, monkeypatch) -> None:
 
 
 # The built site
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not MKDOCS.exists():
-        pytest.skip("needs .venv-docs (make docs)")
-    folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [MKDOCS, "build", "--site-dir", folder],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "WARNING" not in done.stderr
-    return folder
 
 
 def read_page(site: Path, name: str) -> str:

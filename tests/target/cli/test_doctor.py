@@ -246,7 +246,8 @@ def test_successful_checks_leave_no_files(
         *("configuration", "java", "pyspark", "jars", "staging", "path", "lease"),
         *("engine", "spark", "storage", "tables"),
     ]
-    assert f"a {form} table in {tmp_path}/tables was made, written, read, removed" in output
+    kind = "an iceberg" if form == "iceberg" else f"a {form}"
+    assert f"{kind} table in {tmp_path}/tables was made, written, read, removed" in output
     assert [file.name for file in tmp_path.iterdir()] == ["config.json"]
 
 

@@ -198,6 +198,26 @@ def test_tables_of_a_database_are_found_by_name(delta: Warehouse) -> None:
         find_recoverable_tables(settings.load_options(named), lambda: spark)
 
 
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_database_that_an_iceberg_catalog_does_not_have_has_no_tables(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Iceberg's catalogs raise an exception of their own, where Spark's has an error class."""
+    catalog = "spark.sql.catalog.unused"
+    spark.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
+    spark.conf.set(f"{catalog}.type", "hadoop")
+    spark.conf.set(f"{catalog}.warehouse", str(tmp_path))
+    given = {"format": "iceberg", "catalog": "unused", "database": "not_there"}
+    assert find_recoverable_tables(settings.load_options(given), lambda: spark) == []
+    spark.conf.set("spark.sql.catalog.closed", "org.apache.iceberg.spark.SparkCatalog")
+    spark.conf.set("spark.sql.catalog.closed.type", "rest")
+    spark.conf.set("spark.sql.catalog.closed.uri", "http://127.0.0.1:1")
+    given["catalog"] = "closed"
+    with pytest.raises(TableError, match=r"closed\.not_there cannot be listed.*Connection refused"):
+        find_recoverable_tables(settings.load_options(given), lambda: spark)
+
+
 def test_unexpected_error_shows_no_secret(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
