@@ -7,6 +7,8 @@ import json
 import os
 import re
 import subprocess
+import sys
+import zipfile
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -140,7 +142,65 @@ def test_build_without_a_tap_ends_with_an_error_that_names_the_argument() -> Non
         command, env={"PATH": os.environ["PATH"]}, capture_output=True, check=False
     )
     assert done.returncode == 1
-    assert done.stderr == b"Name the tap: --build-arg TAP=tap-github==1.0\n"
+    assert done.stderr == b"Name the tap: --build-arg TAP=meltanolabs-tap-github==1.30.1\n"
+
+
+def write_wheel(folder: Path, name: str, version: str, *needed: str) -> None:
+    """Write the wheel of a package that has no files, only requirements."""
+    info = f"{name}-{version}.dist-info"
+    requirements = "".join(f"Requires-Dist: {requirement}\n" for requirement in needed)
+    files = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requirements}",
+        "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "".join(f"{info}/{file},,\n" for file in ("METADATA", "WHEEL", "RECORD")),
+    }
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for file, text in files.items():
+            archive.writestr(f"{info}/{file}", text)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("needed", "installed"),
+    [
+        (["tap-core-sdk", "library"], {"tap_core_sdk 1.0", "library 2.1"}),
+        (["tap-core-sdk", "library==2.2"], {"tap_core_sdk 1.0", "library 2.2"}),
+        (["tap-core-sdk", "library<2"], None),
+        (["library<2"], {"library 1.0"}),
+    ],
+    ids=["any version", "another version", "a version that does not fit", "without the project"],
+)
+def test_locked_versions_are_kept_unless_the_tap_needs_other_ones(
+    tmp_path: Path, needed: list[str], installed: set[str] | None
+) -> None:
+    packages, venv = tmp_path / "packages", tmp_path / "venv"
+    packages.mkdir()
+    for version in ("1.0", "2.1", "2.2"):
+        write_wheel(packages, "library", version)
+    write_wheel(packages, "tap_core_sdk", "1.0", "library>=2")
+    write_wheel(packages, "tap_x", "1.0", *needed)
+    (tmp_path / "tools" / "bin").mkdir(parents=True)
+    (tmp_path / "tools" / "bin" / "pip").write_text(
+        f'#!/bin/sh\nexec {sys.executable} -m pip "$@"\n'
+    )
+    (tmp_path / "tools" / "bin" / "pip").chmod(0o755)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    step = find_step("tap", "Name the tap").replace("/opt/venv", str(venv))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {"PATH": path, "TAP": "tap-x", "PIP_NO_INDEX": "1"}
+    locked = "tools/bin/pip --python venv/bin/python install --find-links packages"
+    commands = f"{locked} tap-core-sdk==1.0 library==2.1; {step}"
+    done = subprocess.run(
+        ["sh", "-c", commands], cwd=tmp_path, env=env, capture_output=True, check=False
+    )
+    if installed is None:
+        assert done.returncode == 1
+        assert b"tap-core-sdk 1.0 depends on library>=2" in done.stdout
+    else:
+        assert done.returncode == 0, done.stderr
+        found = metadata.distributions(path=[str(next(venv.glob("lib/*/site-packages")))])
+        versions = {f"{dist.name} {dist.version}" for dist in found}
+        assert versions == {*installed, "tap_x 1.0"}
 
 
 @pytest.mark.parametrize(

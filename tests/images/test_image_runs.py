@@ -108,7 +108,7 @@ class Container:
             network: Use the network of the calling thread.
             options: Those of `docker run`, with ``_`` for ``-``; a list repeats one.
         """
-        options.setdefault("tmpfs", "/tmp")
+        options.setdefault("tmpfs", "/tmp:exec")
         mounted = [f"{folder}:{inside}" for folder, inside in (volumes or {}).items()]
         words = [
             f"--{name.replace('_', '-')}={value}"
@@ -258,15 +258,16 @@ def test_tap_is_loaded_without_a_network(
     tables.mkdir()
     copy_flights(config)
     write_json(config, "tap.json", {"folder": "/config", "until": "2013-01-02T00:00:00Z"})
-    write_json(config, "target.json", {"path": str(tables), "format": table_format})
+    # Iceberg stores absolute paths of files, so the folder is mounted under its own path.
+    path = "/tables" if table_format == "delta" else str(tables)
+    write_json(config, "target.json", {"path": path, "format": table_format})
     own(folder)
-    read = tap.run("--config", "/config/tap.json", volumes={config: "/config"})
+    read = tap.run("--config", "/config/tap.json", volumes={config: "/config:ro"})
     assert read.returncode == 0, read.stderr[-4000:]
     sent = [json.loads(line) for line in read.stdout.splitlines()]
     airlines = [m for m in sent if m["type"] == "RECORD" and m["stream"] == "airlines"]
     assert len(airlines) == len(read_table("airlines")) > 10
-    # Iceberg stores absolute paths of files, so the folder is mounted under its own path.
-    volumes = {config: "/config", tables: str(tables)}
+    volumes = {config: "/config:ro", tables: path}
     loaded = target.run("--config", "/config/target.json", volumes=volumes, feed=read.stdout)
     assert loaded.returncode == 0, loaded.stderr[-4000:]
     assert b"is not used" not in loaded.stderr
