@@ -54,14 +54,14 @@ _KEYS: Final = re.compile(r"<Key>(.*?)</Key>")
 
 
 class S3Server:
-    """The server and its proxy, as a context manager."""
+    """The server and its proxy, as a context manager; its port is a free one if it is 0."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, port: int = 0) -> None:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._proxy: _Proxy | None = None
         self._behind = 0
-        self.port = 0
+        self.port = port
 
     def __enter__(self) -> Self:
         python = peer_python("s3_server")

@@ -1,4 +1,4 @@
-"""Parser of the instructions that the project's Dockerfiles use.
+"""Parser of the instructions that the project's Dockerfile of several images uses.
 
 Source: Docker's Dockerfile reference. Only the forms that the project uses are supported; any other
 one is an error.
@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ROOT", "Instruction", "Stage", "expand", "read_instructions", "read_stages"]
+__all__ = [
+    "ROOT",
+    "Instruction",
+    "Stage",
+    "expand",
+    "read_instructions",
+    "read_stages",
+    "select_stages",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,6 +47,12 @@ class Stage:
     name: str
     base: str
     instructions: tuple[Instruction, ...]
+
+    @property
+    def sources(self) -> set[str]:
+        """The stages from which this one copies files."""
+        words = (i.split()[0] for i in self.instructions if i.name == "COPY")
+        return {word.removeprefix("--from=") for word in words if word.startswith("--from=")}
 
 
 def read_instructions(text: str) -> Iterator[Instruction]:
@@ -67,6 +81,15 @@ def read_stages(text: str) -> list[Stage]:
             name, _, default = instruction.value.partition("=")
             arguments[name] = default
     return [Stage(name, base, tuple(instructions)) for name, base, instructions in stages]
+
+
+def select_stages(stages: Sequence[Stage], target: str) -> list[Stage]:
+    """Return the stages that a target is built from, in their order; the target is the last one."""
+    needed = {target}
+    for stage in reversed(stages):
+        if stage.name in needed:
+            needed |= {stage.base, *stage.sources}
+    return [stage for stage in stages if stage.name in needed]
 
 
 def expand(value: str, variables: Mapping[str, str]) -> str:

@@ -1,12 +1,13 @@
-"""Build the image of a Dockerfile in folders of this machine, and run it as a container runs it.
+"""Build images of the Dockerfile in folders of this machine, and run them as containers run them.
 
 No registry and no Docker are needed: the base image is this machine's own system (Debian or Ubuntu)
 with the Python that runs this program. Each stage is an overlay over it, and its instructions run
-in a changed root. /opt, /home, /root and /tmp of this machine are not visible there. It needs root.
-Run it in a mount namespace of its own, which takes all mounts with it when it ends:
+in a changed root. /opt, /home, /root and /tmp of this machine are not visible there. Targets that
+are built in one folder share their stages. It needs root. Run it in a mount namespace of its own,
+which takes all mounts with it when it ends:
 
-    unshare --mount python -m tests.images.image_root build images/tap/Dockerfile /var/tmp/image
-    unshare --mount --net python -m tests.images.image_root run /var/tmp/image -- --version
+    unshare --mount python -m tests.images.image_root build tap-manifest /var/tmp/images
+    unshare --mount --net python -m tests.images.image_root run tap /var/tmp/images -- --help
 """
 
 from __future__ import annotations
@@ -21,12 +22,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.images.dockerfile import ROOT, Instruction, Stage, expand, read_stages
+from tests.images.dockerfile import (
+    ROOT,
+    Instruction,
+    Stage,
+    expand,
+    read_stages,
+    select_stages,
+)
 
 _PATH = "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SYSTEM = ("usr", "etc", "var")
 _SEEN_BY_BUILDS = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy")
 _NOBODY = 65534
+_MACHINE = "this-machine"
+"""The folder of what the stages see of this machine."""
+_CONTAINER = "container"
+"""The folder of what a container adds to its image. It is in memory, and another one for each."""
+_TMPFS = "noexec,nosuid,nodev"
+"""Options of Docker's for each tmpfs; those of a user come after them."""
 _IN_FOLDER = 'cd "$0" && exec "$@"'
 
 
@@ -47,7 +61,7 @@ def mount(*arguments: str | Path) -> None:
 
 def make_base(work: Path) -> None:
     """Create what the stages see of this machine in addition to /usr, /etc and /var."""
-    root, etc, programs = (work / "base" / name for name in ("root", "etc", "usr/local/bin"))
+    root, etc, programs = (work / _MACHINE / name for name in ("root", "etc", "usr/local/bin"))
     for name in ("opt", "home", "root", "tmp", "run", "proc", "dev", "python", *_SYSTEM):
         (root / name).mkdir(parents=True)
     (root / "tmp").chmod(0o1777)
@@ -70,7 +84,7 @@ def mount_stages(work: Path, names: Sequence[str]) -> Path:
     top = work / names[-1]
     root = top / "merged"
     for part in ("root", *_SYSTEM):
-        below = [work / name / part for name in (*reversed(names[:-1]), "base")]
+        below = [work / name / part for name in (*reversed(names[:-1]), _MACHINE)]
         system = [] if part == "root" else [Path("/", part)]
         lower = ":".join(str(path) for path in (*filter(Path.is_dir, below), *system))
         for name in (part, f"{part}.work"):
@@ -97,25 +111,32 @@ def run_in(
 
 
 class Builder:
-    """Runs the instructions of one Dockerfile's stages, with files of the repository as context."""
+    """Runs the instructions of a Dockerfile's stages, with files of the repository as context."""
 
     def __init__(self, work: Path, arguments: Mapping[str, str], context: Path) -> None:
         self._work = work
         self._arguments = arguments
         self._context = context
         self._images: dict[str, Image] = {}
+        self._roots: dict[str, Path] = {}
 
-    def build(self, stages: Sequence[Stage]) -> Image:
-        """Build all stages; return the last one, which is the image."""
-        make_base(self._work)
+    def build(self, stages: Sequence[Stage]) -> None:
+        """Build the stages that are not there yet."""
+        if not (self._work / _MACHINE).is_dir():
+            make_base(self._work)
         for stage in stages:
-            self._images[stage.name] = self._build_stage(stage)
-        return self._images[stages[-1].name]
+            done = self._work / stage.name / "image.json"
+            if done.is_file():
+                self._images[stage.name] = read_image(self._work, stage.name)
+                continue
+            shutil.rmtree(done.parent, ignore_errors=True)  # of a build that failed
+            image = self._images[stage.name] = self._build_stage(stage)
+            done.write_text(json.dumps(asdict(image)))
 
     def _build_stage(self, stage: Stage) -> Image:
         parent = self._images.get(stage.base, Image())
         image = Image([*parent.stages, stage.name], dict(parent.env), parent.user, parent.folder)
-        root = mount_stages(self._work, image.stages)
+        root = self._roots[stage.name] = mount_stages(self._work, image.stages)
         arguments: dict[str, str] = {}
         for instruction in stage.instructions:
             print(instruction.name, instruction.value, file=sys.stderr, flush=True)
@@ -144,7 +165,10 @@ class Builder:
         source = self._context
         words = instruction.split()
         if words[0].startswith("--from="):
-            source = self._work / words.pop(0).removeprefix("--from=") / "merged"
+            name = words.pop(0).removeprefix("--from=")
+            if name not in self._roots:
+                self._roots[name] = mount_stages(self._work, self._images[name].stages)
+            source = self._roots[name]
         *names, target = words
         into = root / Path(image.folder, target).relative_to("/")
         for name in names:
@@ -152,7 +176,9 @@ class Builder:
             if path.is_dir():
                 shutil.copytree(path, into, symlinks=True, dirs_exist_ok=True)
             else:
-                shutil.copy2(path, into / path.name if target.endswith("/") else into)
+                file = into / path.name if target.endswith("/") else into
+                file.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, file)
 
 
 def _set(root: Path, image: Image, instruction: Instruction) -> None:
@@ -179,58 +205,67 @@ def export_context(folder: Path) -> None:
             shutil.copy2(ROOT / name, folder / name)
 
 
-def build(dockerfile: Path, work: Path, arguments: Mapping[str, str], added: Path | None) -> int:
-    context = work / "context"
+def read_image(work: Path, target: str) -> Image:
+    """Return a target that was built in a folder."""
+    return Image(**json.loads((work / target / "image.json").read_text("utf-8")))
+
+
+def build(given: argparse.Namespace) -> int:
+    """Build a target."""
+    context = given.work / "context"
     export_context(context)
-    if added:
-        shutil.copytree(added, context, dirs_exist_ok=True)
-    image = Builder(work, arguments, context).build(read_stages(dockerfile.read_text("utf-8")))
-    (work / "image.json").write_text(json.dumps(asdict(image)))
+    if given.added:
+        shutil.copytree(given.added, context, dirs_exist_ok=True)
+    text = (ROOT / "images" / "Dockerfile").read_text("utf-8")
+    arguments = dict(text.split("=", 1) for text in given.build_arg)
+    Builder(given.work, arguments, context).build(select_stages(read_stages(text), given.target))
     return 0
 
 
-def run(
-    work: Path,
-    arguments: Sequence[str],
-    volumes: Sequence[str],
-    entry_point: str | None,
-) -> int:
-    """Run an image: root read-only, /tmp empty and writable, loopback the only network."""
-    image = Image(**json.loads((work / "image.json").read_text()))
-    root = mount_stages(work, image.stages)
-    for volume in volumes:
-        host, _, inside = volume.partition(":")
-        target = root / inside.lstrip("/")
-        target.mkdir(parents=True, exist_ok=True)
-        mount("--bind", host, target)
+def run(given: argparse.Namespace, arguments: Sequence[str]) -> int:
+    """Run a target as `docker run --read-only` does; loopback is the only network."""
+    image = read_image(given.work, given.target)
+    layer = given.work / _CONTAINER
+    layer.mkdir(exist_ok=True)
+    mount("-t", "tmpfs", "tmpfs", layer)
+    root = mount_stages(given.work, [*image.stages, _CONTAINER])
+    volumes = [text.split(":") for text in given.volume]
+    tmpfs = [text.partition(":") for text in given.tmpfs]
+    for folder in [*(volume[1] for volume in volumes), *(folder for folder, _, _ in tmpfs)]:
+        Path(f"{root}{folder}").mkdir(parents=True, exist_ok=True)
+    with (root / "etc/hosts").open("a") as hosts:
+        hosts.writelines(f"127.0.0.1 {name}\n" for name in given.local_host)
     for part in ("", *_SYSTEM):
         mount("-o", "remount,ro", root / part)
-    mount("-t", "tmpfs", "-o", "mode=1777", "tmpfs", root / "tmp")
+    for folder, _, options in tmpfs:
+        mount("-t", "tmpfs", "-o", f"{_TMPFS},{options}".rstrip(","), "tmpfs", f"{root}{folder}")
+    for host, folder, *options in volumes:
+        mount("--bind", host, f"{root}{folder}")
+        if options:
+            mount("-o", f"remount,bind,{options[0]}", f"{root}{folder}")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
-    settings = {**image.env, "HOME": "/home/loader"}
-    command = [*([entry_point] if entry_point else image.entry_point), *arguments]
-    return run_in(root, command, settings, image.user, image.folder)
+    settings = {**image.env, "HOME": "/home/loader", **dict(t.split("=", 1) for t in given.env)}
+    command = [*([given.entrypoint] if given.entrypoint else image.entry_point), *arguments]
+    return run_in(root, command, settings, given.user or image.user, image.folder)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
-    building = commands.add_parser("build")
-    building.add_argument("dockerfile", type=Path)
-    building.add_argument("work", type=Path)
+    building, running = commands.add_parser("build"), commands.add_parser("run")
+    for command in (building, running):
+        command.add_argument("target")
+        command.add_argument("work", type=Path)
     building.add_argument("--build-arg", action="append", default=[])
     building.add_argument("--added", type=Path)
-    running = commands.add_parser("run")
-    running.add_argument("work", type=Path)
-    running.add_argument("--volume", action="append", default=[])
+    for option in ("--local-host", "--env", "--tmpfs", "--volume"):
+        running.add_argument(option, action="append", default=[])
     running.add_argument("--entrypoint")
+    running.add_argument("--user")
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
     given = parser.parse_args(words[:end])
-    if given.command == "build":
-        arguments = dict(text.split("=", 1) for text in given.build_arg)
-        return build(given.dockerfile, given.work, arguments, given.added)
-    return run(given.work, words[end + 1 :], given.volume, given.entrypoint)
+    return build(given) if given.command == "build" else run(given, words[end + 1 :])
 
 
 if __name__ == "__main__":

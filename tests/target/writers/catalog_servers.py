@@ -48,18 +48,21 @@ _JAVA: Final = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1
 
 
 @contextmanager
-def rest_catalog(folder: Path, **properties: str) -> Iterator[int]:
+def rest_catalog(
+    folder: Path, variables: Mapping[str, str] | None = None, **properties: str
+) -> Iterator[int]:
     """Context manager: run Iceberg's reference REST server, and yield its port.
 
     Its catalog is an SQLite database in ``folder``. ``properties`` are those of the catalog, with
-    ``_`` for ``.`` and ``__`` for ``-``: ``warehouse``, ``io__impl``, ``s3_endpoint`` …
+    ``_`` for ``.`` and ``__`` for ``-``: ``warehouse``, ``io__impl``, ``rest_port`` …
+    ``variables`` are other environment variables of the server.
     """
-    port = _free_port()
-    given = {"uri": f"jdbc:sqlite:{folder}/catalog.db", "rest_port": str(port), **properties}
+    port = int(properties.setdefault("rest_port", str(_free_port())))
+    given = {"uri": f"jdbc:sqlite:{folder}/catalog.db", **properties}
     jars = ":".join(map(str, (_get_jar(_REST_SERVER), _get_jar(_SQLITE))))
     command = [*_JAVA, "-cp", jars, "org.apache.iceberg.rest.RESTCatalogServer"]
     environment = {f"CATALOG_{name.upper()}": value for name, value in given.items()}
-    with _running(command, environment, folder / "rest.log", port):
+    with _running(command, {**(variables or {}), **environment}, folder / "rest.log", port):
         yield port
 
 
