@@ -107,11 +107,16 @@ def _document(path: str) -> dict[str, Any]:
     """Return the JSON object in a file, or an empty dict if ``path`` is empty.
 
     Raises:
-        NotStartedError: The file does not contain a JSON object.
+        NotStartedError: The file cannot be read, or does not contain a JSON object.
     """
     if not path:
         return {}
-    document = load_json(Path(path).read_bytes())
+    try:
+        document = load_json(Path(path).read_bytes())
+    except OSError as error:
+        raise NotStartedError(f"the file {path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise NotStartedError(f"the file {path} is not JSON: {error}.") from None
     if not isinstance(document, dict):
         raise NotStartedError(f"{Path(path).name} is not a JSON object.")
     return document

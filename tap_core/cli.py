@@ -107,8 +107,13 @@ def new(
         project = Project.of(name, kind or None, auth or None, pagination or None)
         place = Path(folder or name)
         write(project, place)
-    except (ProjectError, OSError) as error:
+    except ProjectError as error:
         return _failed(str(error))
+    except OSError as error:
+        return _failed(
+            f"The folder {place} cannot be written: {error.strerror}. Name another one with"
+            " --folder, or run the command in a folder that this user may write."
+        )
     print(  # noqa: T201  (the command's output)
         f"{project.name} is in {place}. Next:\n  cd {place}\n  pip install -e '.[dev]'\n  pytest"
     )

@@ -89,6 +89,7 @@ _SELF_EXPLANATORY: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 _COMMITTING: Final = (
     "Interrupted: the rows received so far are committed. A second signal ends the run at once."
 )
+_EMPTY: Final = "The input was empty. If a tap was to write it, the tap has failed: see its output."
 _TYPED: Final = (
     "Singer messages are read from the terminal. To load the messages of a tap, use a pipe:"
     " tap-NAME --config tap.json | target-spark --config target.json. Ctrl-D ends the input."
@@ -385,13 +386,17 @@ class TargetSpark(PluginBase):
     ) -> None:
         decoder, mapped = binding.decoder, self.make_event_mapper(binding.renamed)
         wake_up, loader = cast(WakeupPipe, self._wake_up), opened.loader
+        is_empty = True
         for block in read_blocks(source, wake_up, _BEAT_SECONDS):
+            is_empty = is_empty and not block
             for event in mapped(decoder.feed(block) if block else ()):
                 loader.process_event(event)
                 del event  # frees its rows while waiting for the next block
             loader.poll()
             if self._stopping.is_set() or self._input_ended.is_set():
                 return
+        if is_empty:
+            self.logger.warning("%s", _EMPTY)
         for event in mapped(decoder.close()):
             loader.process_event(event)
 

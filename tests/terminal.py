@@ -15,18 +15,29 @@ import struct
 import subprocess
 import termios
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 _TOKEN = re.compile(r"\x1b\[([\d;]*)([A-Za-z])|\x1b([78D])|\r|\n|[^\x00-\x1f\x7f]")
+
+_XTERM = (
+    *("000000", "cd0000", "00cd00", "cdcd00", "0000ee", "cd00cd", "00cdcd", "e5e5e5"),
+    *("7f7f7f", "ff0000", "00ff00", "ffff00", "5c5cff", "ff00ff", "00ffff", "ffffff"),
+)
+"""xterm's default palette: eight colors, then their bright forms."""
+
+_CONTRAST = 3.0
 
 _LONGEST = 20
 """Characters of the longest control sequence, or more."""
 
 
 class Terminal:
-    """Lines on the screen, lines that have left it, and the cursor."""
+    """Lines on the screen, lines that have left it, the cursor, and the styles of the text.
+
+    A style has the parameters of one sequence for bold, colors and the like (SGR).
+    """
 
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height
@@ -35,6 +46,7 @@ class Terminal:
         self.screen = [[" "] * width for _ in range(height)]
         self.row = self.column = 0
         self.top, self.bottom = 0, height - 1
+        self.styles: set[tuple[int, ...]] = set()
         self._saved = (0, 0)
         self._rest = ""
 
@@ -119,6 +131,44 @@ class Terminal:
             self.screen[self.row] = [" "] * self.width
         else:
             assert final == "m", (values, final)
+            self.styles.add(tuple(values))
+
+
+def find_unreadable(styles: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Return the styles that are not readable on a black or on a white background.
+
+    Readable are the terminal's own colors, bold, dim or underlined, and colors of xterm's palette
+    with a contrast of at least 3 to both (WCAG 2.2, 1.4.11). Bold text may be drawn in the bright
+    color, dim text in a darker one. Backgrounds and colors beyond the palette are not readable.
+    """
+    return sorted(style for style in styles if not all(map(_is_readable, _with_bright(style))))
+
+
+def _with_bright(style: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    yield style
+    if 1 in style:
+        yield tuple(code + 60 if code in range(30, 38) else code for code in style)
+
+
+def _is_readable(style: tuple[int, ...]) -> bool:
+    plain = {0, 1, 2, 3, 4, 7, 22, 23, 24, 27, 39, 49}
+    colors = [code for code in style if code not in plain]
+    if not colors:
+        return True
+    known = [*range(30, 38), *range(90, 98)]
+    return 2 not in style and all(
+        code in known and _has_contrast(_XTERM[known.index(code)]) for code in colors
+    )
+
+
+def _has_contrast(color: str) -> bool:
+    """Return True if a color is readable on black (luminance 0) and on white (luminance 1)."""
+    parts = [int(color[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return (luminance + 0.05) / 0.05 >= _CONTRAST and 1.05 / (luminance + 0.05) >= _CONTRAST
 
 
 class TerminalSession:

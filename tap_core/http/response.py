@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -120,13 +121,11 @@ class JSONResponse(requests.Response):
         try:
             return json.loads(_text(self, self.content), **kwargs)
         except (json.JSONDecodeError, UnicodeDecodeError):
-            return super().json(**kwargs)  # raises an error that describes the problem
-        except (
-            ValueError,
-            RecursionError,
-            InvalidOperation,
-        ):  # a value that Python cannot represent
-            raise NotJSONError(_describe_non_json(self, self.content, Secrets()), self) from None
+            with suppress(JSONDecodeError):
+                return super().json(**kwargs)  # detects other encodings
+        except (ValueError, RecursionError, InvalidOperation):
+            pass  # a value that Python cannot represent
+        raise NotJSONError(_describe_non_json(self, self.content, Secrets()), self) from None
 
     def read(self, secrets: Callable[[], Secrets], noting: str | None = None) -> Any:
         """Decode the document, store it for `parse_json`, and return it.

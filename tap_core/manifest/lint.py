@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from tap_core.config.similar_names import suggest
 from tap_core.manifest.builder import Builder
 from tap_core.manifest.components.declarative_source import (
     DeclarativeSource,
@@ -177,7 +178,8 @@ def _check_connection_check(
     for name in named:
         if names is not None and name not in names:
             line = check.lines.get("stream_names", check.line)
-            yield ManifestProblem(line, "check.stream_names", f"there is no stream '{name}'.")
+            message = f"there is no stream '{name}'.{suggest(name, names)}"
+            yield ManifestProblem(line, "check.stream_names", message)
     yield from _check_template_names(manifest, check)
 
 

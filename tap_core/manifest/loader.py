@@ -159,7 +159,9 @@ def read_manifest(source: Path | str) -> Manifest:
         return _parse_manifest(source, "manifest", Path())
     try:
         text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError, InputTooLargeError) as error:
+    except OSError as error:
+        raise ManifestError(f"The manifest '{source}' cannot be read: {error.strerror}.") from None
+    except (UnicodeDecodeError, InputTooLargeError) as error:
         raise ManifestError(f"The manifest '{source}' cannot be read: {error}") from None
     return _parse_manifest(text, source.name, source.resolve().parent)
 

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TextIO, TypeAlias
 
@@ -60,6 +61,20 @@ VersionOption: TypeAlias = Annotated[
 
 _TEXT_TYPES: Final = (str, bool, list[str])
 
+_STYLES: Final = {
+    "RICH_HELP": "Try [bold]'{command_path} {help_option}'[/] for help.",
+    "STYLE_COMMANDS_TABLE_FIRST_COLUMN": "bold",
+    "STYLE_NEGATIVE_OPTION": "bold",
+    "STYLE_NEGATIVE_SWITCH": "bold",
+    "STYLE_OPTION": "bold",
+    "STYLE_OPTION_ENVVAR": "dim",
+    "STYLE_REQUIRED_LONG": "red",
+    "STYLE_SWITCH": "bold",
+    "STYLE_TYPES": "",
+    "STYLE_USAGE": "bold",
+}
+"""Settings of `typer.rich_utils`: its yellow, cyan, green and blue vanish on white or on black."""
+
 
 class _Conventions(_Base):
     """Mixin with the exit codes, argument parsing and help format of all commands and programs."""
@@ -95,7 +110,8 @@ class _Conventions(_Base):
         Raises:
             typer.Exit: The exit code is neither 0 nor None.
         """
-        code = super().invoke(ctx)
+        with _readable_errors(self):
+            code = super().invoke(ctx)
         if code:
             raise typer.Exit(code)
         return code
@@ -110,7 +126,8 @@ class _Conventions(_Base):
             is_ours = isinstance(param, (TyperArgument, TyperOption))
             if is_ours and param.type_descriptor.annotation in _TEXT_TYPES:
                 param.get_runtime_param = _TextConversion
-        return super().parse_args(ctx, args)
+        with _readable_errors(self):
+            return super().parse_args(ctx, args)
 
     def get_help_option_names(self, ctx: Any) -> list[str]:
         """Return the names of the help option in the declared order: ``--help``, ``-h``."""
@@ -120,6 +137,8 @@ class _Conventions(_Base):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help: with rich to a terminal, else as plain text."""
         self.rich_markup_mode = _markup_mode(sys.stdout)
+        if self.rich_markup_mode is not None:
+            _set_readable_styles()
         super().format_help(ctx, formatter)
 
 
@@ -202,6 +221,25 @@ def _markup_mode(stream: TextIO | None) -> Any:
     if stream is None or stream.closed:
         return None
     return "rich" if stream.isatty() else None
+
+
+@contextmanager
+def _readable_errors(command: _Conventions) -> Iterator[None]:
+    """Context manager: set readable styles if the block raises an error that typer prints."""
+    try:
+        yield
+    except typer.TyperException:
+        if command.rich_markup_mode is not None:
+            _set_readable_styles()
+        raise
+
+
+def _set_readable_styles() -> None:
+    """Let typer print only styles that are readable on a dark and on a light background."""
+    from typer import rich_utils
+
+    for name, value in _STYLES.items():
+        setattr(rich_utils, name, value)
 
 
 def choose_from(*choices: str) -> dict[str, Any]:

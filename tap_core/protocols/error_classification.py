@@ -102,6 +102,11 @@ def summarize_error(
     text = message or type(error).__qualname__
     if kind == CONFIG and any(is_auth_failure(each) for each in iterate_causes(error)):
         return f"The {system} refuses the credentials: check those in the configuration. {text}"
+    if any(map(_is_unusable_url, iterate_causes(error))):
+        return (
+            f"The address of the {system} is not valid: check it in the configuration. It begins"
+            f" with https:// or http://. {text}"
+        )
     if kind == TRANSIENT:
         return f"The {system} is temporarily unavailable: try again later. {text}"
     if kind == SYSTEM and not is_known_error(error):
@@ -192,13 +197,16 @@ def _classify(error: BaseException) -> str | None:
     """
     if (own_type := getattr(error, "failure_type", None)) in _KINDS:
         return str(own_type)
-    if isinstance(error, _CONFIG_FAULTS) or is_auth_failure(error):
-        return CONFIG
-    if not _UNUSABLE_URL_NAMES.isdisjoint(_class_names(error)):
+    if isinstance(error, _CONFIG_FAULTS) or is_auth_failure(error) or _is_unusable_url(error):
         return CONFIG
     if _NO_CERTIFICATE in str(error):
         return SYSTEM
     return TRANSIENT if _is_retriable(error) else None
+
+
+def _is_unusable_url(error: BaseException) -> bool:
+    """Return True if a URL has no scheme, an unknown one, or another error in its syntax."""
+    return not _UNUSABLE_URL_NAMES.isdisjoint(_class_names(error))
 
 
 def is_auth_failure(error: BaseException) -> bool:

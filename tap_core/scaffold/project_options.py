@@ -106,5 +106,6 @@ def _choose(choice: str, value: str | None, possible: tuple[str, ...]) -> str:
         ProjectError: The value is not in ``possible``.
     """
     if value is not None and value not in possible:
-        raise ProjectError(f"--{choice} {value} is not possible here; {', '.join(possible)} is.")
+        choices = " or ".join(possible)
+        raise ProjectError(f"--{choice} {value} is not possible here: use {choices}.")
     return value or possible[0]

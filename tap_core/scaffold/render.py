@@ -39,7 +39,9 @@ def write(project: Project, folder: Path) -> list[Path]:
         ProjectError: The folder exists and is not empty, or is a file.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ProjectError(f"{folder} already exists; nothing was written.")
+        raise ProjectError(
+            f"{folder} already exists; nothing was written. Name another folder with --folder."
+        )
     written = []
     for file in _files(project):
         path = folder / file.path

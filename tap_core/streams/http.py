@@ -707,13 +707,13 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
             details: Details of the attempt from the ``backoff`` package.
         """
         error = details.get("exception")
-        response = error.response if isinstance(error, RetriableAPIError) else None
         cause = f"{type(error).__name__}: {shorten_connection_failure(str(error))}"
-        if response is not None:
-            cause = f"status {response.status_code}: {response.reason}"
+        if isinstance(error, RetriableAPIError) and error.response is not None:
+            cause = f"status {error.response.status_code}: {error.response.reason}"
+        place = f" for URL {self.path}" if self.path else ""
         retry_logger.info(
-            "Stream '%s': Backing off %0.2f seconds after try %d for URL %s, failing with %s",
-            *(self.name, details.get("wait"), details.get("tries"), self.path, cause),
+            "Stream '%s': Backing off %0.2f seconds after try %d%s, failing with %s",
+            *(self.name, details.get("wait"), details.get("tries"), place, cause),
             extra={"stream_name": self.name},
         )
 

@@ -7,10 +7,13 @@ output, and messages to standard error. Exit codes: 0 success, 1 failure, 2 wron
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias
 
 import typer
 
@@ -367,6 +370,8 @@ def _run_with_target(
     except (ConfigurationError, TargetSparkError) as error:
         for sentence in getattr(error, "errors", None) or [str(error)]:
             _print_line(redact_line(hide(sentence)))
+        if not config:
+            _print_line("No settings were passed: name their file with --config FILE.")
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001  so that no message can contain a secret
@@ -380,7 +385,15 @@ def _create_target(plugin: type[CommandTarget], config_input: ConfigInput) -> Co
     Otherwise an invalid configuration would overwrite the report file of the last run.
     """
     config = {**config_input.config, "report": None}
-    return plugin(config=config, parse_env_config=config_input.parse_env)
+    target = plugin(config=config, parse_env_config=config_input.parse_env)
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _end_by_signal)  # in place of that of a load, which exits with 0
+    return target
+
+
+def _end_by_signal(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  Python passes it
+    raise SystemExit(-number)  # the program closes Spark and ends by this signal
 
 
 def _print_line(text: str) -> None:
@@ -455,7 +468,7 @@ def _replay(plugin: CommandTarget, stream: str, schema: str, *, overwrite: bool)
         source = open_binary(sys.stdin) if schema == "-" else Path(schema)
         text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError, InputTooLargeError) as error:
-        _print_line(f"The schema cannot be read: {error}")
+        _print_line(f"The file of --schema cannot be read: {error}")
         return 1
     described = select_one(plugin.make_event_mapper()(parse_schemas(text)), stream)
     outcome = replay(plugin.config, described, overwrite=overwrite)

@@ -93,16 +93,26 @@ def import_tap_class(name: str) -> type[Tap]:
     module, _, attribute = name.partition(":")
     try:
         imported: Any = import_module(module)
-    except ImportError as error:
+    except (ImportError, ValueError) as error:
         raise ConfigurationError(
             f"The tap {name} cannot be imported: {error}. Pass its class as tap_x.tap:TapX, and"
             " install it on Spark's workers too."
         ) from error
+    members = vars(imported).items()
     for part in filter(None, attribute.split(".")):
         imported = getattr(imported, part, None)
-    if not (isinstance(imported, type) and issubclass(imported, Tap)):
-        raise ConfigurationError(f"{name} is not a tap: pass its class, as in tap_x.tap:TapX.")
-    return imported
+    if not _is_subclass(imported, Tap):
+        taps = [f"{module}:{key}" for key, value in members if _is_subclass(value, Tap)]
+        hint = f" This module has {', '.join(taps)}." if taps else ""
+        raise ConfigurationError(
+            f"{name} is not a tap: pass its class, as in tap_x.tap:TapX.{hint}"
+        )
+    tap_class: type[Tap] = imported
+    return tap_class
+
+
+def _is_subclass(value: object, base: type) -> bool:
+    return isinstance(value, type) and issubclass(value, base) and value is not base
 
 
 @lru_cache(maxsize=1)

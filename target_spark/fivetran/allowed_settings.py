@@ -266,7 +266,7 @@ class CallRules:
         # The object ``spark`` is checked key by key, also if the operator allowed ``spark``.
         names = (*config, *_find_stream_settings(config))
         refused = dict.fromkeys(name for name in names if name not in SETTINGS)
-        self.allowance.check([*refused, *(key for key in keys if _rule(key) is None)])
+        self.allowance.check([*refused, *(key for key in keys if _rule(key) is None)], SETTINGS)
         faults = [
             *self._find_disallowed_values(config, keys),
             *self._find_disallowed_locations(config, keys),

@@ -160,7 +160,8 @@ class Warehouse(Mapping[str, WarehouseTable]):
             for format_, reader in _READERS.items():
                 if reader.is_table(folder):
                     return WarehouseTable(name, format_, folder)
-        raise KeyError(f"There is no table {name!r} in {self._folder}. Tables: {', '.join(self)}.")
+        tables = ", ".join(self) or "none"
+        raise KeyError(f"There is no table {name!r} in {self._folder}. Tables: {tables}.")
 
     def __iter__(self) -> Iterator[str]:
         for folder in sorted(self._folder.iterdir()):

@@ -288,8 +288,9 @@ def _open(warehouse: str, path: Path, job: str) -> int:
 
 
 def _not_written(error: OSError) -> TableError:
+    reason = f"{error.filename} is a file" if isinstance(error, FileExistsError) else error
     return TableError(
-        f"The folder for the tables cannot be written: {error}. Give this user the permission or"
+        f"The folder for the tables cannot be written: {reason}. Give this user the permission or"
         " free disk space to write there, or set path to a folder that can be written."
     )
 

@@ -167,6 +167,10 @@ def test_names_may_be_any_text() -> None:
         ('{"streams": [null]}', "streams[0].name: there is nothing"),
         ('{"streams": [{"stream": {"name": 5}}]}', "streams[0].stream.name"),
         ('{"streams": [{"stream": "users"}]}', "streams[0].stream: there is a string"),
+        (
+            '{"streams": [{"tap_stream_id": "users", "stream": "users"}]}',
+            "this is a catalog of Singer; a configured catalog of Airbyte is needed",
+        ),
     ],
 )
 def test_invalid_catalog_is_refused(text, words) -> None:

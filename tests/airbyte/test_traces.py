@@ -108,6 +108,12 @@ def test_message_advises_the_user() -> None:
     assert summarize_error(ConfigValidationError("'token' is missing")) == "'token' is missing"
     assert summarize_error(FatalAPIError("401 no")).startswith("The source refuses the credentials")
     assert "try again later" in summarize_error(requests.Timeout("slow"))
+    for unusable in (
+        requests.exceptions.InvalidSchema("ftp"),
+        requests.exceptions.MissingSchema(""),
+    ):
+        sentence = summarize_error(unusable)
+        assert sentence.startswith("The address of the source is not valid: check it in the config")
     assert summarize_error(KeyError()).endswith("KeyError")
 
 

@@ -43,7 +43,12 @@ def write_settings(folder: Path, name: str, **settings: Any) -> str:
     "words, message",
     [
         (["--tap", "tests.nowhere:Tap"], "cannot be imported"),
+        (["--tap", ":Tap"], "cannot be imported"),
         (["--tap", "json:dumps"], "is not a tap"),
+        (
+            ["--tap", "tap_flights.tap:TapFlight"],
+            "as in tap_x.tap:TapX. This module has tap_flights.tap:TapFlights.",
+        ),
         (["--tap", TAP, "--catalog", "nowhere.json"], "nowhere.json cannot be read"),
         (["--tap", TAP, "--state", "nowhere.json"], "nowhere.json cannot be read"),
         (["--tap", TAP], "'visits' is a required property"),

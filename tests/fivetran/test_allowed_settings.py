@@ -293,6 +293,11 @@ def test_unlisted_setting_is_refused(configuration: dict[str, str]) -> None:
     assert "evil" not in str(caught.value)
 
 
+def test_known_setting_is_suggested_for_a_misspelled_one() -> None:
+    with pytest.raises(ConfigurationError, match=r"may not set this\. Did you mean 'format'\?"):
+        rules().check(read({"path": "lake", "formt": "delta"}))
+
+
 def test_every_setting_is_listed_as_allowed_or_refused() -> None:
     """A new setting of the target must be reviewed and put in one of the two lists."""
     refused = {

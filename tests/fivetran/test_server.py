@@ -241,6 +241,7 @@ def test_port_in_use_is_reported_and_ends_the_program(server: Running) -> None:
         line = json.loads(second.lines[0])
         assert line["level"] == "SEVERE"
         assert line["message"].startswith(f"Port {server.port} cannot be listened on: Address")
+        assert line["message"].endswith("Choose another one with --port.")
 
 
 @pytest.mark.peer

@@ -137,6 +137,26 @@ def test_command_starts_the_connector_and_prints_findings(tmp_path: Path, capsys
     assert "Cannot start: it ended with exit code 3" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "cannot be read: No such file or directory."),
+        ("{folder: x}", "is not JSON: "),
+        ("[]", "is not a JSON object."),
+    ],
+)
+def test_configuration_that_cannot_be_used_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, sentence: str
+) -> None:
+    config = tmp_path / "config.json"
+    if text is not None:
+        config.write_text(text)
+    assert main(["fivetran-test", "--config", str(config), "--", "nothing"]) == 2
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith("Cannot start: ")
+    assert f"config.json {sentence}" in line
+
+
 def test_terminated_tester_ends_its_server(tmp_path: Path) -> None:
     """A signal to the tester leaves no process behind."""
     config = tmp_path / "config.json"

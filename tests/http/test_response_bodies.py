@@ -19,6 +19,7 @@ from tap_core.http.response import (
     is_empty_body,
     parse_json,
 )
+from tap_core.protocols.error_classification import is_known_error
 from tap_core.redaction import Secrets
 from tests.http.server import Reply, page
 
@@ -231,8 +232,11 @@ def test_json_error_in_custom_parse_response_names_stream_and_request(source):
         yield from response.json()["data"]
 
     source.server.answers(Reply(LOGIN, headers={"Content-Type": "text/html"}))
-    with pytest.raises(requests.exceptions.JSONDecodeError, match=r"stream 'users', GET http"):
+    found = r"The answer is not JSON but text/html.*Welcome.*stream 'users', GET http"
+    with pytest.raises(requests.exceptions.JSONDecodeError, match=found) as caught:
         source.records(parse_response=own)
+    assert is_known_error(caught.value)
+    assert "s3cr3t" not in str(caught.value)
     source.server.answers(Reply({"data": [{"id": 1}]}, keep=15, length=False), page({"id": 2}))
     assert source.records(parse_response=own) == [{"id": 2}]
 

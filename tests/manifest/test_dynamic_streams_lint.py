@@ -170,6 +170,10 @@ def test_streams_named_in_a_check_are_verified_if_known(tmp_path: Path):
         "there is no stream 'c'.",
         "there is no dynamic stream 'all'.",
     ]
+    near = check.replace("[a, c]", "[a, orderz]")
+    of_orders = dynamic(LISTED.replace("name: b,", "name: orders,"))
+    found = lint_messages(tmp_path, of_orders, check=near, streams=())
+    assert "there is no stream 'orderz'. Did you mean 'orders'?" in found
     check = check.replace("stream_count: 0", "stream_count: 1")
     assert lint(tmp_path, dynamic(CONFIG, name="all"), check=check, streams=()) == []
     check = "{type: CheckDynamicStream}"

@@ -38,5 +38,5 @@ def test_retries_of_records_and_tokens_name_stream_and_attempt(tmp_path: Path, c
     assert all(line.startswith("Stream 'orders': ") for line in retried)
     tokens, records = retried[:2], retried[2:]
     assert [f"after try {n} of" in line for n, line in enumerate(tokens, 1)] == [True, True]
-    assert [f"after try {n} for" in line for n, line in enumerate(records, 1)] == [True, True]
+    assert [f"after try {n}, failing" in line for n, line in enumerate(records, 1)] == [True, True]
     assert "Backing off _request" not in caplog.text

@@ -278,17 +278,29 @@ def test_new_command_does_not_overwrite_a_folder(
     assert list(tmp_path.iterdir()) == [mine]
 
 
+def test_folder_that_cannot_be_written_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["new", "tap-example", "--folder", str(tmp_path / "file" / "tap")]) == 1
+    [sentence] = capsys.readouterr().err.splitlines()
+    assert sentence.startswith(
+        f"The folder {tmp_path}/file/tap cannot be written: Not a directory."
+    )
+    assert "--folder" in sentence
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("example",), "is not a valid plugin name"),
         (("tap-Example",), "is not a valid plugin name"),
         (("tap-x/../y",), "is not a valid plugin name"),
-        (("tap-x", "soap"), "rest, graphql, sql, other is"),
-        (("target-x", "rest"), "batch, record, sql is"),
+        (("tap-x", "soap"), "use rest or graphql or sql or other"),
+        (("target-x", "rest"), "use batch or record or sql"),
         (("tap-x", "rest", "kerberos"), "--auth kerberos"),
-        (("tap-x", "sql", "bearer"), "--auth bearer is not possible here; none is."),
-        (("tap-x", "graphql", None, "page"), "cursor is"),
+        (("tap-x", "sql", "bearer"), "--auth bearer is not possible here: use none."),
+        (("tap-x", "graphql", None, "page"), "is not possible here: use cursor"),
     ],
 )
 def test_invalid_project_options_are_rejected_with_the_valid_ones(

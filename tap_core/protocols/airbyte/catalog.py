@@ -205,7 +205,13 @@ def parse_configured_catalog(text: str | bytes, source: str) -> ConfiguredCatalo
         raise document.make_error(
             "a catalog must be an object with a list of 'streams'; this one has none"
         )
-    return ConfiguredCatalog(tuple(map(_parse_stream, streams.items())), source)
+    items = list(streams.items())
+    if any(isinstance(each.value, dict) and "tap_stream_id" in each.value for each in items):
+        raise document.make_error(
+            "this is a catalog of Singer; a configured catalog of Airbyte is needed, such as the"
+            " output of the command 'discover'"
+        )
+    return ConfiguredCatalog(tuple(map(_parse_stream, items)), source)
 
 
 def _parse_document(text: str | bytes, source: str) -> JsonNode:

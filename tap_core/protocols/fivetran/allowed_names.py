@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tap_core.config.similar_names import suggest
 from tap_core.exceptions import ConfigurationError
 
 __all__ = ["AllowedNames", "get_variable_name", "parse_names"]
@@ -58,10 +59,12 @@ class AllowedNames:
         """Return True if the operator allows calls to set the setting ``name``."""
         return any(_matches(pattern, name) for pattern in self.names)
 
-    def check(self, refused: Iterable[str]) -> None:
+    def check(self, refused: Iterable[str], known: Iterable[str] = ()) -> None:
         """Check that the operator allows all settings in ``refused``.
 
-        ``refused`` are the names of settings that a call may set only if the operator allows them.
+        Args:
+            refused: Names of settings that a call may set only if the operator allows them.
+            known: Names of settings, to suggest one for a misspelled name.
 
         Raises:
             ConfigurationError: A setting is not allowed. The message names the settings and the
@@ -72,9 +75,9 @@ class AllowedNames:
             more = len(names) - _MOST_NAMES
             listed = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
             raise ConfigurationError(
-                f"{listed}: a call may not set this. Remove it from the configuration, or have the"
-                " operator of this server allow it with the environment variable"
-                f" {self.variable} (for example {self.variable}={names[0]})."
+                f"{listed}: a call may not set this.{suggest(names[0], known)} Remove it from the"
+                " configuration, or have the operator of this server allow it with the environment"
+                f" variable {self.variable} (for example {self.variable}={names[0]})."
             )
 
 

@@ -397,7 +397,8 @@ def serve(
         try:
             bound = server.start(address)
         except OSError as error:
-            journal.say("SEVERE", f"Port {address.port} cannot be listened on: {error.strerror}.")
+            reason = f"Port {address.port} cannot be listened on: {error.strerror}."
+            journal.say("SEVERE", f"{reason} Choose another one with --port.")
             end.close()
             return 1
         journal.say("INFO", f"Listening on port {bound} ({address.families}).")

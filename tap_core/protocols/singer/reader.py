@@ -221,7 +221,10 @@ class SingerReader:
             yield Rows(stream, rows, extracted_at=times, version=chunk.version)
 
     def _refuse_invalid(self, line: bytes, error: Exception) -> None:
-        raise _make_line_error(self._lines.number, line, describe_decode_error(error)) from error
+        reason = describe_decode_error(error)
+        if line.lstrip()[:1] != b"{":
+            reason += "; a tap writes messages to standard output, and logs to standard error"
+        raise _make_line_error(self._lines.number, line, reason) from error
 
     def _refuse_unknown(self, line: bytes, kind: object) -> None:
         reason = f"its type is {kind!r}" if kind else "it has no type"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import msgspec
 
 from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Rows, SchemaEvent
+from tap_core.exceptions import FatalSyncError
 
 if TYPE_CHECKING:
     from tap_core.events import Event
@@ -153,8 +154,13 @@ def _write_text(stream: TextIO, data: bytes) -> None:
 
 def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except ConnectionError:  # the reader has ended
+        raise
+    except OSError as error:
+        raise FatalSyncError(f"Standard output cannot be written: {error.strerror}.") from error
 
 
 def _to_stdout(data: bytes) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.docs.test_code_blocks import find_blocks
 from tests.target.cli.test_target_cli import COMMAND, PATIENCE, ROOT, config, environment
-from tests.terminal import TerminalSession, open_terminal
+from tests.terminal import TerminalSession, find_unreadable, open_terminal
 
 
 @pytest.mark.parametrize("prints_report", [False, True])
@@ -54,9 +54,9 @@ def wait_for_phases(session: TerminalSession, pipe: subprocess.Popen[bytes]) -> 
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+@pytest.mark.parametrize(("table_format", "background"), [("delta", "light"), ("iceberg", "dark")])
 def test_first_pipe_of_the_readme_is_readable_on_a_terminal(
-    tmp_path: Path, table_format: str
+    tmp_path: Path, table_format: str, background: str
 ) -> None:
     """Phases are shown, lines stay whole, no line is for programs, and a command reads the table.
 
@@ -81,11 +81,14 @@ def test_first_pipe_of_the_readme_is_readable_on_a_terminal(
     )
     with open_terminal(400, 60) as session:
         with session.start(
-            ["sh", "-c", command], env=environment(TERM="xterm"), cwd=tmp_path
+            ["sh", "-c", command],
+            env=environment(TERM="xterm", COLORFGBG={"light": "0;15", "dark": "15;0"}[background]),
+            cwd=tmp_path,
         ) as pipe:
             shown = wait_for_phases(session, pipe)
         assert pipe.returncode == 0, session.terminal.lines()
     assert shown == set(PHASES)
+    assert find_unreadable(session.terminal.styles) == []
     lines = session.terminal.lines()
     logged = [line for line in lines if re.match(STAMP, line)]
     assert logged

@@ -89,6 +89,12 @@ def test_runs_without_a_table_of_runs_is_an_error(
     assert "There is no table of runs" in err
 
 
+def test_command_without_settings_names_the_option(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run_command(capsys, "show", "orders")
+    assert (code, out) == (1, "")
+    assert err.endswith("No settings were passed: name their file with --config FILE.\n")
+
+
 def test_show_has_rows_times_quarantine_and_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -264,11 +264,37 @@ def test_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     assert b"Set staging to a folder" in done.stderr
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_ends_a_command_by_this_signal(tmp_path: Path, number: signal.Signals) -> None:
+    """A script that a user interrupts does not take the command for done."""
+    command = [*COMMAND, "replay", "a", "--schema", "-", "--config", str(config(tmp_path))]
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment(), **pipes) as process:
+        assert process.stdin is not None
+        process.stdin.write(b" " * (1 << 20))  # more than a pipe holds, so the command runs now
+        end = time.monotonic() + PATIENCE
+        while process.poll() is None and time.monotonic() < end:
+            process.send_signal(number)  # Python misses one that comes just before it reads
+            time.sleep(0.2)
+        assert process.poll() == -number
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_empty_input_is_complete_with_a_warning_about_the_tap(tmp_path: Path) -> None:
+    done = run(tmp_path, b"")
+    assert done.returncode == 0
+    assert b"The input was empty. If a tap was to write it, the tap has failed" in done.stderr
+    assert b"The input was empty" not in run(tmp_path, b"\n").stderr
+
+
 @pytest.mark.parametrize("torn", [b'{"type":"STATE","val', b"not json\n" + state(2)])
 def test_invalid_line_is_an_error_after_the_states_before_it(tmp_path: Path, torn: bytes) -> None:
     done = run(tmp_path, schema() + state(1) + torn)
     assert (done.returncode, done.stdout) == (1, b"1\n")
     assert b"Line 3 is not a Singer message" in done.stderr
+    advice = b"a tap writes messages to standard output, and logs to standard error"
+    assert (advice in done.stderr) == torn.startswith(b"not json")
     assert b"Traceback" not in done.stderr
     assert "Line 3" in read_report(done.stderr)["outcome"]
 

@@ -85,6 +85,7 @@ def test_live_line_neither_joins_nor_erases_nor_repeats_lines_of_other_programs(
             assert target.wait(PATIENCE) == 0
         os.write(session.descriptor, b"shell prompt")
     assert b" rows read, " in session.raw
+    assert session.terminal.styles == {(0,)}, "the live line has the terminal's own colors"
     lines = session.terminal.lines()
     assert lines[: len(before)] == before
     assert lines[-1] == "shell prompt"

@@ -198,7 +198,7 @@ def test_each_job_has_its_own_lock_file(tmp_path, monkeypatch):
 
 def test_unwritable_folder_is_an_error_that_names_it(tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(TableError, match=r"cannot be written.*set path to"):
+    with pytest.raises(TableError, match=r"cannot be written: .*/file is a file\..*set path to"):
         JobLock.acquire(str(tmp_path / "file"), "job")
 
 
