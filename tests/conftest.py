@@ -3,9 +3,9 @@
 A test that is parametrized by the table format runs for one format only, which its name decides, so
 that every run tries all formats and every test. ``--every-format`` runs it for all of them, and for
 small batches without Spark (`make coverage`, `make thorough`). Parallel runs with the same
-``--queue=FOLDER``, which must be empty at first, divide the files with their tests among them. Each
-run ends with the seconds of its tests by marker, beside the budget that they have in `make test` on
-two cores.
+``--queue=FOLDER``, which must be empty at first, divide the files with their tests among them; each
+run begins with those without Spark. Each run ends with the seconds of its tests by marker, beside
+the budget that they have in `make test` on two cores.
 """
 
 from __future__ import annotations
@@ -72,8 +72,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     Raises:
         UsageError: The file does not contain ``mark.spark``.
     """
-    if item.get_closest_marker("spark") is not None and not _names_spark_mark(item.path):
+    if _is_of_spark(item) and not _names_spark_mark(item.path):
         raise pytest.UsageError(f"{item.path}: write pytest.mark.spark in the file of the test.")
+
+
+def _is_of_spark(item: pytest.Item) -> bool:
+    return item.get_closest_marker("spark") is not None
 
 
 @cache
@@ -101,7 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     taken = items if config.getoption("--every-format") else _one_for_each_format(items)
     chosen = {item.nodeid for item in taken}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
-    items[:] = taken
+    items[:] = sorted(taken, key=_is_of_spark) if config.getoption("--queue") else taken
 
 
 def _one_for_each_format(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -135,9 +139,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 def _claims(queue: Path, item: pytest.Item) -> bool:
     """Return True if this run tests the file of a test; the first run that asks does.
 
-    A file may have tests with and without Spark, which different runs select by their markers.
+    A file may have tests with and without Spark, which different runs may claim.
     """
-    asked = f"{item.config.getoption('markexpr')} {item.path}"
+    asked = f"{_is_of_spark(item)} {item.path}"
     if asked not in _claimed:
         try:
             (queue / hashlib.sha256(asked.encode()).hexdigest()).touch(exist_ok=False)

@@ -92,6 +92,7 @@ def leaks_in_folder(folder: Path, *given: Path) -> dict[str, list[str]]:
 def command_lines(seconds: float = 0.05) -> Iterator[list[bytes]]:
     """Collect, while the block runs, the command lines of all processes that hold a secret."""
     found: list[bytes] = []
+    searched: set[bytes] = set()
     over = threading.Event()
 
     def sample() -> None:
@@ -101,8 +102,9 @@ def command_lines(seconds: float = 0.05) -> Iterator[list[bytes]]:
                     line = path.read_bytes()
                 except OSError:
                     continue
-                if leaks(line) and line not in found:
-                    found.append(line)
+                if line not in searched:
+                    searched.add(line)
+                    found.extend([line] if leaks(line) else [])
 
     thread = threading.Thread(target=sample)
     thread.start()

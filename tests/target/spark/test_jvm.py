@@ -93,6 +93,7 @@ def test_class_archive_depends_on_java_and_spark() -> None:
     assert archive_file(java, home) != archive_file("/other/java", home)
 
 
+@pytest.mark.spark
 def test_jvm_maps_the_class_archive(spark_session) -> None:
     archive = archive_file(check_java(), spark_home("local[2]", VERSION))
     if not archive.is_file():
@@ -193,6 +194,7 @@ def test_cluster_masters_and_spark_home_variable_keep_their_home(
     assert spark_home("local", VERSION) == Path("/my/spark")
 
 
+@pytest.mark.spark
 def test_spark_home_variable_is_unset_after_the_start(spark_session) -> None:
     spark = spark_session.spark()
     assert "SPARK_HOME" not in os.environ
