@@ -12,8 +12,8 @@ key, unless they are newer than the table. A record counts as sent again if one 
 - it equals the current row version, and its time is not later;
 - it equals an older row version, and either has the same start time, or has a lower cursor than
 the last one;
-- it is a delete record with the time of an earlier deletion, and its cursor is not higher than that
-of the current row version;
+- it is a delete record with the time of an earlier deletion, and the row version that this deletion
+ended does not equal the current one;
 - it equals the last row version, which has ended, and is followed in the batch by the delete record
 that ended it;
 - it has no time and equals the key's row version from before the run, and the batch so far has only
@@ -64,6 +64,7 @@ _CURRENT = "__target_spark_current"
 _CURSOR_BEFORE = "__target_spark_cursor_before"
 _TIMES = "__target_spark_times"
 _MARKS = "__target_spark_marks"
+_ENDED = "__target_spark_ended"
 _OLD = "__target_spark_old"
 _NEWER = "__target_spark_newer"
 
@@ -174,18 +175,27 @@ def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys)
 def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
     """Add to each record the start times of the row versions with the same key and values.
 
-    Delete records get the times of earlier deletions of their key instead.
+    Delete records get the times of earlier deletions of their key instead, and the values of the
+    row versions that these ended.
     """
     names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
+    ended = F.struct(F.col(_MARK).alias("mark"), state.alias("state"))
     none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, _MARK))
-    steps = versions.select(*names, state.alias(at), _MICROS, no_mark.alias(_MARK))
+    no_end = F.when(F.lit(False), ended)  # noqa: FBT003
+    steps = versions.select(
+        *names, state.alias(at), _MICROS, no_mark.alias(_MARK), no_end.alias(_ENDED)
+    )
     if keys.deleted is not None:
-        ended = versions.where(F.col(_SINCE if keys.hard_delete else _MARK).isNotNull())
+        deleted = versions.where(F.col(_SINCE if keys.hard_delete else _MARK).isNotNull())
         steps = steps.unionAll(
-            ended.select(*names, none.alias(at), F.col(_SINCE).alias(_MICROS), _MARK)
+            deleted.select(
+                *names, none.alias(at), F.col(_SINCE).alias(_MICROS), _MARK, ended.alias(_ENDED)
+            )
         )
     equal = steps.groupBy(*names, at).agg(
-        F.collect_set(_MICROS).alias(_TIMES), F.collect_set(_MARK).alias(_MARKS)
+        F.collect_set(_MICROS).alias(_TIMES),
+        F.collect_set(_MARK).alias(_MARKS),
+        F.collect_list(_ENDED).alias(_ENDED),
     )
     same = [*_same_key(keys), state.eqNullSafe(F.col(at))]
     return events.join(equal, same, "left").drop(*names, at)
@@ -275,26 +285,28 @@ def _is_outdated(keys: MergeKeys) -> Column:
     if keys.cursor is not None:
         older |= times.isNotNull() & (_col(keys.cursor) < F.col(_CURSOR_BEFORE))
     if keys.deleted is not None:
-        recorded = F.col(_STATE).isNull() & F.array_contains(_MARKS, _col(keys.deleted))
-        older |= _is_outdated_deletion(keys, recorded) | _is_outdated_by_deletion(keys, recorded)
+        mark = _col(keys.deleted)
+        recorded = F.col(_STATE).isNull() & F.array_contains(_MARKS, mark)
+        older |= _is_outdated_deletion(mark, recorded) | _is_outdated_by_deletion(keys, recorded)
     return F.coalesce(older, F.lit(False))  # noqa: FBT003
 
 
-def _is_outdated_deletion(keys: MergeKeys, recorded: Column) -> Column:
+def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
     """Return a boolean column that is true for an earlier deletion of a key that exists again.
 
-    A deletion with a higher cursor than the current row version is newer. This occurs if the last
-    record before the deletion was sent again in an earlier batch.
+    The deletion is not outdated if the current row version equals the one that it ended. That one
+    may have been sent again in an earlier batch, and the key must not stay alive. If the source has
+    inserted an equal row after the deletion, this row is sent again too, after the deletion.
 
     Args:
-        keys: The key columns, and the columns by which rows are sorted and compared.
+        mark: Column with the deletion time.
         recorded: Boolean column that is true for a delete record whose time is in the table.
     """
-    outdated = F.col(_BEFORE).isNotNull() & recorded
-    if keys.cursor is None:
-        return outdated
-    is_newer = F.coalesce(_col(keys.cursor) > F.col(_CURSOR_BEFORE), F.lit(False))  # noqa: FBT003
-    return outdated & ~is_newer
+    before = F.col(_BEFORE)
+    is_copy = F.exists(
+        _ENDED, lambda ended: (ended["mark"] == mark) & ended["state"].eqNullSafe(before)
+    )
+    return before.isNotNull() & recorded & ~is_copy
 
 
 def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:

@@ -173,15 +173,18 @@ def test_changes_of_a_log_that_are_sent_again_leave_the_history_unchanged(
     assert read_versions(warehouse) == [*expected, (3, "a", True)]
 
 
-def test_row_that_was_deleted_in_the_log_stays_deleted_if_its_batches_are_cut_anew(
-    warehouse: Warehouse,
+@pytest.mark.parametrize(
+    "cursor", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["no cursor", "cursor"]
+)
+def test_deleted_row_stays_deleted_if_it_is_sent_again_in_several_batches(
+    warehouse: Warehouse, cursor: bool
 ) -> None:
     def changes() -> list[dict[str, Any]]:
-        deletion = log_record(1, 2, _sdc_deleted_at="2024-01-01T00:00:02Z")
-        return [log_record(1, 1, name="a"), deletion]
+        deletion = log_record(1, 3, _sdc_deleted_at="2024-01-01T00:00:03Z")
+        return [log_record(1, 1, name="a"), log_record(1, 2, name="b"), deletion]
 
-    load(warehouse, [described(cursor=True), *changes()])
-    load(warehouse, [described(cursor=True), *changes()], flush_rows=1)
+    load(warehouse, [described(cursor=cursor), *changes()])
+    load(warehouse, [described(cursor=cursor), *changes()], flush_rows=1)
     assert {is_current for _, _, is_current in read_versions(warehouse)} == {False}
 
 
