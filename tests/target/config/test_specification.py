@@ -74,7 +74,10 @@ SPECIFICATION = specification()
 
 
 def is_valid(config: dict[str, Any]) -> bool:
-    return bool(validator_class()(SPECIFICATION).is_valid(config))
+    """Return True if the specification, in which ``spark`` is a text, accepts a configuration."""
+    spark = config.get("spark")
+    given = {**config, "spark": json.dumps(spark)} if isinstance(spark, dict) else config
+    return bool(validator_class()(SPECIFICATION).is_valid(given))
 
 
 def is_accepted(config: dict[str, Any]) -> bool:
