@@ -151,7 +151,7 @@ def identify(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-LONG = {"airbyte.md", "cluster.md", "first-load.md", "state.md"}
+LONG = {"airbyte.md", "cluster.md", "first-load.md", "first-pipeline.md", "state.md"}
 """Pages whose blocks take many seconds; other tests run the same commands."""
 
 
