@@ -263,13 +263,13 @@ def test_tap_is_loaded_without_a_network(
     write_json(config, "target.json", {"path": path, "format": table_format})
     own(folder)
     read = tap.run("--config", "/config/tap.json", volumes={config: "/config:ro"})
-    assert read.returncode == 0, read.stderr[-4000:]
+    assert read.returncode == 0, read.stderr.decode()[-4000:]
     sent = [json.loads(line) for line in read.stdout.splitlines()]
     airlines = [m for m in sent if m["type"] == "RECORD" and m["stream"] == "airlines"]
     assert len(airlines) == len(read_table("airlines")) > 10
     volumes = {config: "/config:ro", tables: path}
     loaded = target.run("--config", "/config/target.json", volumes=volumes, feed=read.stdout)
-    assert loaded.returncode == 0, loaded.stderr[-4000:]
+    assert loaded.returncode == 0, loaded.stderr.decode()[-4000:]
     assert b"is not used" not in loaded.stderr
     states = [message["value"] for message in sent if message["type"] == "STATE"]
     assert json.loads(loaded.stdout.splitlines()[-1]) == states[-1]
@@ -292,7 +292,7 @@ def test_class_archive_of_the_image_is_used(target: Container, folder: Path) -> 
         entrypoint="sh",
     )
     # Classes of Java's own archive are not marked as of the top layer.
-    assert int(done.stdout.splitlines()[-1]) > 1_000, done.stderr[-4000:]
+    assert int(done.stdout.splitlines()[-1]) > 1_000, done.stderr.decode()[-4000:]
 
 
 @contextmanager
@@ -351,7 +351,10 @@ def lake(folder: Path) -> Iterator[None]:
         stack.enter_context(separate_network())
         storage = stack.enter_context(S3Server(servers / "s3.log", port=8333))
         storage.make_bucket(services["storage"]["environment"]["S3_BUCKET"])
-        variables = services["catalog"]["environment"]
+        hosts = servers / "hosts"
+        hosts.write_text("".join(f"127.0.0.1 {name}\n" for name in HOSTS), encoding="utf-8")
+        java = {"JAVA_TOOL_OPTIONS": f"-Djdk.net.hosts.file={hosts}"}
+        variables = {**services["catalog"]["environment"], **java}
         names = {"uri": f"jdbc:sqlite:{servers}/names.db", "rest_port": "8181"}
         stack.enter_context(rest_catalog(servers, variables, **names))
         shell, command = services["catalog"]["healthcheck"]["test"]
@@ -394,7 +397,7 @@ def test_services_of_the_compose_file_load_into_the_catalog(
             reading = pool.submit(run_service, tap, "tap", folders)
             loading = pool.submit(run_service, target, "target", folders)
             for done in (reading.result(), loading.result()):
-                assert done.returncode == 0, done.stderr[-4000:]
+                assert done.returncode == 0, done.stderr.decode()[-4000:]
         received.append(read_report(done.stderr)["streams"]["flights"]["received"])
         hours = [row["time_hour"] for row in read_table("flights") if row["time_hour"] < until]
         assert sorted(read_hours("raw.flights")) == sorted(hours)
@@ -422,7 +425,7 @@ def test_documented_settings_load_delta_tables_into_the_storage(
         local_host=HOSTS,
         network=True,
     )
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, done.stderr.decode()[-4000:]
     assert done.stdout == b'{"bookmarks":{"t":1}}\n'
     assert read_report(done.stderr)["streams"]["t"]["received"] == 1
 
