@@ -53,7 +53,7 @@ PEERS: dict[str, tuple[str, ...]] = {
     # since those that follow bring software under another licence.
     "fivetran_sdk": ("fivetran-connector-sdk==2.6.2",),
     # A client of Spark Connect without Spark itself: neither its jars nor Java.
-    "spark_connect": ("pyspark-client==4.1.3", "--editable", f"{ROOT}[connect]"),
+    "spark_connect": ("pyspark-client==4.1.3", "--editable", f"{ROOT}[connect,report]"),
     # Tables read without PySpark. pandas is here and not in the extra `dev`, because pyarrow and
     # PySpark import it wherever it is installed, which would change what benchmarks measure.
     "readers": ("pandas==2.3.3", "--editable", f"{ROOT}[read]"),

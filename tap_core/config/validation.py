@@ -105,7 +105,12 @@ def _sentence(error: _Fault, schema: JsonSchema) -> str:
 
 
 def _with_value(error: _Fault) -> str:
-    """Return jsonschema's message for an error; for an invalid choice, also suggest a valid one."""
+    """Return jsonschema's message for an error; for a wrong choice or name also suggest one."""
+    if error.validator == "additionalProperties":
+        known = error.schema.get("properties", {})
+        hints = (suggest(name, known) for name in error.instance if name not in known)
+        hint = next(filter(None, hints), "")
+        return f"{error.message}{'.' if hint else ''}{hint}"
     if error.validator != "enum":
         return str(error.message)
     known, given = _choices(error), error.instance

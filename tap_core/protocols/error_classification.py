@@ -104,8 +104,8 @@ def summarize_error(
         return f"The {system} refuses the credentials: check those in the configuration. {text}"
     if any(map(_is_unusable_url, iterate_causes(error))):
         return (
-            f"The address of the {system} is not valid: check it in the configuration. It begins"
-            f" with https:// or http://. {text}"
+            f"The address of the {system} is not valid: check it in the configuration. It must"
+            f" begin with https:// or http://. {text}"
         )
     if kind == TRANSIENT:
         return f"The {system} is temporarily unavailable: try again later. {text}"

@@ -98,8 +98,14 @@ def write_html_report(
     text = files("target_spark.cli").joinpath("report.html.jinja").read_text(encoding="utf-8")
     html = environment.from_string(text).render(**page, plots=_draw(page), colors=COLORS)
     final = Path(path)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(final, html + "\n")
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(final, html + "\n")
+    except OSError as error:
+        raise ConfigurationError(
+            f"The HTML report {path} cannot be written: {error.strerror}. Name a file in a folder"
+            " that this user may write."
+        ) from error
 
 
 # Data

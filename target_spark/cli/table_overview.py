@@ -121,7 +121,7 @@ def to_json(config: Mapping[str, Any], overview: Any) -> str:
 
 def describe_runs(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """Format rows of the table of runs as lines of text, with secrets redacted."""
-    return _clean(config, _format_runs(rows))
+    return _clean(config, _format_runs(rows)) or "The table of runs has no such run."
 
 
 def describe_table(config: Mapping[str, Any], overview: Mapping[str, Any]) -> str:

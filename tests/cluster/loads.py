@@ -110,10 +110,11 @@ class Load:
             ended.code, ended.errors = code, run.read_log()
         return run
 
-    def word(self, word: str) -> subprocess.CompletedProcess[bytes]:
+    def word(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Run another command of target-spark for the job, such as doctor or last-state."""
         return subprocess.run(
-            [*_COMMAND, word, "--config", str(self.config())],
+            [*_COMMAND, *words, "--config", str(self.config())],
+            input=given,
             capture_output=True,
             env=_environment(),
             cwd=self.folder,

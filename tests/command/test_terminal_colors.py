@@ -64,12 +64,14 @@ def test_help_errors_and_tables_are_readable_on_a_dark_and_a_light_background() 
     assert find_unreadable(session.terminal.styles) == []
 
 
+@pytest.mark.thorough
 def test_no_color_is_respected() -> None:
     with open_terminal(80) as session:
         show(session, TERM="xterm-256color", NO_COLOR="1")
     assert {code for style in session.terminal.styles for code in style} <= {0, 1, 2, 3, 4}
 
 
+@pytest.mark.thorough
 def test_terminal_without_control_sequences_gets_none() -> None:
     with open_terminal(80) as session:
         show(session, TERM="dumb")

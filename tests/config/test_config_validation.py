@@ -63,6 +63,13 @@ def test_every_fault_is_reported_with_its_path():
     ]
 
 
+def test_known_name_is_suggested_for_a_misspelled_one_in_an_object():
+    inner = {"properties": {"write_mode": {}}, "additionalProperties": False}
+    [fault] = validate_config({"a": {"write_mod": 1}}, {"properties": {"a": inner}})
+    assert fault.startswith("a: Additional properties are not allowed ('write_mod' was unexpected)")
+    assert fault.endswith(". Did you mean 'write_mode'?")
+
+
 def test_similar_choice_is_suggested_without_null():
     schema = {"properties": {"format": {"enum": ["delta", "parquet", None]}}}
     assert validate_config({"format": "detla"}, schema) == [

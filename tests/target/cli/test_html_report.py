@@ -287,6 +287,19 @@ def test_page_without_a_table_of_runs_is_an_error(
     assert not file.exists()
 
 
+def test_file_that_cannot_be_written_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    append(tmp_path / "tables", make_run(0, ["a"]))
+    config = write_config(tmp_path)
+    code, out, err = run_command(capsys, "report", "--html", str(tmp_path), *config)
+    assert (code, out) == (1, "")
+    assert err == (
+        f"The HTML report {tmp_path} cannot be written: Is a directory."
+        " Name a file in a folder that this user may write.\n"
+    )
+
+
 def test_missing_library_is_named_with_its_extra(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,14 @@ def test_runs_without_a_table_of_runs_is_an_error(
     assert "There is no table of runs" in err
 
 
+def test_runs_of_an_unknown_stream_are_reported_as_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    append(tmp_path / "tables", make_rows(at=0))
+    code, out, _ = run_command(capsys, "runs", "--stream", "nope", *write_config(tmp_path))
+    assert (code, out) == (0, "The table of runs has no such run.\n")
+
+
 def test_command_without_settings_names_the_option(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run_command(capsys, "show", "orders")
     assert (code, out) == (1, "")

@@ -310,7 +310,7 @@ def test_invalid_replay_command_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, errors = run_replay(tmp_path, capsys, "--schema", str(tmp_path / "none.json"))
-    assert (code, "The schema cannot be read" in errors) == (1, True)
+    assert (code, "The file of --schema cannot be read" in errors) == (1, True)
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(schema("a", NUMBERS))))
     code, errors = run_replay(tmp_path, capsys, "--schema", "-", dry_run=True)
     assert (code, "dry run" in errors) == (1, True)
