@@ -18,7 +18,12 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-import sqlalchemy as sa
+try:
+    import sqlalchemy as sa
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "SQL taps and targets need SQLAlchemy: pip install 'tap-core-sdk[sql]'", name=error.name
+    ) from None
 from sqlalchemy import exc
 from sqlalchemy.engine.reflection import ObjectKind
 from sqlalchemy.schema import CreateColumn, CreateSchema

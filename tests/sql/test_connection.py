@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import traceback
 from decimal import Decimal
 from unittest import mock
@@ -258,3 +260,13 @@ def test_server_error_for_a_wrong_password_is_reported_without_the_password(post
             SQLConnector({"sqlalchemy_url": wrong}).discover_catalog_entries()
     assert "not-the-password" not in whole_text(e.value)
     assert database.name in str(e.value)
+
+
+def test_missing_sqlalchemy_is_named_with_its_extra() -> None:
+    """Python raises the same error for None in ``sys.modules`` as for a missing package."""
+    program = "import sys; sys.modules['sqlalchemy'] = None; from tap_core import SQLTap"
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert ended.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: SQL taps and targets need SQLAlchemy: pip install 'tap-core-sdk[sql]'"
+    )
