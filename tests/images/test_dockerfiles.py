@@ -268,6 +268,7 @@ def test_loading_containers_have_a_read_only_root_and_no_privileges(service: str
     assert settings["read_only"] is True
     assert settings["cap_drop"] == ["ALL"]
     assert settings["mem_limit"]
+    assert settings["tmpfs"] == ["/tmp:exec"], "Java loads libraries from there"
 
 
 @pytest.mark.parametrize("service", ["tap", "target"])
