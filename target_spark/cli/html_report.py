@@ -103,7 +103,7 @@ def write_html_report(
         replace_file(final, html + "\n")
     except OSError as error:
         raise ConfigurationError(
-            f"The HTML report {path} cannot be written: {error.strerror}. Name a file in a folder"
+            f"{path} cannot be written: {error.strerror}. Name a file in a folder"
             " that this user may write."
         ) from error
 

@@ -251,6 +251,16 @@ def test_invalid_lines_are_skipped_counted_and_logged_once(
     assert ["Line 2 is not an Airbyte message" in text for text in caplog.messages] == [True]
 
 
+def test_messages_of_singer_are_named_in_a_remark() -> None:
+    decoder = AirbyteReader(EXPECTED)
+    singer = b'{"type":"SCHEMA","stream":"a","schema":{},"key_properties":[]}\n'
+    singer += b'{"type":"RECORD","stream":"a","record":{"x":1}}\n'
+    assert not any(isinstance(event, Rows) for event in decoder.feed(singer))
+    first, second = decoder.remarks()
+    assert first.startswith("The input has messages of Singer, whose records are not loaded.")
+    assert second.endswith("that are not messages: 1")
+
+
 def test_bom_crlf_blank_lines_and_nan_are_accepted() -> None:
     """NaN and Infinity become null outside of strings."""
     body = b'{"type":"RECORD","record":{"stream":"a","data":{"x":NaN,"y":"NaN"},"emitted_at":0}}'

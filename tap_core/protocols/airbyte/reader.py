@@ -240,6 +240,7 @@ class AirbyteReader:
         self._has_statuses = False
         self._has_failed = False
         self._skipped_lines = 0
+        self._is_singer = False
         self._unknown_streams: Counter[str] = Counter()
 
     def feed(self, data: bytes) -> Iterator[Event]:
@@ -265,7 +266,12 @@ class AirbyteReader:
             )
 
     def remarks(self) -> Iterator[str]:
-        """Yield warnings with the number of skipped lines, and of skipped records per stream."""
+        """Yield warnings: Singer's messages, skipped lines, and skipped records per stream."""
+        if self._is_singer:
+            yield (
+                "The input has messages of Singer, whose records are not loaded. Leave the command"
+                " 'write' out to load them."
+            )
         if self._skipped_lines:
             yield f"Skipped lines of the input that are not messages: {self._skipped_lines:,}"
         for name, count in self._unknown_streams.items():
@@ -368,6 +374,8 @@ class AirbyteReader:
     def _refuse_unknown(self, line: bytes, kind: object) -> None:
         if not isinstance(kind, str):  # a string may be a type of a newer protocol version
             self._skip_line(line, "it has no type")
+        elif kind == "SCHEMA":
+            self._is_singer = True
 
     def _skip_line(self, line: bytes, reason: str) -> None:
         """Count a skipped line. Log only the first skipped line, with the reason."""

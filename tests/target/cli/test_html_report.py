@@ -295,7 +295,7 @@ def test_file_that_cannot_be_written_is_an_error(
     code, out, err = run_command(capsys, "report", "--html", str(tmp_path), *config)
     assert (code, out) == (1, "")
     assert err == (
-        f"The HTML report {tmp_path} cannot be written: Is a directory."
+        f"{tmp_path} cannot be written: Is a directory."
         " Name a file in a folder that this user may write.\n"
     )
 
