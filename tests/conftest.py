@@ -22,6 +22,7 @@ import pytest
 
 from tap_core.redaction.process_secrets import forget_secrets
 from target_spark.config.settings import SCHEMA
+from tests.one_spark import compiled_spark as compiled_spark
 from tests.one_spark import spark as spark
 from tests.one_spark import spark_session as spark_session
 from tests.postgres import postgres as postgres

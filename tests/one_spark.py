@@ -3,13 +3,16 @@
 It is optimized for small runs: tests run much code once, so Java's second compiler costs them a
 fifth more CPU time than it saves. Its memory for compiled code is larger than the 48 MB which Java
 reserves without that compiler: a Spark that lives for hundreds of tests fills them, and Java would
-then drop code and compile it again.
+then drop code and compile it again. Queries are interpreted, because compiling them takes longer
+than running them on a few rows; `compiled_spark` compiles, as Spark does by default.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
@@ -20,9 +23,44 @@ if TYPE_CHECKING:
 
     from target_spark.spark.session import Session
 
-__all__ = ["spark", "spark_session"]
+__all__ = [
+    "COMPILED",
+    "INTERPRETED",
+    "ConfiguredSession",
+    "compiled_spark",
+    "spark",
+    "spark_session",
+]
 
-_CODE_CACHE: Final = {"spark.driver.extraJavaOptions": "-XX:ReservedCodeCacheSize=256m"}
+INTERPRETED: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+COMPILED: Final = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+"""Spark's defaults of the same settings."""
+
+_CODE_CACHE: Final = "-XX:ReservedCodeCacheSize=256m"
+
+
+@dataclass(frozen=True)
+class ConfiguredSession:
+    """The tests' Spark, with a user's settings in each thread session."""
+
+    session: Session
+    settings: Mapping[str, str]
+    local: threading.local = field(default_factory=threading.local)
+
+    def thread_session(self) -> SparkSession:
+        """Return the session of the calling thread, and create it at the first call."""
+        if not hasattr(self.local, "spark"):
+            self.local.spark = self.session.spark().newSession()
+            for key, value in self.settings.items():
+                self.local.spark.conf.set(key, value)
+        spark: SparkSession = self.local.spark
+        return spark
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +70,7 @@ def spark_session() -> Iterator[Session]:
     from target_spark.spark.session import Session, SparkSettings
 
     iceberg = format_conf("iceberg", {}, (), metadata.version("pyspark"))
-    conf = iceberg | _CODE_CACHE
+    conf = iceberg | INTERPRETED | {"spark.driver.extraJavaOptions": _CODE_CACHE}
     session = Session.start(SparkSettings(master="local[2]", conf=conf, small_runs=True))
     pid = None
     try:
@@ -50,3 +88,9 @@ def spark_session() -> Iterator[Session]:
 def spark(spark_session: Session) -> SparkSession:
     """A session whose settings and temporary views no other test sees."""
     return spark_session.spark().newSession()
+
+
+@pytest.fixture
+def compiled_spark(spark_session: Session) -> SparkSession:
+    """Like `spark`, but Spark compiles queries: for tests of the values that they compute."""
+    return ConfiguredSession(spark_session, COMPILED).thread_session()

@@ -106,6 +106,12 @@ CASES: list[tuple[str, str, str, object]] = [
 ]
 
 
+@pytest.fixture
+def spark(compiled_spark: SparkSession) -> SparkSession:
+    """A session in which Spark compiles the conversions, as it does by default."""
+    return compiled_spark
+
+
 def test_converted_value_is_exact_or_counted_as_lost(spark: SparkSession) -> None:
     """AlterTable loses no value: a value that the new type cannot hold is found beforehand."""
     columns = []

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from target_spark.frames.local_frame import MAX_LOCAL_BYTES
 from target_spark.writers.sql import find_small_commit_conf
-from tests.target.warehouse import ID_AND_NAME, Warehouse, record, schema, state
+from tests.one_spark import COMPILED, ConfiguredSession
+from tests.target.warehouse import ID_AND_NAME, Warehouse, make_warehouse, record, schema, state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from target_spark.spark.session import Session
+
 pytestmark = pytest.mark.spark
 
 DESCRIBED = schema("a", ID_AND_NAME, "id")
+
+
+@pytest.fixture(params=["delta", "delta-rs"])
+def delta(
+    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> Warehouse:
+    """Like the common fixture, but with Spark's default planning, which small commits change."""
+    session = cast("Session", ConfiguredSession(spark_session, COMPILED))
+    return make_warehouse(request.param, session, spark, tmp_path)
 
 
 def named(**names: Any) -> list[dict[str, Any]]:
@@ -77,7 +90,7 @@ def test_batch_of_more_bytes_than_python_reads_is_merged_alike(delta: Warehouse)
     assert delta.rows("a", "id", "name") == [(1, "uno"), (2, long), (3, long)]
 
 
-def test_planning_that_the_user_has_tuned_is_left_alone(spark: SparkSession) -> None:
-    assert find_small_commit_conf(spark)
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
-    assert find_small_commit_conf(spark) == {}
+def test_planning_that_the_user_has_tuned_is_left_alone(compiled_spark: SparkSession) -> None:
+    assert find_small_commit_conf(compiled_spark)
+    compiled_spark.conf.set("spark.sql.adaptive.enabled", "false")
+    assert find_small_commit_conf(compiled_spark) == {}

@@ -11,7 +11,6 @@ import base64
 import logging
 import re
 import shutil
-import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from pyspark.errors import PySparkException
 from tap_core.protocols.singer.reader import SingerReader
 from target_spark.spark.exact_value_conf import find_conflicts
 from target_spark.storage.uris import to_spark_uri
+from tests.one_spark import COMPILED, INTERPRETED, ConfiguredSession
 from tests.target.spark.spark_keys import LEFT_OUT, Key, known_keys
 from tests.target.warehouse import Warehouse
 
@@ -211,30 +211,6 @@ def expected(*, keyed: bool) -> list[Row]:
     ]
 
 
-INTERPRETED: Final[Sequence[Setting]] = (
-    ("spark.sql.codegen.wholeStage", "false"),
-    ("spark.sql.codegen.factoryMode", "NO_CODEGEN"),
-)
-"""Interpreted plans: code generation for a few wide rows would dominate the time."""
-
-
-@dataclass(frozen=True)
-class Configured:
-    """The tests' Spark session, with a user's settings in each thread session."""
-
-    session: Session
-    settings: Sequence[Setting]
-    local: threading.local = field(default_factory=threading.local)
-
-    def thread_session(self) -> SparkSession:
-        if not hasattr(self.local, "spark"):
-            self.local.spark = self.session.spark().newSession()
-            for key, value in self.settings:
-                self.local.spark.conf.set(key, value)
-        spark: SparkSession = self.local.spark
-        return spark
-
-
 @dataclass
 class Sweep:
     """Loads into tables of one format, each with some settings."""
@@ -278,8 +254,9 @@ class Sweep:
     def write(self, tables: Path, settings: Sequence[Setting]) -> None:
         """Load the messages; of a keyed table in two batches, the second of which is merged."""
         keyed = self.format != "parquet"
-        base = INTERPRETED if keyed else ()
-        configured = cast("Session", Configured(self.session, [*base, *settings]))
+        # Code generation for a few wide rows would dominate the time of a MERGE.
+        planned = (INTERPRETED if keyed else COMPILED) | dict(settings)
+        configured = cast("Session", ConfiguredSession(self.session, planned))
         warehouse = Warehouse(configured, self.plain(), tables, self.format)
         config: dict[str, Any] = {"partition_by": ["part"]} if keyed else {}
         loader, spool = warehouse.open(flush_rows=len(FIRST), **config)
@@ -295,7 +272,7 @@ class Sweep:
 
     def plain(self) -> SparkSession:
         """Return a session without user settings, for reading."""
-        return Configured(self.session, INTERPRETED).thread_session()
+        return self.session.spark().newSession()
 
 
 def difference(plain: SparkSession, tables: Path, format: str) -> str:

@@ -472,39 +472,46 @@ def test_schema_changes_are_applied_and_repeat_the_metadata(spark, tmp_path):
     assert len(content(spark, table)) == 2
 
 
-@pytest.mark.parametrize(
-    "old, new, possible",
-    [
-        ("int", "bigint", True),
-        ("tinyint", "int", True),
-        ("bigint", "int", False),
-        ("int", "decimal(10,0)", True),
-        ("int", "decimal(11,2)", False),
-        ("bigint", "decimal(20,0)", True),
-        ("bigint", "decimal(22,2)", True),
-        ("bigint", "decimal(19,0)", False),
-        ("decimal(10,2)", "decimal(20,2)", True),
-        ("decimal(10,2)", "decimal(24,6)", True),
-        ("decimal(10,2)", "decimal(12,6)", False),
-        ("decimal(10,2)", "decimal(10,2)", False),
-        ("decimal(20,2)", "double", False),
-        ("float", "double", True),
-        ("int", "double", True),
-        ("bigint", "double", False),
-        ("bigint", "string", False),
-        ("date", "timestamp", False),
-    ],
-)
-def test_can_widen_agrees_with_delta(spark, tmp_path, old, new, possible):
-    assert DeltaWriter().can_widen(old, new) is possible
-    address = f"delta.`{to_spark_uri(str(tmp_path / 't'))}`"
-    if old == new:
-        return
-    spark.sql(
-        f"CREATE TABLE {address} (c {old}) USING delta"
+WIDENINGS = [
+    ("int", "bigint", True),
+    ("tinyint", "int", True),
+    ("bigint", "int", False),
+    ("int", "decimal(10,0)", True),
+    ("int", "decimal(11,2)", False),
+    ("bigint", "decimal(20,0)", True),
+    ("bigint", "decimal(22,2)", True),
+    ("bigint", "decimal(19,0)", False),
+    ("decimal(10,2)", "decimal(20,2)", True),
+    ("decimal(10,2)", "decimal(24,6)", True),
+    ("decimal(10,2)", "decimal(12,6)", False),
+    ("decimal(10,2)", "decimal(10,2)", False),
+    ("decimal(20,2)", "double", False),
+    ("float", "double", True),
+    ("int", "double", True),
+    ("bigint", "double", False),
+    ("bigint", "string", False),
+    ("date", "timestamp", False),
+]
+
+
+@pytest.fixture(scope="module")
+def widened(spark_session, tmp_path_factory) -> str:
+    """Return the address of a table with the columns c0, c1 … of the old types in WIDENINGS."""
+    address = f"delta.`{to_spark_uri(str(tmp_path_factory.mktemp('widened') / 't'))}`"
+    columns = ", ".join(f"c{number} {old}" for number, (old, _, _) in enumerate(WIDENINGS))
+    spark_session.spark().sql(
+        f"CREATE TABLE {address} ({columns}) USING delta"
         " TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
     )
-    words = f"ALTER TABLE {address} ALTER COLUMN c TYPE {new}"
+    return address
+
+
+@pytest.mark.parametrize("number, old, new, possible", [(n, *c) for n, c in enumerate(WIDENINGS)])
+def test_can_widen_agrees_with_delta(spark, widened, number, old, new, possible):
+    assert DeltaWriter().can_widen(old, new) is possible
+    if old == new:
+        return
+    words = f"ALTER TABLE {widened} ALTER COLUMN c{number} TYPE {new}"
     if possible:
         spark.sql(words)
     else:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -20,6 +20,7 @@ from target_spark.tables.model import MaintenanceOptions, Table
 from target_spark.writers.delta.log_reader import commits, delta_ref
 from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.parquet import ParquetWriter
+from tests.one_spark import COMPILED, ConfiguredSession
 from tests.target.warehouse import Warehouse, feed, record, schema, state
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ MIDNIGHT = "2024-01-01T23:59:59.999999Z"
 
 @pytest.fixture
 def make(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Callable[[str], Warehouse]:
-    return partial(Warehouse, spark_session, spark, tmp_path / "tables")
+    """Return a function that makes a warehouse, in which Spark plans as it does by default."""
+    session = cast("Session", ConfiguredSession(spark_session, COMPILED))
+    return partial(Warehouse, session, spark, tmp_path / "tables")
 
 
 @pytest.fixture
