@@ -203,7 +203,7 @@ def test_table_replaced_by_another_tool_is_not_changed(
 
     ours.start(lines())
     assert ours.end() == 1, ours.errors()
-    ours.check_end(10_000, may_fail="was replaced by another table while it was loaded")
+    ours.check_end(10_000, may_fail="while it was loaded")  # it may have seen the removal
     assert ours.acknowledged() <= 4_000
     assert [read_content(ours.table)] == replaced
 
