@@ -36,6 +36,7 @@ from tap_core.typing.inspect import is_datetime_type
 
 if TYPE_CHECKING:
     from tap_core.state.manager import StreamStateManager
+    from tap_core.sync.context_reader import ContextReader
     from tap_core.sync.interfaces import SyncStream, SyncTap
     from tap_core.sync.plan import Plan
 
@@ -45,6 +46,7 @@ __all__ = [
     "has_datetime_replication_key",
     "load_schema",
     "make_catalog_entry",
+    "read_catalog_keys",
     "require_single_key",
 ]
 
@@ -56,6 +58,7 @@ class StreamProperties:
     forced_replication_method: str | None
     parent_stream_type: ClassVar[Any]
     _tap: SyncTap
+    _reader: ContextReader
     _plan: Plan | None = None
     _primary_keys: Sequence[str] | None = None
     _replication_key: str | None = None
@@ -77,8 +80,7 @@ class StreamProperties:
             schema = th.PropertiesList(th.Property("id", th.IntegerType)).to_dict()
         """
         if self._schema is None:
-            msg = f"The schema for stream '{self.name}' was not provided"
-            raise DiscoveryError(msg)
+            raise DiscoveryError(f"The schema for stream '{self.name}' was not provided")
         return self._schema
 
     @property
@@ -109,7 +111,7 @@ class StreamProperties:
         Example:
             replication_key = "updated_at"
         """
-        return self._replication_key or None
+        return self._replication_key or self._reader.cursor_field
 
     @replication_key.setter
     def replication_key(self, new_value: str | None) -> None:
@@ -136,6 +138,8 @@ class StreamProperties:
         bookmark. With any value other than None, the stream is not treated as sorted, because
         several contexts may share a bookmark.
         """
+        if self._state_partitioning_keys is None:
+            return self._reader.state_partitioning_keys
         return self._state_partitioning_keys
 
     @state_partitioning_keys.setter
@@ -263,6 +267,19 @@ def get_stream_metadata(stream: SyncStream, catalog: Catalog | None) -> Metadata
             metadata[crumb].inclusion = Metadata.InclusionType.AUTOMATIC
     metadata.root.selected = catalog is None and stream.selected_by_default
     return metadata
+
+
+def read_catalog_keys(entry: CatalogEntry) -> tuple[Sequence[str], str | None, str | None]:
+    """Return the primary keys, replication key and replication method of a catalog entry.
+
+    A value that the entry itself lacks is that of its metadata.
+    """
+    root = entry.metadata.get(())
+    return (
+        entry.key_properties or getattr(root, "table_key_properties", None) or (),
+        entry.replication_key or getattr(root, "replication_key", None),
+        entry.replication_method or getattr(root, "forced_replication_method", None),
+    )
 
 
 def make_catalog_entry(stream: SyncStream) -> CatalogEntry:

@@ -18,25 +18,17 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from functools import cached_property, partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
-from urllib.parse import urlsplit
 
 import requests
 
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
-from tap_core.authenticators.base import adds_no_credentials
 from tap_core.compat.renamed_members import RenamedMember
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SingerSDKDeprecationWarning
 from tap_core.http.origins import (
     Origin,
-    Route,
-    check_allowed_hosts,
-    declared_origin,
-    has_secrets,
-    parse_origin,
 )
 from tap_core.http.page_iteration import iterate_records
-from tap_core.http.rate_limit import report_retry_after, wait_for_slot
 from tap_core.http.request import (
     Auth,
     HTTPRequest,
@@ -47,7 +39,6 @@ from tap_core.http.request import (
     prepare_request,
 )
 from tap_core.http.response_limits import (
-    MAX_DOWNLOAD_BYTES,
     MAX_RESPONSE_BYTES,
     MAX_RESPONSE_SECONDS,
     ResponseLimits,
@@ -56,35 +47,37 @@ from tap_core.http.retry import (
     RetryState,
     exponential_backoff,
     random_jitter,
-    retry_logger,
     runtime_backoff,
     with_retries,
 )
 from tap_core.http.session import make_session
 from tap_core.http.transport import (
-    ANNOTATED_ERRORS,
     DEFAULT_REQUEST_TIMEOUT,
     ProxyCache,
-    annotate_error,
     bind_authenticator,
-    format_http_error,
     refresh_token_after_401,
     resize_connection_pool,
-    send_request,
 )
 from tap_core.pagination import (
     BaseAPIPaginator,
     SinglePagePaginator,
 )
-from tap_core.plugin_base import PluginBase
-from tap_core.protocols.error_classification import shorten_connection_failure
 from tap_core.redaction import Secrets, collect_secrets, redact_url
-from tap_core.redaction.http import body_excerpt, collect_sent_secrets
 from tap_core.redaction.process_secrets import install_redaction
-from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.streams.core import Stream
-from tap_core.streams.windows import WindowReader, find_cursor_order, make_cursor_order
-from tap_core.telemetry import trace_request
+from tap_core.streams.credential_route import (
+    find_first_origin,
+    make_route,
+    make_session_authenticator,
+)
+from tap_core.streams.http_requests import (
+    annotate_errors,
+    describe_failure,
+    get_user_agent,
+    log_retry,
+    send_within_limits,
+)
+from tap_core.streams.windows import WindowReader
 
 if sys.version_info >= (3, 13):
     from typing import TypeVar as DefaultTypeVar
@@ -92,15 +85,12 @@ else:
     from typing_extensions import TypeVar as DefaultTypeVar
 
 if TYPE_CHECKING:
-    import datetime as dt
-
     from backoff.types import Details
 
     from tap_core.incremental.cursor import DatetimeBasedCursor
     from tap_core.incremental.record_filter import CursorRecordFilter
     from tap_core.incremental.windows import TimeWindow
     from tap_core.singerlib.catalog import Schema
-    from tap_core.state.comparison import ReplicationKeyComparator
     from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record
 
@@ -149,12 +139,8 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     """Maximum size of a decoded response in bytes, None for no limit. Its parsed JSON may need four
     times as much memory in addition."""
 
-    max_download_bytes: int | None = MAX_DOWNLOAD_BYTES
-    """Maximum size in bytes of a response that is stored in a file, None for no limit."""
-
     max_response_seconds: float | None = MAX_RESPONSE_SECONDS
-    """Maximum seconds from the first to the last byte of a response, None for no limit. A response
-    that is stored in a file gets one more second for each 64 KiB."""
+    """Maximum seconds from the first to the last byte of a response, None for no limit."""
 
     incremental_sync: DatetimeBasedCursor | None = None
     """Cursor by which the stream is read in windows; None reads the stream as a whole.
@@ -176,9 +162,6 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     """Origin of the first request of the current pagination, if only author code defines it."""
 
     _page_size: int = DEFAULT_PAGE_SIZE
-    _stores_responses: bool = False
-    """True if response bodies are stored on disk, because they may be large."""
-
     _LOG_REQUEST_METRICS: bool = True
     _LOG_REQUEST_METRIC_URLS: bool = False
 
@@ -200,66 +183,6 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         self._proxies = ProxyCache()
         install_redaction()
         super().__init__(name=name, schema=schema, tap=tap)
-
-    # Members that depend on the cursor
-
-    @property
-    def replication_key(self) -> str | None:
-        """Name of the property that grows as records change; by default the cursor field."""
-        declared = self.incremental_sync
-        return self._replication_key or (declared.cursor_field if declared else None)
-
-    @replication_key.setter
-    def replication_key(self, new_value: str | None) -> None:
-        self._replication_key = new_value
-        self._plan = None
-
-    @property
-    def state_partitioning_keys(self) -> Sequence[str] | None:
-        """Context keys that identify a bookmark; empty if ``global_substream_cursor`` is set."""
-        declared = self.incremental_sync
-        if self._state_partitioning_keys is None and declared and declared.global_substream_cursor:
-            return []
-        return self._state_partitioning_keys
-
-    @state_partitioning_keys.setter
-    def state_partitioning_keys(self, new_value: Sequence[str] | None) -> None:
-        self._state_partitioning_keys = new_value
-        self._state_manager = None
-
-    def get_replication_key_signpost(self, context: Context | None = None) -> Any | None:
-        """Return the greatest bookmark that this sync may store; None if a cursor limits it."""
-        if self.incremental_sync is not None:
-            return None
-        return super().get_replication_key_signpost(context)
-
-    def compare_start_date(self, value: str, start_date_value: str) -> str:
-        """Return the later of a bookmark and ``start_date``, each in any format of the cursor."""
-        if self.incremental_sync is None:
-            return super().compare_start_date(value, start_date_value)
-        order = self.state_manager.order
-        return value if order.newer_or_equal(value, start_date_value) else start_date_value
-
-    @property
-    def _start_date(self) -> Any:
-        cursor = self.incremental_sync
-        if cursor is None or self.replication_method != REPLICATION_INCREMENTAL:
-            return super()._start_date
-        return cursor.format.write(self._reader.find_time_range(cursor)[0])
-
-    def _parse_datetime(self, value: str) -> dt.datetime:
-        """Parse a date-time in one of the cursor's formats, or else in ISO 8601."""
-        order = find_cursor_order(self.state_manager.order)
-        found = None if order is None else order.instant(value)
-        return super()._parse_datetime(value) if found is None else found
-
-    def _order(self) -> ReplicationKeyComparator:
-        declared = self.incremental_sync
-        return super()._order() if declared is None else make_cursor_order(declared, self.name)
-
-    def _complete_state(self, *, saw_all: bool) -> None:
-        super()._complete_state(saw_all=saw_all)
-        self._reader.log_misplaced_records()
 
     # Parts of a request
 
@@ -351,7 +274,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     @cached_property
     def user_agent(self) -> str:
         """Value of the ``User-Agent`` header: the setting ``user_agent``, or the SDK's version."""
-        return str(self.config.get("user_agent", f"tap-core/{PluginBase.get_sdk_version()}"))
+        return get_user_agent(self.config)
 
     def prepare_request_payload(
         self, context: Context | None, next_page_token: _TToken | None
@@ -418,7 +341,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
         """Return an authenticated request; the arguments are those of `requests.Request`."""
         authenticator = bind_authenticator(self.authenticator, self)
-        self.requests_session.auth = self._make_session_authenticator(authenticator)
+        self.requests_session.auth = make_session_authenticator(self, authenticator)
         request = requests.Request(*args, **kwargs)
         if request.auth is None:  # another thread may change the session's authenticator
             request.auth = authenticator
@@ -432,15 +355,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         data = self.prepare_request_payload(context, next_page_token)
         url, headers, method = self.get_url(context), self.http_headers, self.http_method
         asked = HTTPRequest(url, method, params, headers, data)
-        self._add_window_options(asked)
-        return self._build_request(
-            method, asked.url, asked.params, asked.headers, asked.data, asked.as_json
-        )
-
-    def _add_window_options(self, request: HTTPRequest) -> None:
-        """Add the bounds of the current time window to a request, as the cursor defines."""
-        if self.incremental_sync is not None and self.stream_interval is not None:
-            self.incremental_sync.put(request, self.stream_interval)
+        return self._build_request(asked, lambda: asked.params)
 
     def _prepare_request(
         self, *, context: Context | None, page: BaseAPIPaginator[Any]
@@ -449,96 +364,24 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         asked = self.get_http_request(
             page=PageContext(stream_context=context, next_page_token=page.current_value)
         )
-        self._add_window_options(asked)
-        params, as_json = asked.encode_params(), asked.as_json
-        return self._build_request(
-            asked.method, asked.url, params, asked.headers, asked.data, as_json
-        )
+        return self._build_request(asked, asked.encode_params)
 
     def _build_request(
-        self,
-        method: str,
-        url: str,
-        params: Any,
-        headers: dict[str, Any],
-        data: Any,
-        as_json: bool | None = None,
+        self, request: HTTPRequest, find_params: Callable[[], Any]
     ) -> requests.PreparedRequest:
-        body = build_body_arguments(
-            data, as_json=self.payload_as_json if as_json is None else as_json
-        )
-        headers = {**body.pop("headers", {}), **headers}
-        return self.build_prepared_request(
-            method=method, url=url, params=params, headers=headers, **body
-        )
+        """Add the bounds of the current time window to a request, and prepare it.
 
-    # Allowed hosts and limits
-
-    @property
-    def _limits(self) -> ResponseLimits:
-        return ResponseLimits(
-            self.max_response_bytes, self.max_download_bytes, self.max_response_seconds
-        )
-
-    def _route(self, authenticator: Auth) -> Route:
-        """Return the rule that decides which hosts may receive the authenticator's credentials."""
-
-        def carries(request: requests.PreparedRequest) -> bool:
-            return not adds_no_credentials(authenticator) or has_secrets(request, self._secrets())
-
-        return Route(
-            self._may_get_credentials,
-            carries,
-            is_secure=self._is_secure,
-            allowed_hosts=check_allowed_hosts(self.allowed_hosts) if self.allowed_hosts else (),
-            setting=f"`allowed_hosts` of the stream '{self.name}'",
-        )
-
-    def _make_session_authenticator(self, authenticator: Auth) -> Auth:
-        """Return an authenticator for `requests_session` that checks the host of each request."""
-
-        def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
-            route = self._route(authenticator)
-            route.check(request)
-            cast("Any", request).register_hook("response", route.check_redirect)
-            return authenticator(request)
-
-        return sign
-
-    def _base_origin(self) -> Origin | None:
-        """Return the origin of ``url_base`` (scheme, host, port); None for an invalid URL."""
-        base = self.url_base or ""
-        return declared_origin(self._fill_placeholders(base, self.config) if "{" in base else base)
-
-    def _may_get_credentials(self, origin: Origin) -> bool:
-        """Return True if ``origin`` is that of ``url_base`` or of the first request."""
-        return origin in (self._base_origin(), self._first_origin)
-
-    def _is_secure(self) -> bool:
-        """Return True if ``url_base`` or the pagination's first request uses HTTPS."""
-        return any(
-            one is not None and one.scheme == "https"
-            for one in (self._base_origin(), self._first_origin)
-        )
-
-    def _begin_pagination(self, request: requests.PreparedRequest) -> None:
-        """Allow credentials for the origin of the first request of a pagination.
-
-        In a child stream, the URL may contain values of a parent's record. Its origin is then only
-        allowed if the URL without a context has the same origin.
+        ``find_params`` returns the query parameters, including those of the time window.
         """
-        self._first_origin = None
-        asked = parse_origin(request.url)
-        if asked is None or self._may_get_credentials(asked):
-            return
-        if self.parent_stream_type is None or asked == self._origin_without_context():
-            self._first_origin = asked
-
-    def _origin_without_context(self) -> Origin | None:
-        try:
-            return declared_origin(self.get_url(None))
-        except Exception:  # noqa: BLE001  author code may need a context
-            return None
+        if self.incremental_sync is not None and self.stream_interval is not None:
+            self.incremental_sync.put(request, self.stream_interval)
+        as_json = self.payload_as_json if request.as_json is None else request.as_json
+        params = find_params()
+        body = build_body_arguments(request.data, as_json=as_json)
+        headers = {**body.pop("headers", {}), **request.headers}
+        return self.build_prepared_request(
+            method=request.method, url=request.url, params=params, headers=headers, **body
+        )
 
     # Sending
 
@@ -568,39 +411,23 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         authenticator: Auth,
     ) -> requests.Response:
         """Wait for the rate limits, add credentials, send the request and return the response."""
-        return self._exchange(
+        response = send_within_limits(
+            self._tap,
+            self.name,
             request,
-            context,
             authenticator,
-            self._route(authenticator),
-            follows=self.allow_redirects,
+            rate_limit=self.rate_limit,
+            session=self.requests_session,
+            secrets=self._secrets,
+            proxies=self._proxies,
+            timeout=self.timeout,
+            allow_redirects=self.allow_redirects,
+            route=make_route(self, authenticator),
+            limits=ResponseLimits(
+                max_response_bytes=self.max_response_bytes,
+                max_response_seconds=self.max_response_seconds,
+            ),
         )
-
-    def _exchange(
-        self,
-        request: requests.PreparedRequest,
-        context: Context | None,
-        authenticator: Auth,
-        route: Route,
-        *,
-        follows: bool,
-    ) -> requests.Response:
-        wait_for_slot(self._tap, self.name, self.rate_limit)
-        request = authenticator(request)
-        with trace_request(self.name, request, self._secrets) as record_status:
-            response = send_request(
-                self.requests_session,
-                request,
-                self._proxies,
-                timeout=self.timeout,
-                allow_redirects=follows,
-                secrets=self._secrets,
-                route=route,
-                limits=self._limits,
-                into_file=self._stores_responses,
-            )
-            record_status(response.status_code)
-        report_retry_after(self._tap, self.name, response)
         tags = {"url": redact_url(request.path_url)} if self._LOG_REQUEST_METRIC_URLS else None
         self._write_request_duration_log(self.path or "", response, context, tags)
         return response
@@ -639,9 +466,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     def response_error_message(self, response: requests.Response) -> str:
         """Return the message of the error that is raised for a failed response, without secrets."""
-        secrets = self._secrets() | collect_sent_secrets(response.request)
-        path = secrets.hide(urlsplit(response.url).path or self.path or "")
-        return format_http_error(response, path=path, excerpt=body_excerpt(response, secrets))
+        return describe_failure(response, self._secrets(), self.path)
 
     def _check_body(self, response: requests.Response) -> None:
         """Raise an error for an invalid body, early enough to retry the request."""
@@ -709,16 +534,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         Args:
             details: Details of the attempt from the ``backoff`` package.
         """
-        error = details.get("exception")
-        response = error.response if isinstance(error, RetriableAPIError) else None
-        cause = f"{type(error).__name__}: {shorten_connection_failure(str(error))}"
-        if response is not None:
-            cause = f"status {response.status_code}: {response.reason}"
-        retry_logger.info(
-            "Stream '%s': Backing off %0.2f seconds after try %d for URL %s, failing with %s",
-            *(self.name, details.get("wait"), details.get("tries"), self.path, cause),
-            extra={"stream_name": self.name},
-        )
+        log_retry(details, self.name, self.path)
 
     # Pages and records
 
@@ -730,16 +546,6 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def get_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of a context; with a cursor, one time window after the other."""
         return self._reader.read(context)
-
-    @property
-    def _has_gap(self) -> bool:
-        """True if records of the context were skipped, so that the bookmark must not advance."""
-        return False
-
-    @property
-    def _has_ended(self) -> bool:
-        """True if a newest-first feed has reached records of an earlier sync, so reading stops."""
-        return self._record_filter is not None and self._record_filter.is_past
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Request all pages of a context and yield their records."""
@@ -757,21 +563,23 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
                 is_first = not sent
                 sent[:] = [prepare()]
                 if is_first:
-                    self._begin_pagination(sent[0])
+                    self._first_origin = find_first_origin(self, sent[0])
                 response = decorated(sent[0], context)
                 counter.increment()
                 self.update_sync_costs(sent[0], response, context)
                 return response
 
-            try:
-                yield from iterate_records(
-                    walk, fetch, self._parsed, self._log_stopped, lambda: self._has_ended
+            def stopped(pages: int) -> None:
+                self.log(
+                    "Pagination stopped after %d pages because no records were found in the last"
+                    " response",
+                    pages,
                 )
-            except ANNOTATED_ERRORS as error:
-                request = sent[0] if sent else None
-                hidden = self._secrets() | collect_sent_secrets(request)
-                annotate_error(error, self.name, request, tries.count, hidden)
-                raise
+
+            with annotate_errors(self.name, sent, tries, self._secrets):
+                yield from iterate_records(
+                    walk, fetch, self._parsed, stopped, lambda: self._reader.has_ended
+                )
 
     def _choose_request_builder(
         self, context: Context | None, walk: BaseAPIPaginator[Any]
@@ -791,12 +599,6 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         if response.status_code in self.tolerated_http_errors:
             return ()
         return self.parse_response(response)
-
-    def _log_stopped(self, pages: int) -> None:
-        self.log(
-            "Pagination stopped after %d pages because no records were found in the last response",
-            pages,
-        )
 
     @property
     def records_jsonpath(self) -> str:

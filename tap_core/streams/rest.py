@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic
 
 import requests
@@ -66,10 +66,6 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
     payload_as_json: bool = True
 
     if TYPE_CHECKING and not MYPY:  # pyright accepts a plain value in place of a descriptor
-        replication_key = AuthorProperty[str | None]()
-        """Name of the property that grows as records change, as a string."""
-        state_partitioning_keys = AuthorProperty[Sequence[str] | None]()
-        """Context keys that identify a bookmark, as a sequence of strings."""
         url_base = AuthorProperty[str]()
         """Base URL of all requests, as a string."""
         authenticator = AuthorProperty[Auth]()

@@ -21,23 +21,22 @@ PROTOCOLS = 21
 
 LARGER: dict[str, tuple[int, int]] = {
     "AccessTokenError": (39, 5),
-    "FileStream": (933, 3),
     "FolderTap": (979, 3),
-    "GraphQLStream": (1783, 6),
-    "ManifestStream": (2341, 4),
+    "GraphQLStream": (1561, 6),
+    "ManifestStream": (1196, 3),
     "ManifestTap": (1078, 3),
     "NotJSONError": (23, 5),
-    "RESTStream": (1697, 4),
+    "RESTStream": (1475, 4),
     "ResponseTooLargeError": (19, 5),
     "ResponseTooSlowError": (19, 5),
-    "SQLStream": (1080, 3),
+    "SQLStream": (1050, 3),
     "SQLTap": (955, 3),
     "SQLTarget": (1142, 4),
     "Target": (1039, 3),
     "TruncatedBodyError": (27, 5),
     "UntrustedHostError": (21, 5),
-    "_GraphQLBase": (1725, 5),
-    "_HTTPStream": (1598, 3),
+    "_GraphQLBase": (1503, 5),
+    "_HTTPStream": (1380, 3),
 }
 """Classes above a limit, with their lines and links today; neither may grow.
 
