@@ -327,9 +327,13 @@ class ManifestClient:
 
     @property
     def _limits(self) -> ResponseLimits:
-        given = self.components.retriever.requester.limits
-        pairs = zip(given, ResponseLimits(), strict=True)
-        return ResponseLimits(*(usual if value is None else value for value, usual in pairs))
+        usual = ResponseLimits()
+        size, download, seconds = self.components.retriever.requester.limits
+        return ResponseLimits(
+            usual.max_response_bytes if size is None else size,
+            usual.max_download_bytes if download is None else download,
+            usual.max_response_seconds if seconds is None else seconds,
+        )
 
     def collect_secrets(self) -> Secrets:
         """Return the values of secret settings, which must not appear in messages."""

@@ -31,8 +31,6 @@ LARGER: dict[str, tuple[int, int]] = {
     "ResponseTooSlowError": (19, 5),
     "SQLStream": (1050, 3),
     "SQLTap": (955, 3),
-    "SQLTarget": (1142, 4),
-    "Target": (1039, 3),
     "TruncatedBodyError": (27, 5),
     "UntrustedHostError": (21, 5),
     "_GraphQLBase": (1503, 5),
