@@ -66,6 +66,9 @@ class ManifestReader(WindowReader):
     after the other, and their state is stored.
     """
 
+    stream: Any
+    """Stream to read, a `ManifestStream`."""
+
     current_slice: CursorSlice | None = None
     _is_trial: bool = False
 

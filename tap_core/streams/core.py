@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tap_core import metrics
 from tap_core.compat.author_overrides import MYPY, AuthorProperty
@@ -62,7 +62,6 @@ from tap_core.streams.state import (
 from tap_core.sync.batch_messages import BATCH_HOOKS, iterate_processed_records
 from tap_core.sync.child_streams import require_child_contexts, sync_child_contexts, sync_children
 from tap_core.sync.compat_path import abort_sync, check_record_limit, sync_records_with_hooks
-from tap_core.sync.context_reader import ContextReader
 from tap_core.sync.engine import sync_stream
 from tap_core.sync.estimates import emit_stream_estimate
 from tap_core.sync.plan import OVERRIDABLE_HOOKS, get_member, get_plan
@@ -85,8 +84,6 @@ __all__ = [
     "Stream",
     "TypeConformanceLevel",
 ]
-
-_Reader = TypeVar("_Reader", bound=ContextReader)
 
 
 class Stream(StreamProperties, abc.ABC):
@@ -165,7 +162,6 @@ class Stream(StreamProperties, abc.ABC):
     _read_range: KeyRange | None = None
     """Range of the replication key that a backfill reads; None to continue from the state."""
     _stream_maps: list[StreamMap] | None = None
-    _own_reader: ContextReader | None = None
     _origin: Stream | None = None
     """Original stream of a worker's copy; None for the original itself."""
 
@@ -618,28 +614,15 @@ class Stream(StreamProperties, abc.ABC):
             return
         self._write_state_message()
 
-    # Hooks of the engine for streams that read a context in windows or slices
-
-    @property
-    def _reader(self) -> ContextReader:
-        """Reader of this stream's contexts; subclasses may read a context in time windows."""
-        return self._get_reader(ContextReader)
-
-    def _get_reader(self, make_reader: Callable[[Any], _Reader]) -> _Reader:
-        """Return the reader of this stream's contexts; ``make_reader`` creates it on first use."""
-        if self._own_reader is None or self._own_reader.stream is not self:
-            self._own_reader = make_reader(self)
-        return cast("_Reader", self._own_reader)
-
-    def _prepare_for_threads(self, threads: int) -> None:
-        """Create objects that all copies of this stream share, before threads use the copies."""
-
     # Sync; the underscore methods are hooks that some taps override
 
     @final
     def sync(self, context: Context | None = None) -> None:
         """Sync this stream: all of its partitions, or only ``context`` if it is not None."""
         sync_stream(self, context)
+
+    def _prepare_for_threads(self, threads: int) -> None:
+        """Create objects that all copies of this stream share, before threads use the copies."""
 
     def _sync_records(
         self, context: Context | None = None, *, write_messages: bool = True

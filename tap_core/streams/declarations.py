@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from tap_core.exceptions import (
     DiscoveryError,
@@ -31,12 +31,12 @@ from tap_core.singerlib.catalog import (
 )
 from tap_core.state.replication_key import get_definition, parse_path
 from tap_core.streams.state import get_partitions_in_state
+from tap_core.sync.context_reader import ContextReader
 from tap_core.types import JsonSchema
 from tap_core.typing.inspect import is_datetime_type
 
 if TYPE_CHECKING:
     from tap_core.state.manager import StreamStateManager
-    from tap_core.sync.context_reader import ContextReader
     from tap_core.sync.interfaces import SyncStream, SyncTap
     from tap_core.sync.plan import Plan
 
@@ -50,6 +50,8 @@ __all__ = [
     "require_single_key",
 ]
 
+_Reader = TypeVar("_Reader", bound=ContextReader)
+
 
 class StreamProperties:
     """Properties of a stream that a subclass sets as class attributes or overrides."""
@@ -58,8 +60,8 @@ class StreamProperties:
     forced_replication_method: str | None
     parent_stream_type: ClassVar[Any]
     _tap: SyncTap
-    _reader: ContextReader
     _plan: Plan | None = None
+    _own_reader: ContextReader | None = None
     _primary_keys: Sequence[str] | None = None
     _replication_key: str | None = None
     _schema: JsonSchema | None = None
@@ -178,6 +180,17 @@ class StreamProperties:
                 return [{"region": region} for region in self.config["regions"]]
         """
         return get_partitions_in_state(self._tap.document, self.name)
+
+    @property
+    def _reader(self) -> ContextReader:
+        """Reader of this stream's contexts; subclasses may read a context in time windows."""
+        return self._get_reader(ContextReader)
+
+    def _get_reader(self, make_reader: Callable[[Any], _Reader]) -> _Reader:
+        """Return the reader of this stream's contexts; ``make_reader`` creates it on first use."""
+        if self._own_reader is None or self._own_reader.stream is not self:
+            self._own_reader = make_reader(self)
+        return cast("_Reader", self._own_reader)
 
 
 def load_schema(stream_name: str, source: object) -> tuple[JsonSchema, Path | None]:

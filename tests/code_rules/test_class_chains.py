@@ -22,19 +22,19 @@ PROTOCOLS = 21
 LARGER: dict[str, tuple[int, int]] = {
     "AccessTokenError": (39, 5),
     "FolderTap": (979, 3),
-    "GraphQLStream": (1561, 6),
-    "ManifestStream": (1196, 3),
+    "GraphQLStream": (1558, 6),
+    "ManifestStream": (1193, 3),
     "ManifestTap": (1078, 3),
     "NotJSONError": (23, 5),
-    "RESTStream": (1475, 4),
+    "RESTStream": (1472, 4),
     "ResponseTooLargeError": (19, 5),
     "ResponseTooSlowError": (19, 5),
-    "SQLStream": (1050, 3),
+    "SQLStream": (1047, 3),
     "SQLTap": (955, 3),
     "TruncatedBodyError": (27, 5),
     "UntrustedHostError": (21, 5),
-    "_GraphQLBase": (1503, 5),
-    "_HTTPStream": (1380, 3),
+    "_GraphQLBase": (1500, 5),
+    "_HTTPStream": (1377, 3),
 }
 """Classes above a limit, with their lines and links today; neither may grow.
 
