@@ -94,7 +94,7 @@ class ManifestClient:
     """HTTP client of one stream of a manifest.
 
     Copies of a stream have copies of its client, which share the session and the counter. Each copy
-    has the template variables of its own current request.
+    stores the template variables of the request that it sends.
     """
 
     scope: TemplateScope

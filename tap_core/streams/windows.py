@@ -138,7 +138,7 @@ class WindowReader(ContextReader):
         return value if order.newer_or_equal(value, start_date) else start_date
 
     def parse_datetime(self, value: str) -> dt.datetime | None:
-        """Parse a date-time in the formats of the cursor; None if it has none of them."""
+        """Parse a date-time in a format of the cursor; None if the value has another format."""
         order = _find_cursor_order(self.stream.state_manager.order)
         return None if order is None else order.instant(value)
 

@@ -66,7 +66,7 @@ class ContextReader:
         return value
 
     def parse_datetime(self, value: str) -> dt.datetime | None:  # noqa: ARG002
-        """Parse a date-time in the formats of the cursor; None if it has none of them."""
+        """Parse a date-time in a format of the cursor; None if the value has another format."""
         return None
 
     # Contexts
