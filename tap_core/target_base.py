@@ -39,10 +39,7 @@ from tap_core.compat.author_overrides import TargetOverrides
 from tap_core.compat.deprecation import deprecated_import
 from tap_core.config.loading import merge_missing_config_jsonschema
 from tap_core.events import Event
-from tap_core.exceptions import (
-    InvalidInputLine,
-    RecordsWithoutSchemaException,
-)
+from tap_core.exceptions import InvalidInputLine, RecordsWithoutSchemaException
 from tap_core.io.stdin import open_binary, read_blocks
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.singer.message_reader import SimpleSingerReader, is_default_reader
@@ -52,9 +49,7 @@ from tap_core.sinks.core import Sink
 from tap_core.sinks.custom_reader import run_custom_reader
 from tap_core.sinks.drains import run_in_threads, write_state_line
 from tap_core.sinks.input_router import InputRouter
-from tap_core.sinks.message_conversion import (
-    decode_state,
-)
+from tap_core.sinks.message_conversion import decode_state
 from tap_core.sinks.signal_handling import TerminationSignals
 from tap_core.sinks.state_emitter import StateEmitter
 from tap_core.types import JsonSchema, Record

@@ -372,7 +372,6 @@ HEAVY: dict[str, LibraryUse] = {
             "tap_core.telemetry",
             "tap_core.redaction.http",
             "tap_core.streams.credential_route",
-            "tap_core.streams.http",
             "tap_core.streams.http_requests",
             "tap_core.streams.rest",
             "tap_core.authenticators",
