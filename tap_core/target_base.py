@@ -19,10 +19,9 @@ import copy
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
-from tap_core.batch.encodings import BaseBatchFileEncoding
 from tap_core.batch.limits import FileLimits
 from tap_core.capabilities import (
     ACTIVATE_VERSION_CONFIG,
@@ -39,36 +38,20 @@ from tap_core.capabilities import (
 from tap_core.compat.author_overrides import TargetOverrides
 from tap_core.compat.deprecation import deprecated_import
 from tap_core.config.loading import merge_missing_config_jsonschema
-from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Event, Rows, SchemaEvent
-from tap_core.exceptions import (
-    BatchFileError,
-    InvalidInputLine,
-    InvalidJSONSchema,
-    InvalidRecord,
-    RecordsWithoutSchemaException,
-)
+from tap_core.events import Event
+from tap_core.exceptions import InvalidInputLine, RecordsWithoutSchemaException
 from tap_core.io.stdin import open_binary, read_blocks
-from tap_core.limits.memory import InputTooLargeError
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.singer.message_reader import SimpleSingerReader, is_default_reader
 from tap_core.protocols.singer.reader import SingerReader
-from tap_core.singerlib.json import dump_json, serialize_json
-from tap_core.sinks.batch_files import BatchFileReader
+from tap_core.singerlib.json import dump_json
 from tap_core.sinks.core import Sink
 from tap_core.sinks.custom_reader import run_custom_reader
 from tap_core.sinks.drains import run_in_threads, write_state_line
-from tap_core.sinks.message_conversion import (
-    batch_message,
-    decode_record,
-    decode_state,
-    record_message,
-    schema_message,
-    version_message,
-)
-from tap_core.sinks.pipeline import RecordPipeline, compile_pipeline
-from tap_core.sinks.routing import StreamRoute, make_routes
+from tap_core.sinks.input_router import InputRouter
+from tap_core.sinks.message_conversion import decode_state
 from tap_core.sinks.signal_handling import TerminationSignals
-from tap_core.sinks.state_watermark import StateWatermark
+from tap_core.sinks.state_emitter import StateEmitter
 from tap_core.types import JsonSchema, Record
 
 if TYPE_CHECKING:
@@ -126,15 +109,12 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             config=config, parse_env_config=parse_env_config, validate_config=validate_config
         )
         self.message_reader = message_reader or self.message_reader_class()
-        self._described: dict[str, SchemaEvent] = {}
         self._raw_schemas: dict[str, tuple[JsonSchema, Sequence[str] | None]] = {}
-        self._routes: dict[str, tuple[StreamRoute, ...]] = {}
         self._sinks_active: dict[str, Sink] = {}
         self._sinks_to_clear: list[Sink] = []
-        self._pipelines: dict[Sink, RecordPipeline] = {}
+        self._router = InputRouter(self)
+        self._states = StateEmitter(self._emit_state)
         self._max_parallelism: int | None = None
-        self._watermark: StateWatermark[Sink] = StateWatermark()
-        self._newest_state: bytes | None = None
         self._has_ended = False
         self._reset_max_record_age()
         if setup_mapper:
@@ -193,7 +173,14 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     def process_lines(self, file_input: Any | None = None) -> Counter[str]:
         """Process all messages of the input; return the number of messages by type."""
         if not is_default_reader(self.message_reader):
-            return self._run_custom_reader(self.message_reader, file_input)
+            callbacks = {
+                "SCHEMA": self._process_schema_message,
+                "RECORD": self._process_record_message,
+                "STATE": self._process_state_message,
+                "ACTIVATE_VERSION": self._process_activate_version_message,
+                "BATCH": self._router.process_unchecked_batch,
+            }
+            return run_custom_reader(self.message_reader, file_input, callbacks, self._signals)
         counts: Counter[str] = Counter()
         decoder = SingerReader(limits=FileLimits.from_config(self.config))
         with self._signals.deferred() as wake_up:
@@ -207,37 +194,9 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     def _process_events(self, events: Iterable[Event], counts: Counter[str]) -> None:
         for event in events:
-            self._process_event(event, counts)
+            self._router.process_event(event, counts)
             if self._is_stopping:
                 return
-
-    def _process_event(self, event: Event, counts: Counter[str]) -> None:
-        if isinstance(event, Rows):
-            counts["RECORD"] += len(event.rows)
-            self._process_rows(event)
-        elif isinstance(event, Checkpoint):
-            counts["STATE"] += 1
-            self._process_state_event(event)
-        elif isinstance(event, SchemaEvent):
-            counts["SCHEMA"] += 1
-            self._process_schema_event(event)
-        elif isinstance(event, ActivateVersion):
-            counts["ACTIVATE_VERSION"] += 1
-            self._process_activate_version_message(version_message(event))
-        elif isinstance(event, BatchFiles):
-            counts["BATCH"] += 1
-            self._process_batch_message(batch_message(event))
-
-    def _run_custom_reader(self, reader: Any, file_input: Any | None) -> Counter[str]:
-        """Process the messages that a custom ``message_reader`` reads; return counts by type."""
-        callbacks = {
-            "SCHEMA": self._process_schema_message,
-            "RECORD": self._process_record_message,
-            "STATE": self._process_state_message,
-            "ACTIVATE_VERSION": self._process_activate_version_message,
-            "BATCH": self._process_unchecked_batch_message,
-        }
-        return run_custom_reader(reader, file_input, callbacks, self._signals)
 
     @property
     def _heartbeat_seconds(self) -> float:
@@ -279,19 +238,6 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     def mapper(self, mapper: PluginMapper) -> None:
         self._mapper = mapper
 
-    def _process_schema_event(self, event: SchemaEvent) -> None:
-        name = event.stream.name
-        own = self._overrides("_process_schema_message")
-        if not own and self._described.get(name) == event:
-            return
-        self._described[name] = event
-        try:
-            self._process_schema_message(schema_message(event))
-        except RecursionError:
-            raise InvalidJSONSchema(
-                f"The schema of stream '{name}' is nested too deeply: let the tap flatten it."
-            ) from None
-
     def _process_schema_message(self, message_dict: dict[str, Any]) -> None:
         """Create the sinks for a SCHEMA message, or replace them if schema or keys have changed."""
         self._assert_line_requires(message_dict, requires={"stream", "schema"})
@@ -302,215 +248,28 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             return
         if name in self._raw_schemas:
             self.logger.info("Schema or key properties have changed for stream '%s'.", name)
-        self._register(name, schema, keys)
-
-    def _register(self, name: str, schema: JsonSchema, keys: Sequence[str] | None) -> None:
-        """Create the sinks of a stream, one per stream map, and route its records to them."""
         self._raw_schemas[name] = (copy.deepcopy(schema), keys)
-        if self._mapper is None and self._mapper_is_due:
-            self._routes[name] = (StreamRoute(name),)
-            self.get_sink(name, schema=schema, key_properties=keys)
-            return
-        self.mapper.register_raw_stream_schema(name, schema, keys)
-        maps = self.mapper.stream_maps[name]
-        self._routes[name] = make_routes(maps)
-        for stream_map in maps:
-            self.get_sink(
-                stream_map.stream_alias,
-                schema=stream_map.transformed_schema,
-                key_properties=stream_map.transformed_key_properties,
-            )
+        stream_maps = None
+        if self._mapper is not None or not self._mapper_is_due:
+            self.mapper.register_raw_stream_schema(name, schema, keys)
+            stream_maps = self.mapper.stream_maps[name]
+        self._router.register(name, schema, keys, stream_maps)
 
-    def _get_routes(self, stream_name: str) -> tuple[StreamRoute, ...]:
-        routes = self._routes.get(stream_name)
-        if routes is None:
-            self._assert_sink_exists(stream_name)
-            return (StreamRoute(stream_name),)
-        return routes
-
-    # Records
-
-    def _process_rows(self, rows: Rows) -> None:
-        times = cast(Sequence[str | None], rows.extracted_at)
-        if self._overrides("_process_record_message"):
-            self._process_rows_by_hook(rows, times)
-            return
-        routes = self._get_routes(rows.stream.name)
-        plain = len(routes) == 1 and routes[0].transform is None
-        if plain and not self._overrides("get_sink"):
-            self._process_rows_directly(self._sinks_active[routes[0].alias], rows, times)
-            return
-        signals = self._signals.received
-        for body, extracted in zip(rows.rows, times, strict=True):
-            if signals:
-                return
-            try:
-                record = decode_record(body)
-            except InvalidRecord as error:
-                _refuse(error, [self._sinks_active[route.alias] for route in routes])
-                continue
-            self._deliver(routes, record, extracted, rows.version, len(body))
-            self._handle_max_record_age()
-
-    def _process_rows_directly(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
-        """Add rows to one sink. This is fast, because checks are made once, not per row."""
-        pipeline = self._get_pipeline(sink)
-        take, weighs, version = pipeline.take, pipeline.weighs, rows.version
-        holders, clock = self._watermark.holders, time.monotonic
-        most = self._MAX_RECORD_AGE_IN_MINUTES * 60
-        count, signals = 0, self._signals.received
-        try:
-            for body, extracted in zip(rows.rows, times, strict=True):
-                if signals:
-                    return
-                if weighs:
-                    sink._batch_bytes_read += len(body)
-                try:
-                    record = decode_record(body)
-                except InvalidRecord as error:
-                    _refuse(error, (sink,))
-                    continue
-                is_full = take(record, extracted, version)
-                count += 1
-                if sink not in holders:
-                    self._watermark.add_holder(sink)
-                if is_full:
-                    self._drain_full(sink)
-                if clock() - self._last_full_drain_at > most:
-                    self._handle_max_record_age()
-        finally:
-            sink.record_counter_metric.increment(count)
-
-    def _process_rows_by_hook(self, rows: Rows, times: Sequence[str | None]) -> None:
-        signals = self._signals.received
-        for body, extracted in zip(rows.rows, times, strict=True):
-            if signals:
-                return
-            record = decode_record(body)
-            message = record_message(rows.stream.name, record, extracted, rows.version)
-            self._process_record_message(message)
+    # Records, batch files and versions
 
     def _process_record_message(self, message_dict: dict[str, Any]) -> None:
         """Add the record of a RECORD message to the sinks of its stream."""
         self._assert_line_requires(message_dict, requires={"stream", "record"})
-        routes = self._get_routes(message_dict["stream"])
-        record = dict(message_dict["record"])
-        size = len(serialize_json(record)) if any(map(self._weighs, routes)) else 0
-        extracted, version = message_dict.get("time_extracted"), message_dict.get("version")
-        self._deliver(routes, record, extracted, version, size)
-        self._handle_max_record_age()
-
-    def _deliver(
-        self,
-        routes: tuple[StreamRoute, ...],
-        record: Record,
-        extracted: str | None,
-        version: int | None,
-        size: int,
-    ) -> None:
-        for route in routes:
-            mapped: Record | None = record if len(routes) == 1 else dict(record)
-            if route.transform is not None:
-                mapped = route.transform(dict(record))
-            if mapped is None:
-                continue
-            self._assert_sink_exists(route.alias)
-            sink = self.get_sink(route.alias, record=mapped)
-            pipeline = self._get_pipeline(sink)
-            if pipeline.weighs:
-                sink._batch_bytes_read += size
-            is_full = pipeline.take(mapped, extracted, version)
-            sink.record_counter_metric.increment()
-            self._watermark.add_holder(sink)
-            if is_full:
-                self._drain_full(sink)
-
-    def _weighs(self, route: StreamRoute) -> bool:
-        sink = self._sinks_active.get(route.alias)
-        return sink is not None and sink.MAX_BYTES is not None
-
-    # Batch files and versions
-
-    def _process_unchecked_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Check the number of files in a BATCH message of a custom reader, and process the message.
-
-        Raises:
-            BatchFileError: The message names more files than ``batch_max_files``.
-        """
-        self._assert_line_requires(message_dict, requires={"stream", "manifest"})
-        try:
-            FileLimits.from_config(self.config).check_manifest(len(message_dict["manifest"]))
-        except InputTooLargeError as error:
-            raise BatchFileError(f"Stream '{message_dict['stream']}': {error}") from None
-        self._process_batch_message(message_dict)
+        self._router.process_record(message_dict)
 
     def _process_batch_message(self, message_dict: dict[str, Any]) -> None:
         """Drain the sinks of a BATCH message's stream, then load the batch files into them."""
         self._assert_line_requires(message_dict, requires={"stream", "encoding", "manifest"})
-        encoding = BaseBatchFileEncoding.from_dict(message_dict["encoding"])
-        routes = self._get_routes(message_dict["stream"])
-        taken = []
-        for route in routes:
-            sink = self.get_sink(route.alias)
-            self.drain_one(sink)
-            self._release()
-            if self._is_stopping:
-                return
-            if sink.whole_batch_files or _reads_files(sink):
-                sink.process_batch_files(encoding, message_dict["manifest"])
-            else:
-                taken.append(route)
-        if taken:
-            self._take_files(encoding, message_dict, tuple(taken))
-        self._release()
-        self._handle_max_record_age()
-
-    def _take_files(
-        self,
-        encoding: BaseBatchFileEncoding,
-        message: dict[str, Any],
-        routes: tuple[StreamRoute, ...],
-    ) -> None:
-        """Add the records in batch files to sinks, as if they came in RECORD messages."""
-        name, version = message["stream"], message.get("version")
-        own = self._overrides("_process_record_message")
-
-        def take(record: Record, size: int) -> None:
-            if own:
-                self._process_record_message(record_message(name, record, None, version))
-            else:
-                self._deliver(routes, record, None, version, size)
-
-        for path in message["manifest"]:
-            self._take_file(path, encoding, name, routes, take)
-
-    def _take_file(
-        self,
-        path: str,
-        encoding: BaseBatchFileEncoding,
-        stream: str,
-        routes: tuple[StreamRoute, ...],
-        take: Callable[[Record, int], None],
-    ) -> None:
-        """Pass each record of a batch file to ``take``, then drain the sinks.
-
-        The second argument of ``take`` is the record's size in bytes, or 0 if no sink limits bytes.
-        """
-        sinks = [self.get_sink(route.alias) for route in routes]
-        weighs = any(map(self._weighs, routes))
-        schema, _ = self._raw_schemas.get(stream, (sinks[0].original_schema, None))
-        reader = BatchFileReader(stream, schema, sinks[0].batch_config, sinks[0].batch_limits)
-        for record in reader.records(path, encoding):
-            if self._is_stopping:
-                return
-            take(record, len(serialize_json(record)) if weighs else 0)
-            self._handle_max_record_age()
-        for sink in sinks:
-            self.drain_one(sink)
+        self._router.process_batch(message_dict)
 
     def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
         """Drain the sinks of an ACTIVATE_VERSION message's stream, then activate the version."""
-        for route in self._get_routes(message_dict["stream"]):
+        for route in self._router.get_routes(message_dict["stream"]):
             sink = self.get_sink(route.alias)
             if not sink.process_activate_version_messages:
                 self.logger.warning(
@@ -524,7 +283,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
                     sink.stream_name,
                 )
             self.drain_one(sink)
-            self._release()
+            self._states.release()
             if not self._is_stopping:
                 sink.activate_version(message_dict["version"])
 
@@ -576,8 +335,8 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     def _retire(self, sink: Sink) -> None:
         """Drain a sink that has been replaced. It is cleaned up at the end of the run."""
         self.drain_one(sink)
-        self._release()
-        self._pipelines.pop(sink, None)
+        self._states.release()
+        self._router.forget(sink)
         self._sinks_to_clear.append(sink)
 
     def get_sink_class(self, stream_name: str) -> type[Sink]:
@@ -630,12 +389,6 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
                 " schema. A tap must send a SCHEMA message first."
             )
 
-    def _get_pipeline(self, sink: Sink) -> RecordPipeline:
-        pipeline = self._pipelines.get(sink)
-        if pipeline is None:
-            pipeline = self._pipelines[sink] = compile_pipeline(sink)
-        return pipeline
-
     # Drains
 
     def process_endofpipe(self) -> None:
@@ -655,7 +408,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             if is_endofpipe:
                 self._clean_up()
         finally:
-            self._release()
+            self._states.release()
         self._reset_max_record_age()
 
     @final
@@ -667,7 +420,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         with sink.batch_processing_timer:
             sink.process_batch(context)
         sink.mark_drained()
-        self._watermark.remove_holder(sink)
+        self._states.watermark.remove_holder(sink)
 
     def _drain_all(self, sink_list: Iterable[Sink], parallelism: int) -> None:
         run_in_threads(
@@ -681,7 +434,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             sink.current_size,
         )
         self.drain_one(sink)
-        self._release()
+        self._states.release()
 
     def _clean_up(self) -> None:
         self._has_ended = True
@@ -698,7 +451,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     def _handle_max_record_age(self) -> None:
         """Drain all sinks if records have been buffered for longer than the maximum age."""
-        if not any(sink.current_size for sink in self._watermark.holders):
+        if not any(sink.current_size for sink in self._states.watermark.holders):
             self._reset_max_record_age()
         elif self._max_record_age_in_minutes > self._MAX_RECORD_AGE_IN_MINUTES:
             self.logger.info(
@@ -709,44 +462,21 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     # States
 
-    def _process_state_event(self, event: Checkpoint) -> None:
-        if self._overrides("_process_state_message"):
-            self._process_state_message({"type": "STATE", "value": decode_state(event.state)})
-        else:
-            self._keep_state(event.state)
-
     def _process_state_message(self, message_dict: dict[str, Any]) -> None:
         """Store the state of a STATE message, to emit it when all records before it are written."""
         self._assert_line_requires(message_dict, requires={"value"})
-        self._keep_state(dump_json(message_dict["value"], default=str).encode())
-
-    def _keep_state(self, state: bytes) -> None:
-        if state == self._newest_state:
-            return
-        self._newest_state = state
-        if len(state) > len(b"false") or decode_state(state):  # ignore empty states
-            self._watermark.add_state(state)
-            self._release()
+        self._states.add(dump_json(message_dict["value"], default=str).encode())
 
     @property
     def _latest_state(self) -> Any:
-        return None if self._newest_state is None else decode_state(self._newest_state)
+        return None if self._states.newest is None else decode_state(self._states.newest)
 
-    def _release(self) -> None:
-        """Emit the newest state before which all records are written, if it is not emitted yet."""
-        if not self._watermark.is_waiting:
-            return
-        for sink in list(self._watermark.holders):
-            if sink.current_size == 0:
-                self._watermark.remove_holder(sink)
-        state = self._watermark.take()
-        if state is None:
-            return
-        own = type(self)._write_state_message is not Target._write_state_message
-        if own:
-            self._write_state_message(decode_state(state))
-        else:
+    def _emit_state(self, state: bytes) -> None:
+        """Write an encoded state, through `_write_state_message` if a target overrides it."""
+        if type(self)._write_state_message is Target._write_state_message:
             write_state_line(state)
+        else:
+            self._write_state_message(decode_state(state))
 
     def _write_state_message(self, state: Any) -> None:
         """Write a state to standard output as one line of JSON."""
@@ -767,25 +497,9 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     def _wind_up(self) -> None:
         """After a signal, emit the state and clean up the sinks. Do not write buffered records."""
         self.logger.info("Stopping on a signal: no further drain is started.")
-        self._release()
+        self._states.release()
         if not self._has_ended:
             self._clean_up()
-
-
-def _refuse(error: InvalidRecord, sinks: Sequence[Sink]) -> None:
-    """Log an invalid record; raise an error unless all of its sinks may skip invalid records.
-
-    Raises:
-        InvalidRecord: A sink does not skip invalid records.
-    """
-    for sink in sinks:
-        sink._refuse(InvalidRecord(f"{sink.stream_name}: {error.error_message}", {}))
-
-
-def _reads_files(sink: Sink) -> bool:
-    """Return True if a sink's class overrides `Sink.process_batch_files`."""
-    hook = "process_batch_files"
-    return hook in vars(sink) or getattr(type(sink), hook) is not getattr(Sink, hook)
 
 
 def _format_counts(counts: Mapping[str, int]) -> str:

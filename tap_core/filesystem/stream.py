@@ -81,9 +81,6 @@ class FileStream(Stream, abc.ABC):
     @cached_property
     def schema(self) -> JsonSchema:
         """JSON Schema of the first file's records, with the properties of `SDC_PROPERTIES`."""
-        return self._get_full_schema()
-
-    def _get_full_schema(self) -> JsonSchema:
         schema = self.get_schema(self._filepaths[0])
         schema["properties"].update(self.SDC_PROPERTIES)
         return schema

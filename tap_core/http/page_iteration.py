@@ -25,7 +25,7 @@ def iterate_records(
     paginator: BaseAPIPaginator[Any],
     fetch: Callable[[], requests.Response],
     parse: Callable[[requests.Response], Iterable[Any]],
-    stopped: Callable[[int], None],
+    stopped: Callable[[int], object] = bool,
     has_ended: Callable[[], bool] = bool,
 ) -> Iterator[Any]:
     """Fetch page after page and yield the records of each page.

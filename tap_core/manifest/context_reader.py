@@ -11,12 +11,16 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from tap_core.exceptions import SyncError
+from requests.exceptions import RequestException
+
+from tap_core import metrics
+from tap_core.exceptions import FatalAPIError, RetriableAPIError, SyncError
 from tap_core.manifest.components.partition_routers import PartitionSlice
+from tap_core.manifest.errors import FailedRecordsError, ManifestError
 from tap_core.manifest.interpolation import STATE, find_config_keys
 from tap_core.manifest.state_translation import (
     CURSOR_STATE,
@@ -32,15 +36,20 @@ from tap_core.sync.window_state import close_window
 
 if TYPE_CHECKING:
     from tap_core.exceptions import ConfigurationError
+    from tap_core.http.request import HTTPRequest
     from tap_core.incremental.cursor import DatetimeBasedCursor
     from tap_core.manifest.cdk_compat.models import CdkStreamSlice
     from tap_core.manifest.components.cursors import CursorReader
-    from tap_core.manifest.interfaces import DeclarativeStreamProtocol
+    from tap_core.manifest.interfaces import DeclarativeStreamProtocol, TemplateScope
     from tap_core.manifest.stream_components import OtherCursor, StreamComponents
     from tap_core.manifest.stream_slices import StreamSlices
+    from tap_core.state.comparison import ReplicationKeyComparator
     from tap_core.types import Context, Record
 
 __all__ = ["CursorSlice", "ManifestReader"]
+
+_OF_ONE_SLICE: Final = (FatalAPIError, RetriableAPIError, RequestException, FailedRecordsError)
+"""Errors that may concern one slice only, so that the others are still read."""
 
 
 class CursorSlice(NamedTuple):
@@ -56,6 +65,9 @@ class ManifestReader(WindowReader):
     A context contains the values of a partition. Its time windows or cursor slices are read one
     after the other, and their state is stored.
     """
+
+    stream: Any
+    """Stream to read, a `ManifestStream`."""
 
     current_slice: CursorSlice | None = None
     _is_trial: bool = False
@@ -77,7 +89,60 @@ class ManifestReader(WindowReader):
         self._slices = slices
         self._is_resumed = is_resumed
 
+    # Cursor
+
+    @property
+    def has_cursor(self) -> bool:
+        """True if the stream has a cursor, which compares and limits the bookmarks."""
+        return self._components.other_cursor is not None or super().has_cursor
+
+    @property
+    def start_date(self) -> Any:
+        """Value from which a slice without a bookmark is read; None for a custom cursor."""
+        return None if self._components.other_cursor is not None else super().start_date
+
+    def make_comparator(self) -> ReplicationKeyComparator:
+        """Return the comparator for replication key values: that of the cursor if there is one."""
+        cursor, usual = self._components.other_cursor, super().make_comparator()
+        return usual if cursor is None else cursor.make_comparator(self.stream.name, usual)
+
+    def find_later(self, value: str, start_date: str) -> str:
+        """Return the later of two datetimes; the bookmark ``value`` without a time-based cursor."""
+        has_other = self._components.other_cursor is not None
+        return value if has_other else super().find_later(value, start_date)
+
+    @property
+    def has_ended(self) -> bool:
+        """True if a newest-first feed has reached records of an earlier sync, so reading stops."""
+        current = self.current_slice
+        return super().has_ended if current is None else current.reader.is_past
+
+    @property
+    def has_gap(self) -> bool:
+        """True if templates failed on records of the context, so the bookmark must not advance."""
+        failed = self.stream._failed_records
+        return failed is not None and failed.count > 0
+
+    @property
+    def admits(self) -> Callable[[Record], bool] | None:
+        """Client-side filter of the cursor: True for a record to keep; None without a filter.
+
+        The paginator counts only records that pass the filter.
+        """
+        cursor, record_filter = self.stream.incremental_sync, self.stream._record_filter
+        filters = cursor is not None and cursor.is_client_side_incremental
+        return record_filter.admits if filters and record_filter is not None else None
+
     # Windows
+
+    def check_edges(self) -> None:
+        """Raise ConfigurationError if the start or end of the cursor is not a valid datetime."""
+        try:
+            cursor = self.stream.incremental_sync
+        except ManifestError as error:
+            raise self.make_edge_error(str(error), "start") from None
+        if cursor is not None:
+            self.find_time_range(cursor)
 
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:
         """Return the error for an invalid start or end datetime of the cursor.
@@ -149,12 +214,41 @@ class ManifestReader(WindowReader):
                     yield record
             stream._sync_costs = copied._sync_costs
             state = reader.close(cursor_slice)
-            if not stream._has_gap:
+            if not self.has_gap:
                 self._close_slice(context, state)
             if self._is_trial:
                 return
 
-    def find_partition(self, context: Context | None) -> tuple[PartitionSlice, Mapping[str, Any]]:
+    def make_scope(self, context: Context | None) -> TemplateScope:
+        """Return the template variables for a request: config, slice and time window."""
+        stream = self.stream
+        fixed: TemplateScope | None = stream._client.fixed_scope
+        if fixed is not None:
+            return fixed
+        cursor, window = stream.incremental_sync, stream.stream_interval
+        partition, fields = self._find_partition(context)
+        if cursor is not None and window is not None:
+            fields = cursor.fields(window)
+        whole = partition.merge(fields)
+        current = self.current_slice
+        return {
+            **({} if current is None else {STATE: current.reader.state}),
+            "config": stream.config,
+            **dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], whole),
+            "partition": partition,
+            "stream_name": stream.name,
+            "next_page_token": None,
+        }
+
+    def add_slice_options(self, request: HTTPRequest, scope: TemplateScope) -> None:
+        """Add the bounds of the current time window to a request, or a custom cursor's values."""
+        cursor, window = self.stream.incremental_sync, self.stream.stream_interval
+        if self.current_slice is not None:
+            self.current_slice.reader.put(request, scope, self.current_slice.cursor_slice)
+        elif cursor is not None and window is not None:
+            cursor.put(request, window)
+
+    def _find_partition(self, context: Context | None) -> tuple[PartitionSlice, Mapping[str, Any]]:
         """Return the partition values of the current slice, and the values of its cursor interval.
 
         The cursor interval is a dict such as ``{"start": 5}``; it is {} without a cursor slice.
@@ -172,11 +266,6 @@ class ManifestReader(WindowReader):
             for name, value in cursor_slice.items()
             if name not in cursor_slice.partition
         }
-
-    @property
-    def state_scope(self) -> Mapping[str, Any]:
-        """Mapping ``{"stream_state": <cursor state>}`` for templates; {} while no slice is read."""
-        return {} if self.current_slice is None else {STATE: self.current_slice.reader.state}
 
     # State of a custom or counting cursor
 
@@ -222,3 +311,20 @@ class ManifestReader(WindowReader):
             entry.pop(name, None)
         entry.update(to_state_entry(state, key))
         manager.touch(context)
+
+    # End of the stream
+
+    def continues_after(self, error: Exception) -> bool:
+        """Return True if an error concerns one slice only, so that the other slices are read.
+
+        A config error concerns all slices and ends the stream.
+        """
+        is_of_one = bool(self._components.retriever.routers) and isinstance(error, _OF_ONE_SLICE)
+        return is_of_one and getattr(error, "failure_type", None) != "config_error"
+
+    def complete(self, *, saw_all: bool) -> None:
+        """Finalize the states of all slices, with those of parents and of the global cursor."""
+        super().complete(saw_all=saw_all)
+        has_global = self._components.has_global_cursor and self.stream.incremental_sync
+        self._slices.complete(has_global_cursor=bool(has_global))
+        metrics.Counter.exit(self.stream._client.counter)

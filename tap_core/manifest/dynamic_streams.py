@@ -165,7 +165,7 @@ def _read_records(
     node.path = str(getattr(retriever, "path", "")).removesuffix(".retriever")
     stream = ManifestStream(tap, node, is_description=True)
     try:
-        with shared.caching_parents(stream.parent_names):
+        with shared.caching_parents(stream.components.parent_names):
             for context in stream.slices():
                 extra_fields = getattr(context, "extra_fields", None)
                 stream_slice = PartitionSlice(context or {}, extra_fields=extra_fields)

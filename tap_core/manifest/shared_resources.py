@@ -54,8 +54,7 @@ class SharedResources:
         self.changes: Mapping[str, str] = changes
         self.names_with_state: frozenset[str] = frozenset()
         """Names of the streams that had a state when the run began."""
-        self.logged_warnings: set[str] = set()
-        """Warnings about the manifest that were logged; each is logged once per tap."""
+        self._logged_warnings: set[str] = set()
         self._make_parent = make_parent
         self._find_parent_names = find_parent_names
         self._names_in_use: frozenset[str] | None = None
@@ -63,6 +62,17 @@ class SharedResources:
         self._signers: list[tuple[Authenticator, Auth]] = []
         self._signer_lock = threading.RLock()
         self._origins: dict[int, set[Origin]] = {}
+
+    def log_warnings(self, warnings: list[str], log: Callable[..., object]) -> None:
+        """Log the warnings about a stream's node, and remove them from the list.
+
+        The same text is logged once per tap. ``log`` is the method of the stream.
+        """
+        sentences, warnings[:] = list(warnings), []
+        for sentence in sentences:
+            if sentence not in self._logged_warnings:
+                self._logged_warnings.add(sentence)
+                log("%s", sentence, level=logging.WARNING)
 
     # Limits
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
@@ -22,9 +22,12 @@ from tap_core.manifest.components.custom import CustomStateMigration
 from tap_core.manifest.components.declarative_source import DeclarativeStream, StateMigration
 from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler
+from tap_core.manifest.components.page_size_reduction import PageSizeState
 from tap_core.manifest.components.partition_routers import GroupingPartitionRouter
 from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.page_loop import PageLoop
+from tap_core.manifest.property_chunks import PropertyChunkReader
 from tap_core.manifest.state_translation import (
     from_cdk_state,
     iterate_parent_nodes,
@@ -35,7 +38,13 @@ from tap_core.manifest.state_translation import (
 from tap_core.parsing.datetimes import utc_now
 
 if TYPE_CHECKING:
-    from tap_core.manifest.interfaces import Decoder, ErrorHandler
+    from tap_core.manifest.components.record_selector import RecordSelection
+    from tap_core.manifest.interfaces import (
+        DeclarativeStreamProtocol,
+        Decoder,
+        ErrorHandler,
+        TemplateScope,
+    )
     from tap_core.manifest.shared_resources import SharedResources
 
 __all__ = ["OtherCursor", "StreamComponents", "get_parameters"]
@@ -228,6 +237,48 @@ class StreamComponents:
     def decoder(self) -> Decoder:
         """Decoder of the responses, or a JsonDecoder."""
         return self.retriever.decoder or JsonDecoder()
+
+    def make_page_loop(
+        self,
+        stream: DeclarativeStreamProtocol,
+        scope: TemplateScope,
+        select: RecordSelection,
+        *,
+        may_change_documents: bool,
+        **callbacks: Any,
+    ) -> PageLoop:
+        """Return a new paginator of a slice.
+
+        Args:
+            stream: Stream of the slice, for properties that are read from an endpoint.
+            scope: Template variables of the slice.
+            select: Function that yields the records of documents.
+            may_change_documents: True if processing the records may change the documents in any
+                case; False if this depends on the components.
+            callbacks: Other arguments of `PageLoop`.
+        """
+        selector, requester = self.retriever.record_selector, self.retriever.requester
+        cursor = self.retriever.paginator.start_pagination(scope)
+        whole = getattr(selector.extractor, "replace_decoder", None)
+        is_changed = self.declared.transformations or selector.schema_normalization != "None"
+        made: Callable[..., PageLoop] = PageLoop
+        if (properties := requester.properties) is not None:
+            made = partial(
+                PropertyChunkReader,
+                chunks=properties.make_chunks(stream),
+                merging=properties.merging,
+            )
+        reduction = self.retriever.page_size_reduction
+        return made(
+            cursor,
+            scope,
+            self.decoder.decode,
+            select,
+            is_pristine=not (is_changed or may_change_documents) and whole is None,
+            documents=whole and whole(self.decoder),
+            page_sizes=reduction and PageSizeState(reduction, cursor.size),
+            **callbacks,
+        )
 
     # State
 

@@ -103,7 +103,7 @@ class ManifestTap(Tap):
         """Raise ConfigurationError if the start or end date of a stream's cursor is invalid."""
         for stream in self.streams.values():
             if isinstance(stream, ManifestStream):
-                stream.check_edges()
+                stream._reader.check_edges()
 
     def check_connection(self) -> None:
         """Read one record of each stream that the manifest's ``check`` names.
@@ -156,7 +156,7 @@ class ManifestTap(Tap):
         declared = {stream.name: stream for stream in streams}
         if not declared.keys() >= set(names):
             return False
-        parents = (parent for stream in declared.values() for parent in stream.parent_names)
+        parents = (name for one in declared.values() for name in one.components.parent_names)
         with self.shared.caching_parents(parents):
             for name in names:
                 read_one_record(declared[name])
@@ -192,8 +192,8 @@ class ManifestTap(Tap):
         if not isinstance(stream, ManifestStream) or not kept:
             return kept
         stream.rebuild_components()  # the catalog may have built it before the state was known
-        found = stream.translate_state(kept)
-        if stream.is_state_expired(found):
+        found = stream.components.translate_state(kept, stream.replication_key)
+        if found and stream.components.is_state_expired(found, name):
             self.logger.warning(
                 "Stream '%s': its state is older than the api_retention_period: full refresh.",
                 name,
@@ -221,7 +221,7 @@ class ManifestTap(Tap):
     def _find_parent_names(self) -> Iterator[str]:
         for stream in self.streams.values():
             if isinstance(stream, ManifestStream) and stream.is_probably_selected:
-                yield from stream.parent_names
+                yield from stream.components.parent_names
 
 
 def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type[ManifestTap]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tap_core import metrics
 from tap_core.compat.author_overrides import MYPY, AuthorProperty
@@ -36,6 +36,7 @@ from tap_core.streams.declarations import (
     has_datetime_replication_key,
     load_schema,
     make_catalog_entry,
+    read_catalog_keys,
     require_single_key,
 )
 from tap_core.streams.messages import (
@@ -49,20 +50,17 @@ from tap_core.streams.messages import (
 )
 from tap_core.streams.state import (
     advance_bookmark,
-    finalize_partitions,
     finalize_state,
     finalize_with_children,
     find_first_value,
     get_partition_state,
     get_stream_state,
-    make_key_comparator,
     make_state_manager,
     parse_state_datetime,
 )
 from tap_core.sync.batch_messages import BATCH_HOOKS, iterate_processed_records
 from tap_core.sync.child_streams import require_child_contexts, sync_child_contexts, sync_children
 from tap_core.sync.compat_path import abort_sync, check_record_limit, sync_records_with_hooks
-from tap_core.sync.context_reader import ContextReader
 from tap_core.sync.engine import sync_stream
 from tap_core.sync.estimates import emit_stream_estimate
 from tap_core.sync.plan import OVERRIDABLE_HOOKS, get_member, get_plan
@@ -72,8 +70,6 @@ if TYPE_CHECKING:
     from tap_core.batch.encodings import BaseBatchFileEncoding, BatchConfig
     from tap_core.mapper.stream_maps import StreamMap
     from tap_core.singerlib.messages import RecordMessage, SchemaMessage, SDKBatchMessage
-    from tap_core.state.comparison import ReplicationKeyComparator
-    from tap_core.state.document import StateDocument
     from tap_core.state.manager import StreamStateManager
     from tap_core.state.read_range import KeyRange
     from tap_core.sync.change_log import ChangeLog
@@ -87,8 +83,6 @@ __all__ = [
     "Stream",
     "TypeConformanceLevel",
 ]
-
-_Reader = TypeVar("_Reader", bound=ContextReader)
 
 
 class Stream(StreamProperties, abc.ABC):
@@ -162,7 +156,6 @@ class Stream(StreamProperties, abc.ABC):
     _read_range: KeyRange | None = None
     """Range of the replication key that a backfill reads; None to continue from the state."""
     _stream_maps: list[StreamMap] | None = None
-    _own_reader: ContextReader | None = None
     _origin: Stream | None = None
     """Original stream of a worker's copy; None for the original itself."""
 
@@ -335,14 +328,8 @@ class Stream(StreamProperties, abc.ABC):
         entry = catalog.get_stream(self.name)
         if entry is None:
             return
-        root = entry.metadata.get(())
-        keys = getattr(root, "table_key_properties", None)
-        key = getattr(root, "replication_key", None)
-        method = getattr(root, "forced_replication_method", None)
-        self.primary_keys = entry.key_properties or keys or ()
-        self.replication_key = entry.replication_key or key
-        if method := entry.replication_method or method:
-            self.forced_replication_method = method
+        self.primary_keys, self.replication_key, method = read_catalog_keys(entry)
+        self.forced_replication_method = method or self.forced_replication_method
         self._input_schema = entry.schema.to_dict()
 
     @property
@@ -508,8 +495,7 @@ class Stream(StreamProperties, abc.ABC):
         if value is None:
             return None
         if not self.is_timestamp_replication_key:
-            msg = f"The replication key {self.replication_key} is not of timestamp type"
-            raise ValueError(msg)
+            raise ValueError(f"The replication key {self.replication_key} is not of timestamp type")
         return self._parse_datetime(value)
 
     def get_starting_replication_key_value(self, context: Context | None) -> Any | None:
@@ -524,9 +510,11 @@ class Stream(StreamProperties, abc.ABC):
     def compare_start_date(self, value: str, start_date_value: str) -> str:
         """Return the later of a bookmark and ``start_date``.
 
-        Only date-time keys are compared; for other keys the bookmark is returned. Override it for
-        keys such as epoch seconds.
+        Only date-time keys and those of a cursor are compared; for other keys the bookmark is
+        returned. Override it for keys such as epoch seconds.
         """
+        if self._reader.has_cursor:
+            return self._reader.find_later(value, start_date_value)
         if self.is_timestamp_replication_key:
             return max(value, start_date_value, key=self._parse_datetime)
         return value
@@ -536,10 +524,10 @@ class Stream(StreamProperties, abc.ABC):
 
         For date-time keys it is the start time of the tap: records that change during the sync may
         be missing from pages already read. Override it for keys of other types, such as event
-        identifiers or log positions.
+        identifiers or log positions. A cursor limits the bookmarks itself.
         """
         del context
-        if not self.is_timestamp_replication_key:
+        if self._reader.has_cursor or not self.is_timestamp_replication_key:
             return None
         return datetime.fromtimestamp(self._initialized_at / 1000.0, tz=timezone.utc)
 
@@ -547,16 +535,8 @@ class Stream(StreamProperties, abc.ABC):
     def state_manager(self) -> StreamStateManager:
         """Manager that reads and writes this stream's bookmarks in the state."""
         if self._state_manager is None:
-            self._state_manager = self._make_manager(self._tap.document)
+            self._state_manager = make_state_manager(self, self._tap.document)
         return self._state_manager
-
-    def _make_manager(self, document: StateDocument) -> StreamStateManager:
-        """Create a state manager for this stream's bookmarks in the state ``document``."""
-        return make_state_manager(self, document)
-
-    def _order(self) -> ReplicationKeyComparator:
-        """Return the comparator for replication key values, chosen by their type in the schema."""
-        return make_key_comparator(self)
 
     @property
     def tap_state(self) -> TapState:
@@ -585,12 +565,8 @@ class Stream(StreamProperties, abc.ABC):
 
     def _parse_datetime(self, value: str) -> datetime:
         """Parse a date-time; a value without a time zone is UTC."""
-        return parse_state_datetime(self.name, value)
-
-    @property
-    def _start_date(self) -> Any:
-        """Replication key value from which a context without a bookmark is read; None reads all."""
-        return self._config.get("start_date")
+        found = self._reader.parse_datetime(value)
+        return parse_state_datetime(self.name, value) if found is None else found
 
     def _write_replication_key_signpost(
         self, context: Context | None, value: datetime | str | float | None
@@ -616,17 +592,6 @@ class Stream(StreamProperties, abc.ABC):
         """
         advance_bookmark(self, latest_record, context)
 
-    def _complete_state(self, *, saw_all: bool) -> None:
-        """Finalize all partitions at the end of the stream, and remove deleted partitions.
-
-        With ``saw_all`` False not all partitions were read, so that no partition is removed.
-        """
-        kind = type(self)
-        if kind.partitions is Stream.partitions and not self.parent_stream_type:
-            return
-        keeps = None if kind.retain_partition is Stream.retain_partition else self.retain_partition
-        finalize_partitions(self, keeps, saw_all=saw_all)
-
     def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
         """Replace the progress markers in a state dict (None: the stream's) by its bookmark."""
         finalize_state(self, state)
@@ -639,32 +604,15 @@ class Stream(StreamProperties, abc.ABC):
             return
         self._write_state_message()
 
-    # Hooks of the engine for streams that read a context in windows or slices
-
-    @property
-    def _reader(self) -> ContextReader:
-        """Reader of this stream's contexts; subclasses may read a context in time windows."""
-        return self._get_reader(ContextReader)
-
-    def _get_reader(self, make_reader: Callable[[Any], _Reader]) -> _Reader:
-        """Return the reader of this stream's contexts; ``make_reader`` creates it on first use."""
-        if self._own_reader is None or self._own_reader.stream is not self:
-            self._own_reader = make_reader(self)
-        return cast("_Reader", self._own_reader)
-
-    def _continues_after(self, error: Exception) -> bool:  # noqa: ARG002
-        """Return True if the sync goes to the next context after an error; False by default."""
-        return False
-
-    def _prepare_for_threads(self, threads: int) -> None:
-        """Create objects that all copies of this stream share, before threads use the copies."""
-
     # Sync; the underscore methods are hooks that some taps override
 
     @final
     def sync(self, context: Context | None = None) -> None:
         """Sync this stream: all of its partitions, or only ``context`` if it is not None."""
         sync_stream(self, context)
+
+    def _prepare_for_threads(self, threads: int) -> None:
+        """Create objects that all copies of this stream share, before threads use the copies."""
 
     def _sync_records(
         self, context: Context | None = None, *, write_messages: bool = True
@@ -811,8 +759,10 @@ Stream._HOOKS = {
         "_generate_schema_messages",
         "generate_child_contexts",
         "get_child_context",
+        "partitions",
         "post_process",
         "preprocess_context",
+        "retain_partition",
         "stream_maps",
     )
 }

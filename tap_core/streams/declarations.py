@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from tap_core.exceptions import (
     DiscoveryError,
@@ -31,6 +31,7 @@ from tap_core.singerlib.catalog import (
 )
 from tap_core.state.replication_key import get_definition, parse_path
 from tap_core.streams.state import get_partitions_in_state
+from tap_core.sync.context_reader import ContextReader
 from tap_core.types import JsonSchema
 from tap_core.typing.inspect import is_datetime_type
 
@@ -45,8 +46,11 @@ __all__ = [
     "has_datetime_replication_key",
     "load_schema",
     "make_catalog_entry",
+    "read_catalog_keys",
     "require_single_key",
 ]
+
+_Reader = TypeVar("_Reader", bound=ContextReader)
 
 
 class StreamProperties:
@@ -57,6 +61,7 @@ class StreamProperties:
     parent_stream_type: ClassVar[Any]
     _tap: SyncTap
     _plan: Plan | None = None
+    _own_reader: ContextReader | None = None
     _primary_keys: Sequence[str] | None = None
     _replication_key: str | None = None
     _schema: JsonSchema | None = None
@@ -77,8 +82,7 @@ class StreamProperties:
             schema = th.PropertiesList(th.Property("id", th.IntegerType)).to_dict()
         """
         if self._schema is None:
-            msg = f"The schema for stream '{self.name}' was not provided"
-            raise DiscoveryError(msg)
+            raise DiscoveryError(f"The schema for stream '{self.name}' was not provided")
         return self._schema
 
     @property
@@ -109,7 +113,7 @@ class StreamProperties:
         Example:
             replication_key = "updated_at"
         """
-        return self._replication_key or None
+        return self._replication_key or self._reader.cursor_field
 
     @replication_key.setter
     def replication_key(self, new_value: str | None) -> None:
@@ -136,6 +140,8 @@ class StreamProperties:
         bookmark. With any value other than None, the stream is not treated as sorted, because
         several contexts may share a bookmark.
         """
+        if self._state_partitioning_keys is None:
+            return self._reader.state_partitioning_keys
         return self._state_partitioning_keys
 
     @state_partitioning_keys.setter
@@ -174,6 +180,17 @@ class StreamProperties:
                 return [{"region": region} for region in self.config["regions"]]
         """
         return get_partitions_in_state(self._tap.document, self.name)
+
+    @property
+    def _reader(self) -> ContextReader:
+        """Reader of this stream's contexts; subclasses may read a context in time windows."""
+        return self._get_reader(ContextReader)
+
+    def _get_reader(self, make_reader: Callable[[Any], _Reader]) -> _Reader:
+        """Return the reader of this stream's contexts; ``make_reader`` creates it on first use."""
+        if self._own_reader is None or self._own_reader.stream is not self:
+            self._own_reader = make_reader(self)
+        return cast("_Reader", self._own_reader)
 
 
 def load_schema(stream_name: str, source: object) -> tuple[JsonSchema, Path | None]:
@@ -263,6 +280,19 @@ def get_stream_metadata(stream: SyncStream, catalog: Catalog | None) -> Metadata
             metadata[crumb].inclusion = Metadata.InclusionType.AUTOMATIC
     metadata.root.selected = catalog is None and stream.selected_by_default
     return metadata
+
+
+def read_catalog_keys(entry: CatalogEntry) -> tuple[Sequence[str], str | None, str | None]:
+    """Return the primary keys, replication key and replication method of a catalog entry.
+
+    A value that the entry itself lacks is that of its metadata.
+    """
+    root = entry.metadata.get(())
+    return (
+        entry.key_properties or getattr(root, "table_key_properties", None) or (),
+        entry.replication_key or getattr(root, "replication_key", None),
+        entry.replication_method or getattr(root, "forced_replication_method", None),
+    )
 
 
 def make_catalog_entry(stream: SyncStream) -> CatalogEntry:

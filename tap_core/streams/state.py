@@ -13,14 +13,12 @@ from tap_core.exceptions import StreamSetupError
 from tap_core.parsing.instants import parse_instant
 from tap_core.redaction.row_values import show_value
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
-from tap_core.state.comparison import ReplicationKeyComparator, make_comparator
 from tap_core.state.manager import StreamStateManager
 from tap_core.state.partition_limit import resolve_limit
-from tap_core.state.replication_key import get_definition, make_getter
+from tap_core.state.replication_key import make_getter
 from tap_core.sync.replication_errors import missing_replication_key, require_replication_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
 
     from tap_core.state.document import StateDocument
@@ -29,14 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "advance_bookmark",
-    "finalize_partitions",
     "finalize_state",
     "finalize_with_children",
     "find_first_value",
     "get_partition_state",
     "get_partitions_in_state",
     "get_stream_state",
-    "make_key_comparator",
     "make_state_manager",
     "parse_state_datetime",
 ]
@@ -52,21 +48,12 @@ def make_state_manager(stream: SyncStream, document: StateDocument) -> StreamSta
         is_sorted=stream.is_sorted,
         check_sorted=stream.check_sorted,
         document=document,
-        order=stream._order(),
+        order=stream._reader.make_comparator(),
         partition_limit=resolve_limit(
             stream.name,
             stream.state_partition_limit,
             stream._config.get("state_partition_limit"),
         ),
-    )
-
-
-def make_key_comparator(stream: SyncStream) -> ReplicationKeyComparator:
-    """Return the comparator for replication key values, chosen by their type in the schema."""
-    return make_comparator(
-        get_definition(stream.replication_path, stream.effective_schema)
-        if stream.replication_key
-        else None
     )
 
 
@@ -77,7 +64,7 @@ def find_first_value(stream: SyncStream) -> Any:
     records.
     """
     if stream._read_range is None:
-        return stream._start_date
+        return stream._reader.start_date
     return stream.state_manager.order.to_state_value(stream._read_range.start)
 
 
@@ -147,24 +134,6 @@ def advance_bookmark(stream: SyncStream, record: Record, context: Context | None
     stream._tap.run.settle_bookmarks()
     manager.increment_state({key: value}, context=context, replication_key=key)
     stream._tap.run.reload_bookmarks()
-
-
-def finalize_partitions(
-    stream: SyncStream, keeps: Callable[[Context], bool] | None, *, saw_all: bool
-) -> None:
-    """Finalize the states of all partitions of a stream at the end of its sync.
-
-    Args:
-        stream: Stream whose sync has ended.
-        keeps: Called with the context of each partition that was not read. If it returns False, the
-            partition is removed from the state. None keeps all partitions.
-        saw_all: True if all existing partitions were read. If False, no partition is removed.
-    """
-    stream._tap.run.settle()
-    if stream.state_manager.complete(
-        replication_key=stream.replication_key, saw_all=saw_all, keeps=keeps
-    ):
-        stream._tap.run.checkpoint(owed=True)
 
 
 def finalize_state(stream: SyncStream, state: dict[str, Any] | None) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from inspect import isgeneratorfunction
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.parsing.datetimes import utc_now
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 __all__ = [
     "WindowReader",
     "WindowedStreamProtocol",
-    "find_cursor_order",
-    "make_cursor_order",
 ]
 
 
@@ -82,9 +80,6 @@ class WindowedStreamProtocol(SyncStream, Protocol):
     def incremental_sync(self) -> DatetimeBasedCursor | None:
         """Cursor that defines the windows; None for a stream without windows."""
 
-    @property
-    def _has_gap(self) -> bool: ...
-
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Return the records of a context in the window ``stream_interval``."""
 
@@ -100,6 +95,58 @@ class WindowReader(ContextReader):
     stream: WindowedStreamProtocol
     _current: _WindowPass | None = None
     _only: ReadInterval | None = None
+
+    # Cursor
+
+    @property
+    def has_cursor(self) -> bool:
+        """True if the stream has a cursor, which compares and limits the bookmarks."""
+        return self.stream.incremental_sync is not None
+
+    @property
+    def cursor_field(self) -> str | None:
+        """Replication key of a stream that declares none, from its cursor; None without one."""
+        cursor = self.stream.incremental_sync
+        return cursor.cursor_field if cursor else None
+
+    @property
+    def state_partitioning_keys(self) -> Sequence[str] | None:
+        """Default of the stream's property: empty if ``global_substream_cursor`` is set."""
+        cursor = self.stream.incremental_sync
+        return [] if cursor and cursor.global_substream_cursor else None
+
+    @property
+    def start_date(self) -> Any:
+        """Value from which a context without a bookmark is read, in the cursor's format."""
+        cursor = self.stream.incremental_sync
+        if cursor is None or self.stream.replication_method != REPLICATION_INCREMENTAL:
+            return super().start_date
+        return cursor.format.write(self.find_time_range(cursor)[0])
+
+    def make_comparator(self) -> ReplicationKeyComparator:
+        """Return the comparator for replication key values: that of the cursor if there is one."""
+        cursor = self.stream.incremental_sync
+        if cursor is None:
+            return super().make_comparator()
+        from tap_core.incremental.cursor_comparator import make_comparator
+
+        return make_comparator(cursor, self.stream.name)
+
+    def find_later(self, value: str, start_date: str) -> str:
+        """Return the later of a bookmark and a start date, each in any format of the cursor."""
+        order = self.stream.state_manager.order
+        return value if order.newer_or_equal(value, start_date) else start_date
+
+    def parse_datetime(self, value: str) -> dt.datetime | None:
+        """Parse a date-time in a format of the cursor; None if the value has another format."""
+        order = _find_cursor_order(self.stream.state_manager.order)
+        return None if order is None else order.instant(value)
+
+    @property
+    def has_ended(self) -> bool:
+        """True if a newest-first feed has reached records of an earlier sync, so reading stops."""
+        record_filter = self.stream._record_filter
+        return record_filter is not None and record_filter.is_past
 
     # Reading
 
@@ -124,7 +171,7 @@ class WindowReader(ContextReader):
                     begin_window(stream, context, end=window.end_time, last=last)
                 stream.stream_interval = window  # for `post_process`, a method of this object
                 yield from records
-                if current.in_sync and not stream._has_gap:
+                if current.in_sync and not self.has_gap:
                     until = window.end_time if is_kept else None
                     close_window(stream, context, until=until, is_last=window.is_last)
                 elif current.is_trial:
@@ -306,8 +353,7 @@ class WindowReader(ContextReader):
         value = state.get("replication_key_value")
         if value is None or state.get("replication_key") != key:
             return None
-        order = find_cursor_order(manager.order)
-        found = None if order is None else order.instant(value)
+        found = self.parse_datetime(value)
         if found is not None:
             return found
         iso = parse_instant(value)  # written by a version of the tap without a cursor
@@ -337,16 +383,17 @@ class WindowReader(ContextReader):
         from tap_core.incremental.record_filter import CursorRecordFilter
 
         passed = stored if cursor.boundary == "drop" and stored == lower else None
-        order = find_cursor_order(self.stream.state_manager.order)
+        order = _find_cursor_order(self.stream.state_manager.order)
         if order is None or (passed is None and not cursor.filters):
             return None
         upper = end if cursor.filters else None
         find = make_getter(self.stream.replication_path)
         return CursorRecordFilter(order, find, lower=lower, upper=upper, passed=passed)
 
-    def log_misplaced_records(self) -> None:
-        """Log the number of records of a newest-first feed that were out of order, if any were."""
-        order = find_cursor_order(self.stream.state_manager.order)
+    def complete(self, *, saw_all: bool) -> None:
+        """Finalize the states of all partitions; log how many records of a feed were misplaced."""
+        super().complete(saw_all=saw_all)
+        order = _find_cursor_order(self.stream.state_manager.order)
         if order is not None and order.ranks.misplaced:
             self.stream.log(
                 "Summary of '%s': %d records of the feed came after older ones; it is not"
@@ -358,14 +405,7 @@ class WindowReader(ContextReader):
             order.ranks.misplaced = 0
 
 
-def make_cursor_order(cursor: DatetimeBasedCursor, stream: str) -> CursorComparator:
-    """Return the comparator for the values of a cursor; ``stream`` is the name for warnings."""
-    from tap_core.incremental.cursor_comparator import make_comparator
-
-    return make_comparator(cursor, stream)
-
-
-def find_cursor_order(order: ReplicationKeyComparator) -> CursorComparator | None:
+def _find_cursor_order(order: ReplicationKeyComparator) -> CursorComparator | None:
     """Return ``order`` if it compares the values of a cursor, else None."""
     if type(order) is ReplicationKeyComparator:
         return None

@@ -1,7 +1,8 @@
-"""`ContextReader`: interface that the sync engine calls before and after it reads a context.
+"""`ContextReader`: start, order and end of the reading of a stream's contexts.
 
-Streams that divide a context into time windows or slices have a subclass of it. Each stream
-object, including the copies in worker threads, has its own reader.
+The sync engine calls it before and after it reads a context. Streams with a cursor, which are read
+in time windows or slices, have a subclass of it. Each stream object, including the copies in worker
+threads, has its own reader.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from tap_core.state.comparison import ReplicationKeyComparator, make_comparator
+from tap_core.state.replication_key import get_definition
+from tap_core.sync.override_detection import is_overridden
+
 if TYPE_CHECKING:
+    import datetime as dt
+
     from tap_core.incremental.windows import ReadInterval
     from tap_core.types import Context, Record
 
@@ -18,13 +25,51 @@ __all__ = ["ContextReader"]
 
 
 class ContextReader:
-    """Callbacks for reading a context of a stream; by default a context has no time windows.
+    """Callbacks for reading a context of a stream; by default there is no cursor.
 
-    Subclasses divide a context into time windows and read one window after the other.
+    Subclasses divide a context into the time windows or slices of a cursor, and read one after the
+    other.
     """
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
+
+    # Cursor
+
+    @property
+    def has_cursor(self) -> bool:
+        """True if the stream has a cursor, which compares and limits the bookmarks."""
+        return False
+
+    @property
+    def cursor_field(self) -> str | None:
+        """Replication key of a stream that declares none, from its cursor; None without one."""
+        return None
+
+    @property
+    def state_partitioning_keys(self) -> Sequence[str] | None:
+        """Default of the stream's property of this name: None, or empty for a global cursor."""
+        return None
+
+    @property
+    def start_date(self) -> Any:
+        """Replication key value from which a context without a bookmark is read; None reads all."""
+        return self.stream._config.get("start_date")
+
+    def make_comparator(self) -> ReplicationKeyComparator:
+        """Return the comparator for replication key values, chosen by their type in the schema."""
+        path = self.stream.replication_path
+        return make_comparator(get_definition(path, self.stream.effective_schema) if path else None)
+
+    def find_later(self, value: str, start_date: str) -> str:  # noqa: ARG002
+        """Return the later of a bookmark and a start date, in the order of the cursor."""
+        return value
+
+    def parse_datetime(self, value: str) -> dt.datetime | None:  # noqa: ARG002
+        """Parse a date-time in a format of the cursor; None if the value has another format."""
+        return None
+
+    # Contexts
 
     def begin(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
         """Prepare the sync of a context; return a filter for its records, or None to keep all.
@@ -58,3 +103,37 @@ class ContextReader:
             NotImplementedError: The stream has no time windows.
         """
         raise NotImplementedError(f"Stream '{self.stream.name}' has no windows: {interval}")
+
+    @property
+    def has_gap(self) -> bool:
+        """True if records of the context were skipped, so that the bookmark must not advance."""
+        return False
+
+    @property
+    def has_ended(self) -> bool:
+        """True if a newest-first feed has reached records of an earlier sync, so reading stops."""
+        return False
+
+    # End of the stream
+
+    def continues_after(self, error: Exception) -> bool:  # noqa: ARG002
+        """Return True if the sync goes to the next context after an error; False by default."""
+        return False
+
+    def complete(self, *, saw_all: bool) -> None:
+        """Finalize the states of all partitions of the stream at the end of its sync.
+
+        With ``saw_all`` True all existing partitions were read. Other partitions are then removed
+        from the state if the stream's ``retain_partition`` returns False for them.
+        """
+        stream = self.stream
+        if not stream.parent_stream_type and not is_overridden(stream, "partitions"):
+            return
+        is_own = is_overridden(stream, "retain_partition")
+        stream._tap.run.settle()
+        if stream.state_manager.complete(
+            replication_key=stream.replication_key,
+            saw_all=saw_all,
+            keeps=stream.retain_partition if is_own else None,
+        ):
+            stream._tap.run.checkpoint(owed=True)

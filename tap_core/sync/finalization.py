@@ -38,7 +38,7 @@ class StreamFinalizer:
         """
         for stream, last in self._last_root.items():
             if last is root and stream.selected:
-                stream._complete_state(saw_all=self._saw_all(stream))
+                stream._reader.complete(saw_all=self._saw_all(stream))
                 _emit_progress(stream, Progress.COMPLETE)
 
     def begin(self, root: SyncStream) -> None:

@@ -31,13 +31,13 @@ class ContextFailures:
     def record_errors(self) -> Iterator[None]:
         """Context manager for the sync of one context, which may suppress its error.
 
-        If the stream's other contexts are still to be synced (``_continues_after``), the error is
+        If the stream's other contexts are still to be synced (``continues_after``), the error is
         logged, and stored for `raise_first`. Otherwise it is raised.
         """
         try:
             yield
         except Exception as error:
-            if not self._stream._continues_after(error):
+            if not self._stream._reader.continues_after(error):
                 raise
             with self._lock:
                 self._first = self._first or error

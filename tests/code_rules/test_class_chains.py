@@ -21,23 +21,20 @@ PROTOCOLS = 21
 
 LARGER: dict[str, tuple[int, int]] = {
     "AccessTokenError": (39, 5),
-    "FileStream": (924, 3),
     "FolderTap": (972, 3),
-    "GraphQLStream": (1772, 6),
-    "ManifestStream": (2330, 4),
+    "GraphQLStream": (1547, 6),
+    "ManifestStream": (1184, 3),
     "ManifestTap": (1071, 3),
     "NotJSONError": (23, 5),
-    "RESTStream": (1686, 4),
+    "RESTStream": (1461, 4),
     "ResponseTooLargeError": (19, 5),
     "ResponseTooSlowError": (19, 5),
-    "SQLStream": (1071, 3),
+    "SQLStream": (1038, 3),
     "SQLTap": (948, 3),
-    "SQLTarget": (1142, 4),
-    "Target": (1039, 3),
     "TruncatedBodyError": (27, 5),
     "UntrustedHostError": (21, 5),
-    "_GraphQLBase": (1714, 5),
-    "_HTTPStream": (1587, 3),
+    "_GraphQLBase": (1489, 5),
+    "_HTTPStream": (1366, 3),
 }
 """Classes above a limit, with their lines and links today; neither may grow.
 

@@ -27,6 +27,7 @@ from tap_core.http.origins import (
 )
 from tap_core.pagination import BaseAPIPaginator, BaseHATEOASPaginator
 from tap_core.streams import GraphQLStream, RESTStream
+from tap_core.streams.credential_route import make_route
 from tests.http.certificates import over_tls, write_certificate
 from tests.http.conftest import Source, Users
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving
@@ -464,7 +465,7 @@ def test_origin_requires_a_host():
     ],
 )
 def test_allowed_hosts_match_names_ports_and_wildcards(source, name, url, is_allowed):
-    route = source.stream(Signed, allowed_hosts=[name])._route(_sign)
+    route = make_route(source.stream(Signed, allowed_hosts=[name]), _sign)
     request = requests.Request("GET", "http://x/").prepare()
     request.url = url
     if is_allowed:
@@ -525,7 +526,7 @@ def test_requests_sent_with_the_stream_session_are_checked(server, source, other
 
 
 def test_rest_and_graphql_streams_share_the_origin_check():
-    assert GraphQLStream._route is RESTStream._route
+    assert GraphQLStream._send is RESTStream._send
 
 
 def test_sent_request_has_no_hooks_of_the_origin_check(server, source):

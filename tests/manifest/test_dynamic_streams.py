@@ -175,7 +175,7 @@ class TestMappings:
         with serving() as server:
             of_tables(server)
             found = tap(written(tmp_path, made), server.url, **TABLES)
-            assert found.streams["a"]._components.node["description"] == given
+            assert found.streams["a"].components.node["description"] == given
 
     def test_stream_template_config_is_available_in_mappings(self, tmp_path: Path):
         value = f"{{{{ stream_template_config['name'] }}}}/{NAME}"

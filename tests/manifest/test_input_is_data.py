@@ -104,7 +104,7 @@ class TestResolvers:
         with serving() as server:
             server.answers(page(table))
             found = tap(written(tmp_path, made), server.url, tables=[table], **SETTINGS)
-            node = found.streams["a"]._components.node["description"]
+            node = found.streams["a"].components.node["description"]
         assert node == table["id"]
 
     @pytest.mark.parametrize("resolver", [HTTP, CONFIG])

@@ -1,0 +1,470 @@
+"""`ManifestClient`: sends the requests of a manifest's stream, as its components define them.
+
+Requester, authenticator, error handler, API budget and response cache take part.
+
+Credentials are sent to the base URL of a requester if its template depends only on the config and
+the manifest. If part of a URL comes from a record, a parent's slice or a response, credentials are
+sent only to origins that the manifest declares for the same authenticator or lists in
+``allowed_hosts``.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import cached_property
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import requests
+
+from tap_core import metrics
+from tap_core.authenticators import SimpleAuthenticator
+from tap_core.authenticators.base import adds_no_credentials
+from tap_core.http.origins import (
+    Origin,
+    Route,
+    check_allowed_hosts,
+    describe_redirect,
+    has_secrets,
+)
+from tap_core.http.page_iteration import iterate_records
+from tap_core.http.rate_limit import get_counters
+from tap_core.http.request import HTTPRequest, build_body_arguments, prepare_request
+from tap_core.http.response import JSONResponse, check_content_length
+from tap_core.http.response_limits import ResponseLimits
+from tap_core.http.retry import RetryState, random_jitter, with_retries
+from tap_core.http.session import make_session
+from tap_core.http.transport import (
+    DEFAULT_REQUEST_TIMEOUT,
+    ProxyCache,
+    bind_authenticator,
+    refresh_token_after_401,
+    resize_connection_pool,
+)
+from tap_core.manifest.components.decoders import JsonDecoder
+from tap_core.manifest.components.error_handlers import default_resolution, make_response_error
+from tap_core.manifest.declared_origins import (
+    add_base_origin,
+    make_component_route,
+    make_trusted_scope,
+)
+from tap_core.manifest.interfaces import ResponseAction, ResponseResolution, TemplateScope
+from tap_core.manifest.pagination_reset import RestartPagination, SplitWindow
+from tap_core.manifest.token_rotation import TokenRotator
+from tap_core.redaction import Secrets, collect_secrets
+from tap_core.redaction.http import collect_sent_secrets
+from tap_core.streams.http_requests import (
+    annotate_errors,
+    describe_failure,
+    get_user_agent,
+    log_retry,
+    send_within_limits,
+)
+
+if TYPE_CHECKING:
+    from tap_core.exceptions import SyncError
+    from tap_core.http.request import Auth
+    from tap_core.manifest.page_loop import PageLoop, PageToken
+    from tap_core.manifest.shared_resources import SharedResources
+    from tap_core.manifest.stream_components import StreamComponents
+    from tap_core.pagination import BaseAPIPaginator
+    from tap_core.sync.interfaces import SyncTap
+    from tap_core.types import Context, Record
+
+__all__ = ["ManifestClient"]
+
+_INTERRUPTS: Final[Mapping[ResponseAction, type[RestartPagination]]] = {
+    ResponseAction.RESET_PAGINATION: RestartPagination,
+    ResponseAction.SPLIT_REQUEST_WINDOW: SplitWindow,
+}
+"""Exceptions that signal a restart of a slice's pagination, by the action that causes it."""
+
+
+class _RequestCounter(metrics.Counter):
+    """Counter of all requests of a stream, which logs their number as a metric at intervals."""
+
+    def exit(self) -> None:
+        """Do nothing: a log after each pagination would often count a single request."""
+
+
+class ManifestClient:
+    """HTTP client of one stream of a manifest.
+
+    Copies of a stream have copies of its client, which share the session and the counter. Each copy
+    stores the template variables of the request that it sends.
+    """
+
+    scope: TemplateScope
+    """Template variables of the current request."""
+
+    fixed_scope: TemplateScope | None = None
+    """Template variables of a client for one request of an asynchronous job, else None."""
+
+    into_file: bool = False
+    """True if response bodies are stored on disk, because they may be large."""
+
+    _pages: PageLoop
+    """Paginator of the current slice."""
+
+    def __init__(
+        self,
+        stream: Any,
+        tap: SyncTap,
+        shared: SharedResources,
+        components: StreamComponents,
+        *,
+        is_description: bool,
+    ) -> None:
+        """Initialize the client of a stream.
+
+        Args:
+            stream: Stream whose requests are sent, a ManifestStream.
+            tap: Tap of the stream.
+            shared: Objects that the streams of the tap share.
+            components: Components of the stream.
+            is_description: True if other streams are generated from the records, so that the
+                responses are cached.
+        """
+        self.stream = stream
+        self.components = components
+        self.scope = {"config": stream.config}
+        self.session: requests.Session = make_session()
+        tags: dict[str, Any] = {metrics.Tag.STREAM: stream.name}
+        self.counter: metrics.Counter = _RequestCounter(metrics.Metric.HTTP_REQUEST_COUNT, tags)
+        self._tap = tap
+        self._shared = shared
+        self._is_description = is_description
+        self._proxies = ProxyCache()
+        self._unsigned_origins: set[Origin] = set()
+        """Origins that the manifest declares for requests without an authenticator."""
+
+    def copy_for(self, stream: Any, components: StreamComponents) -> ManifestClient:
+        """Return a client for a copy of the stream, or for the stream with other components."""
+        made = copy.copy(self)
+        made.stream, made.components = stream, components
+        if components is not self.components:
+            vars(made).pop("signer", None)
+        return made
+
+    def prepare_for_threads(self, threads: int) -> None:
+        """Create the objects that copies share, and enlarge the connection pool of the session."""
+        _ = self.signer, self._user_agent, self.components.error_handler
+        resize_connection_pool(self.session, threads)
+
+    # Requests
+
+    @cached_property
+    def signer(self) -> Auth:
+        """Function that adds credentials to a request; equal authenticators share one function."""
+        declared = self.components.retriever.requester.authenticator
+        if declared is None:
+            return SimpleAuthenticator()
+        return self._shared.get_signer(declared, self.stream)
+
+    @cached_property
+    def _user_agent(self) -> str:
+        return get_user_agent(self.stream.config)
+
+    def _build_request(self, request: HTTPRequest) -> requests.PreparedRequest:
+        """Return a prepared request without credentials, which are added each time it is sent."""
+        body = build_body_arguments(request.data, as_json=bool(request.as_json))
+        asked = requests.Request(
+            request.method,
+            request.url,
+            params=request.encode_params(),
+            headers={**body.pop("headers", {}), **request.headers},
+            auth=lambda unsigned: unsigned,
+            **body,
+        )
+        return prepare_request(self.session, asked, user_agent=self._user_agent)
+
+    def read_pages(
+        self,
+        pages: PageLoop,
+        make_request: Callable[[PageToken], HTTPRequest],
+        context: Context | None,
+        has_ended: Callable[[], bool],
+    ) -> Iterator[Record]:
+        """Request all pages of a slice, or of its current time window, and yield their records.
+
+        Args:
+            pages: Paginator of the slice.
+            make_request: Function that returns the request for a page.
+            context: Context of the slice.
+            has_ended: Function that returns True, after a page, if no further page is needed.
+        """
+        self._pages = pages
+        tries = RetryState(self._request)
+        send = self._add_retries(tries)
+        sent: list[requests.PreparedRequest] = []
+
+        with self.counter as counter:
+
+            def fetch() -> requests.Response:
+                tries.count = 0
+                sent[:] = [self._build_request(make_request(pages.current_value))]
+                response: requests.Response = send(sent[0], context)
+                counter.increment()
+                return response
+
+            with annotate_errors(self.stream.name, sent, tries, self.collect_secrets):
+                paginator = cast("BaseAPIPaginator[Any]", pages)
+                yield from iterate_records(paginator, fetch, pages.parse, has_ended=has_ended)
+
+    def send(self, request: HTTPRequest) -> requests.Response:
+        """Send one request, with retries, and return the response.
+
+        Raises:
+            SyncError, requests.exceptions.RequestException: the request failed.
+        """
+        ready = self._build_request(request)
+        tries = RetryState(self._request)
+        with annotate_errors(self.stream.name, [ready], tries, self.collect_secrets):
+            try:
+                response: requests.Response = self._add_retries(tries)(ready, None)
+            except RestartPagination as restart:  # there is only one page
+                raise restart.error from None
+        self.counter.increment()
+        return response
+
+    def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
+        """Send a component's request, without the stream's credentials; return the response."""
+        before, self.scope = self.scope, scope  # a request of the stream may wait for this one
+        try:
+            ready = self._build_request(request)
+            response: requests.Response = self._add_retries(self._request_component)(ready)
+        finally:
+            self.scope = before
+        return response
+
+    # Sending
+
+    def _request(
+        self, request: requests.PreparedRequest, context: Context | None
+    ) -> requests.Response:
+        """Send a request once, check the response and return it.
+
+        After a response with status 401, the access token is renewed and the request is sent again.
+        """
+        authenticator = bind_authenticator(self.signer, self.stream)
+        response = self._send(request, context, authenticator)
+        is_refused = response.status_code == HTTPStatus.UNAUTHORIZED
+        if is_refused and refresh_token_after_401(authenticator, response):
+            self.stream.log("The access token was rejected and renewed; the request is sent again.")
+            response = self._send(request, context, authenticator)
+        self._validate_response(response)
+        if response.status_code < HTTPStatus.BAD_REQUEST:
+            self._check_body(response)
+        return response
+
+    def _request_component(self, request: requests.PreparedRequest) -> requests.Response:
+        route = make_component_route(request, self.components.node, self._is_secure)
+        response = self._exchange(request, lambda asked: asked, route, follows=False)
+        if (redirect := describe_redirect(response)) is not None:
+            raise redirect
+        resolution = self._resolve_response(response)
+        if resolution.action is ResponseAction.REDUCE_PAGE_SIZE:  # the request is not for a page
+            raise self._make_error(resolution, response)
+        self._validate_response(response)
+        return response
+
+    def _send(
+        self, request: requests.PreparedRequest, context: Context | None, authenticator: Auth
+    ) -> requests.Response:
+        """Return the response to a request: from the cache, or sent within the API budget."""
+        if (known := self.stream.find_embedded_page(context)) is not None:
+            return JSONResponse.of(known)
+
+        def send(asked: requests.PreparedRequest) -> requests.Response:
+            response = self._send_once(asked.copy(), authenticator)
+            while self._has_other_token(response):
+                response = self._send_once(asked.copy(), authenticator)
+            return response
+
+        answers = self._shared.response_cache
+        return answers.fetch(request, send, self._is_success) if self._is_cached else send(request)
+
+    def _send_once(
+        self, request: requests.PreparedRequest, authenticator: Auth
+    ) -> requests.Response:
+        """Add credentials to a request and send it once; then update API budget and quotas."""
+        budget, counters = self._shared.budget, None
+        if budget is not None:
+            counters = get_counters(self._tap)
+            budget.take(request, counters)
+        response = self._exchange(request, authenticator, self._make_route(authenticator))
+        if budget is not None:
+            budget.update(request, response, counters)
+        if isinstance(self.signer, TokenRotator):
+            self.signer.update_quotas(request, response)
+        return response
+
+    def _exchange(
+        self,
+        request: requests.PreparedRequest,
+        authenticator: Auth,
+        route: Route,
+        *,
+        follows: bool = True,
+    ) -> requests.Response:
+        return send_within_limits(
+            self._tap,
+            self.stream.name,
+            request,
+            authenticator,
+            session=self.session,
+            secrets=self.collect_secrets,
+            proxies=self._proxies,
+            timeout=self.components.retriever.requester.timeout or DEFAULT_REQUEST_TIMEOUT,
+            allow_redirects=follows,
+            route=route,
+            limits=self._limits,
+            into_file=self.into_file,
+        )
+
+    @property
+    def _limits(self) -> ResponseLimits:
+        usual = ResponseLimits()
+        size, download, seconds = self.components.retriever.requester.limits
+        return ResponseLimits(
+            usual.max_response_bytes if size is None else size,
+            usual.max_download_bytes if download is None else download,
+            usual.max_response_seconds if seconds is None else seconds,
+        )
+
+    def collect_secrets(self) -> Secrets:
+        """Return the values of secret settings, which must not appear in messages."""
+        schema = getattr(self._tap, "config_jsonschema", None)
+        return collect_secrets(self.stream.config, schema)
+
+    def _has_other_token(self, response: requests.Response) -> bool:
+        """Return True if a rate-limited request can be sent again at once with another token."""
+        if not isinstance(self.signer, TokenRotator):
+            return False
+        is_limited = self._resolve_response(response).action is ResponseAction.RATE_LIMITED
+        return is_limited and self.signer.has_other_token(response.request)
+
+    @property
+    def _is_cached(self) -> bool:
+        """True if responses are cached, because child streams read them or ``use_cache`` is set."""
+        if self.fixed_scope is not None:
+            return False  # the response to a request for a job's status changes
+        is_used_again = self._is_description or self.stream.name in self._shared.parent_names
+        return is_used_again or self.components.retriever.requester.use_cache
+
+    # Retries and errors
+
+    def _add_retries(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that calls ``function`` again after errors that may be temporary."""
+        return with_retries(
+            wait_generator=self._compute_waits,
+            max_tries=lambda: self.components.error_handler.max_tries,
+            jitter=lambda wait: wait,  # the waits of the error handler include jitter
+            handler=lambda details: log_retry(details, self.stream.name, None),
+            logger=self.stream.logger,
+            is_over=lambda: bool(self._tap.run.is_broken),
+        )(function)
+
+    def _compute_waits(self) -> Generator[float, Any, None]:
+        """Yield the error handler's waits in seconds; by default 1, 2, 4 … plus a jitter."""
+        begun, limit = time.monotonic(), self.components.error_handler.max_seconds
+        error = yield 0.0
+        for tries in itertools.count(1):
+            if limit is not None and time.monotonic() - begun >= limit:
+                return
+            response = getattr(error, "response", None)
+            told = self.components.error_handler.compute_wait(response, tries, self.scope)
+            error = yield random_jitter(2.0 ** (tries - 1)) if told is None else told
+
+    def _resolve_response(self, response: requests.Response) -> ResponseResolution:
+        resolution = self.components.error_handler.interpret(response, self.scope)
+        return resolution or default_resolution(response)
+
+    def _is_success(self, response: requests.Response) -> bool:
+        return self._resolve_response(response).action in {
+            ResponseAction.SUCCESS,
+            ResponseAction.IGNORE,
+        }
+
+    def _validate_response(self, response: requests.Response) -> None:
+        """Apply the action that the error handler chooses for a response.
+
+        Raises:
+            RetriableAPIError, FatalAPIError: the action treats the response as an error.
+        """
+        resolution = self._resolve_response(response)
+        if resolution.action is ResponseAction.SUCCESS:
+            return
+        if resolution.action is ResponseAction.IGNORE:
+            self.stream.log(
+                "%s", resolution.message or f"Status {response.status_code} is ignored."
+            )
+            return
+        if resolution.action is ResponseAction.REFRESH_TOKEN_THEN_RETRY:
+            refresh_token_after_401(self.signer, response)
+        error = self._make_error(resolution, response)
+        if resolution.action is ResponseAction.REDUCE_PAGE_SIZE:
+            self._pages.reduce(error)
+            return
+        raise _INTERRUPTS[resolution.action](error) if resolution.action in _INTERRUPTS else error
+
+    def _make_error(self, resolution: ResponseResolution, response: requests.Response) -> SyncError:
+        secrets = self.collect_secrets()
+        message = describe_failure(response, secrets, None)
+        if resolution.message:
+            hidden = (secrets | collect_sent_secrets(response.request)).hide(resolution.message)
+            message = f"{hidden} ({message})"
+        return make_response_error(resolution, message, response)
+
+    def _check_body(self, response: requests.Response) -> None:
+        """Parse a JSON body immediately, so that a truncated body leads to a retry.
+
+        If the record extractor reads the response itself, only the length of the body is checked,
+        because the body need not be JSON.
+        """
+        extractor = self.components.retriever.record_selector.extractor
+        if hasattr(extractor, "replace_decoder"):
+            if not self.into_file:
+                check_content_length(response)
+            return
+        is_json = isinstance(self.components.decoder, JsonDecoder) and response.content
+        if is_json and isinstance(response, JSONResponse):
+            response.read(self.collect_secrets)
+
+    # Origins that may receive credentials
+
+    def _make_route(self, authenticator: Auth) -> Route:
+        """Return the rules that decide which hosts may receive the authenticator's credentials."""
+
+        def carries(request: requests.PreparedRequest) -> bool:
+            is_bare = adds_no_credentials(authenticator)
+            return not is_bare or has_secrets(request, self.collect_secrets())
+
+        return Route(
+            lambda origin: origin in self._known_origins or origin in self._find_origins(),
+            carries,
+            is_secure=self._is_secure,
+            allowed_hosts=check_allowed_hosts(self.components.retriever.requester.allowed_hosts),
+            setting=f"`allowed_hosts` of the requester of the stream '{self.stream.name}'",
+        )
+
+    def _is_secure(self) -> bool:
+        """Return True if an origin that may receive the credentials uses HTTPS."""
+        return any(one.scheme == "https" for one in self._find_origins())
+
+    @property
+    def _known_origins(self) -> set[Origin]:
+        """Origins (scheme, host, port) found so far that may receive the credentials."""
+        is_signed = self.components.retriever.requester.authenticator is not None
+        return self._shared.get_origins(self.signer) if is_signed else self._unsigned_origins
+
+    def _find_origins(self) -> set[Origin]:
+        """Return the origins that may receive the credentials, including that of the requester."""
+        retriever, config = self.components.retriever, self.stream.config
+        routers = None if self.fixed_scope is not None else retriever.routers
+        scope = make_trusted_scope(self.scope, config, self.stream.name, routers)
+        base = retriever.requester.find_base_url(scope)
+        return add_base_origin(self._known_origins, base, self.components.node)

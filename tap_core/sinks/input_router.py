@@ -1,0 +1,339 @@
+"""`InputRouter`: passes the events of a target's input to the target's hooks and to its sinks.
+
+A record goes to one sink for each stream map of its stream. A hook of singer_sdk that a target
+overrides gets each message as a dict; otherwise rows go to the sinks without messages.
+"""
+
+# ruff: noqa: SLF001  the hooks of a target and of a sink have an underscore
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from tap_core.batch.encodings import BaseBatchFileEncoding
+from tap_core.batch.limits import FileLimits
+from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Event, Rows, SchemaEvent
+from tap_core.exceptions import BatchFileError, InvalidJSONSchema, InvalidRecord
+from tap_core.limits.memory import InputTooLargeError
+from tap_core.singerlib.json import serialize_json
+from tap_core.sinks.batch_files import BatchFileReader
+from tap_core.sinks.core import Sink
+from tap_core.sinks.message_conversion import (
+    batch_message,
+    decode_record,
+    decode_state,
+    record_message,
+    schema_message,
+    version_message,
+)
+from tap_core.sinks.pipeline import RecordPipeline, compile_pipeline
+from tap_core.sinks.routing import StreamRoute, make_routes
+
+if TYPE_CHECKING:
+    from tap_core.types import JsonSchema, Record
+
+__all__ = ["InputRouter"]
+
+
+class InputRouter:
+    """Router from the input of a target to its sinks, with the routes of each stream."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+        self._described: dict[str, SchemaEvent] = {}
+        self._routes: dict[str, tuple[StreamRoute, ...]] = {}
+        self._pipelines: dict[Sink, RecordPipeline] = {}
+
+    # Events
+
+    def process_event(self, event: Event, counts: Counter[str]) -> None:
+        """Process an event of the input, and add it to the numbers of messages by type."""
+        target = self._target
+        if isinstance(event, Rows):
+            counts["RECORD"] += len(event.rows)
+            self._process_rows(event)
+        elif isinstance(event, Checkpoint):
+            counts["STATE"] += 1
+            if target._overrides("_process_state_message"):
+                message = {"type": "STATE", "value": decode_state(event.state)}
+                target._process_state_message(message)
+            else:
+                target._states.add(event.state)
+        elif isinstance(event, SchemaEvent):
+            counts["SCHEMA"] += 1
+            self._process_schema(event)
+        elif isinstance(event, ActivateVersion):
+            counts["ACTIVATE_VERSION"] += 1
+            target._process_activate_version_message(version_message(event))
+        elif isinstance(event, BatchFiles):
+            counts["BATCH"] += 1
+            target._process_batch_message(batch_message(event))
+
+    def _process_schema(self, event: SchemaEvent) -> None:
+        name = event.stream.name
+        own = self._target._overrides("_process_schema_message")
+        if not own and self._described.get(name) == event:
+            return
+        self._described[name] = event
+        try:
+            self._target._process_schema_message(schema_message(event))
+        except RecursionError:
+            raise InvalidJSONSchema(
+                f"The schema of stream '{name}' is nested too deeply: let the tap flatten it."
+            ) from None
+
+    # Routes
+
+    def register(
+        self,
+        name: str,
+        schema: JsonSchema,
+        keys: Sequence[str] | None,
+        stream_maps: Iterable[Any] | None,
+    ) -> None:
+        """Create the sinks of a stream, one per stream map, and route its records to them.
+
+        Without stream maps (None) the stream has one sink, which gets its records unchanged.
+        """
+        if stream_maps is None:
+            self._routes[name] = (StreamRoute(name),)
+            self._target.get_sink(name, schema=schema, key_properties=keys)
+            return
+        self._routes[name] = make_routes(stream_maps)
+        for stream_map in stream_maps:
+            self._target.get_sink(
+                stream_map.stream_alias,
+                schema=stream_map.transformed_schema,
+                key_properties=stream_map.transformed_key_properties,
+            )
+
+    def get_routes(self, stream_name: str) -> tuple[StreamRoute, ...]:
+        """Return the routes of a stream: by default one, to the sink of the same name.
+
+        Raises:
+            RecordsWithoutSchemaException: The stream has no schema.
+        """
+        routes = self._routes.get(stream_name)
+        if routes is None:
+            self._target._assert_sink_exists(stream_name)
+            return (StreamRoute(stream_name),)
+        return routes
+
+    def get_pipeline(self, sink: Sink) -> RecordPipeline:
+        """Return the compiled function that adds records to a sink; it is compiled once."""
+        pipeline = self._pipelines.get(sink)
+        if pipeline is None:
+            pipeline = self._pipelines[sink] = compile_pipeline(sink)
+        return pipeline
+
+    def forget(self, sink: Sink) -> None:
+        """Remove a sink that has been replaced."""
+        self._pipelines.pop(sink, None)
+
+    # Records
+
+    def _process_rows(self, rows: Rows) -> None:
+        target, times = self._target, cast("Sequence[str | None]", rows.extracted_at)
+        if target._overrides("_process_record_message"):
+            self._process_rows_by_hook(rows, times)
+            return
+        routes = self.get_routes(rows.stream.name)
+        plain = len(routes) == 1 and routes[0].transform is None
+        if plain and not target._overrides("get_sink"):
+            self._process_rows_directly(target._sinks_active[routes[0].alias], rows, times)
+            return
+        signals = target._signals.received
+        for body, extracted in zip(rows.rows, times, strict=True):
+            if signals:
+                return
+            try:
+                record = decode_record(body)
+            except InvalidRecord as error:
+                _refuse(error, [target._sinks_active[route.alias] for route in routes])
+                continue
+            self.deliver(routes, record, extracted, rows.version, len(body))
+            target._handle_max_record_age()
+
+    def _process_rows_directly(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
+        """Add rows to one sink. This is fast, because checks are made once, not per row."""
+        target, pipeline = self._target, self.get_pipeline(sink)
+        take, weighs, version = pipeline.take, pipeline.weighs, rows.version
+        watermark, clock = target._states.watermark, time.monotonic
+        holders, most = watermark.holders, target._MAX_RECORD_AGE_IN_MINUTES * 60
+        count, signals = 0, target._signals.received
+        try:
+            for body, extracted in zip(rows.rows, times, strict=True):
+                if signals:
+                    return
+                if weighs:
+                    sink._batch_bytes_read += len(body)
+                try:
+                    record = decode_record(body)
+                except InvalidRecord as error:
+                    _refuse(error, (sink,))
+                    continue
+                is_full = take(record, extracted, version)
+                count += 1
+                if sink not in holders:
+                    watermark.add_holder(sink)
+                if is_full:
+                    target._drain_full(sink)
+                if clock() - target._last_full_drain_at > most:
+                    target._handle_max_record_age()
+        finally:
+            sink.record_counter_metric.increment(count)
+
+    def _process_rows_by_hook(self, rows: Rows, times: Sequence[str | None]) -> None:
+        signals = self._target._signals.received
+        for body, extracted in zip(rows.rows, times, strict=True):
+            if signals:
+                return
+            record = decode_record(body)
+            message = record_message(rows.stream.name, record, extracted, rows.version)
+            self._target._process_record_message(message)
+
+    def process_record(self, message: dict[str, Any]) -> None:
+        """Add the record of a RECORD message to the sinks of its stream."""
+        routes = self.get_routes(message["stream"])
+        record = dict(message["record"])
+        size = len(serialize_json(record)) if any(map(self._weighs, routes)) else 0
+        self.deliver(routes, record, message.get("time_extracted"), message.get("version"), size)
+        self._target._handle_max_record_age()
+
+    def deliver(
+        self,
+        routes: tuple[StreamRoute, ...],
+        record: Record,
+        extracted: str | None,
+        version: int | None,
+        size: int,
+    ) -> None:
+        """Add a record to the sinks of its routes, and drain each sink that is full then.
+
+        Args:
+            routes: Routes of the record's stream.
+            record: Record, which stream maps do not change.
+            extracted: Time of extraction; None if it is unknown.
+            version: Table version; None without one.
+            size: Size of the record in bytes, for sinks that limit the bytes of a batch.
+        """
+        target = self._target
+        for route in routes:
+            mapped: Record | None = record if len(routes) == 1 else dict(record)
+            if route.transform is not None:
+                mapped = route.transform(dict(record))
+            if mapped is None:
+                continue
+            target._assert_sink_exists(route.alias)
+            sink = target.get_sink(route.alias, record=mapped)
+            pipeline = self.get_pipeline(sink)
+            if pipeline.weighs:
+                sink._batch_bytes_read += size
+            is_full = pipeline.take(mapped, extracted, version)
+            sink.record_counter_metric.increment()
+            target._states.watermark.add_holder(sink)
+            if is_full:
+                target._drain_full(sink)
+
+    def _weighs(self, route: StreamRoute) -> bool:
+        sink = self._target._sinks_active.get(route.alias)
+        return sink is not None and sink.MAX_BYTES is not None
+
+    # Batch files
+
+    def process_unchecked_batch(self, message: dict[str, Any]) -> None:
+        """Check the number of files in a BATCH message of a custom reader, and process the message.
+
+        Raises:
+            BatchFileError: The message names more files than ``batch_max_files``.
+        """
+        target = self._target
+        target._assert_line_requires(message, requires={"stream", "manifest"})
+        try:
+            FileLimits.from_config(target.config).check_manifest(len(message["manifest"]))
+        except InputTooLargeError as error:
+            raise BatchFileError(f"Stream '{message['stream']}': {error}") from None
+        target._process_batch_message(message)
+
+    def process_batch(self, message: dict[str, Any]) -> None:
+        """Drain the sinks of a BATCH message's stream, then load the batch files into them."""
+        target = self._target
+        encoding = BaseBatchFileEncoding.from_dict(message["encoding"])
+        taken = []
+        for route in self.get_routes(message["stream"]):
+            sink = target.get_sink(route.alias)
+            target.drain_one(sink)
+            target._states.release()
+            if target._is_stopping:
+                return
+            if sink.whole_batch_files or _reads_files(sink):
+                sink.process_batch_files(encoding, message["manifest"])
+            else:
+                taken.append(route)
+        if taken:
+            self._take_files(encoding, message, tuple(taken))
+        target._states.release()
+        target._handle_max_record_age()
+
+    def _take_files(
+        self,
+        encoding: BaseBatchFileEncoding,
+        message: dict[str, Any],
+        routes: tuple[StreamRoute, ...],
+    ) -> None:
+        """Add the records in batch files to sinks, as if they came in RECORD messages."""
+        target, name, version = self._target, message["stream"], message.get("version")
+        own = target._overrides("_process_record_message")
+
+        def take(record: Record, size: int) -> None:
+            if own:
+                target._process_record_message(record_message(name, record, None, version))
+            else:
+                self.deliver(routes, record, None, version, size)
+
+        for path in message["manifest"]:
+            self._take_file(path, encoding, name, routes, take)
+
+    def _take_file(
+        self,
+        path: str,
+        encoding: BaseBatchFileEncoding,
+        stream: str,
+        routes: tuple[StreamRoute, ...],
+        take: Callable[[Record, int], None],
+    ) -> None:
+        """Pass each record of a batch file to ``take``, then drain the sinks.
+
+        The second argument of ``take`` is the record's size in bytes, or 0 if no sink limits bytes.
+        """
+        target = self._target
+        sinks = [target.get_sink(route.alias) for route in routes]
+        weighs = any(map(self._weighs, routes))
+        schema, _ = target._raw_schemas.get(stream, (sinks[0].original_schema, None))
+        reader = BatchFileReader(stream, schema, sinks[0].batch_config, sinks[0].batch_limits)
+        for record in reader.records(path, encoding):
+            if target._is_stopping:
+                return
+            take(record, len(serialize_json(record)) if weighs else 0)
+            target._handle_max_record_age()
+        for sink in sinks:
+            target.drain_one(sink)
+
+
+def _refuse(error: InvalidRecord, sinks: Sequence[Sink]) -> None:
+    """Log an invalid record; raise an error unless all of its sinks may skip invalid records.
+
+    Raises:
+        InvalidRecord: A sink does not skip invalid records.
+    """
+    for sink in sinks:
+        sink._refuse(InvalidRecord(f"{sink.stream_name}: {error.error_message}", {}))
+
+
+def _reads_files(sink: Sink) -> bool:
+    """Return True if a sink's class overrides `Sink.process_batch_files`."""
+    hook = "process_batch_files"
+    return hook in vars(sink) or getattr(type(sink), hook) is not getattr(Sink, hook)

@@ -1,0 +1,51 @@
+"""`StateEmitter`: emits each state of a target's input once all records before it are drained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tap_core.sinks.message_conversion import decode_state
+from tap_core.sinks.state_watermark import StateWatermark
+
+if TYPE_CHECKING:
+    from tap_core.sinks.core import Sink
+
+__all__ = ["StateEmitter"]
+
+
+class StateEmitter:
+    """States of a target's input that wait for the records before them.
+
+    Args:
+        write: Function that writes an encoded state.
+    """
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
+        self.watermark: StateWatermark[Sink] = StateWatermark()
+        self.newest: bytes | None = None
+        """Newest state of the input, encoded; None before the first."""
+
+    def add(self, state: bytes) -> None:
+        """Add an encoded state; emit it at once if no record before it waits.
+
+        An empty state, and one equal to the state before, is ignored.
+        """
+        if state == self.newest:
+            return
+        self.newest = state
+        if len(state) > len(b"false") or decode_state(state):  # ignore empty states
+            self.watermark.add_state(state)
+            self.release()
+
+    def release(self) -> None:
+        """Emit the newest state before which all records are written, if it is not emitted yet."""
+        if not self.watermark.is_waiting:
+            return
+        for sink in list(self.watermark.holders):
+            if sink.current_size == 0:
+                self.watermark.remove_holder(sink)
+        state = self.watermark.take()
+        if state is not None:
+            self._write(state)

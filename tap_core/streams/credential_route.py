@@ -1,0 +1,86 @@
+"""Route of an HTTP stream's requests: the origins that may receive the stream's credentials.
+
+These are the origin of ``url_base``, the origin of the first request of a pagination if only author
+code defines it, and the stream's ``allowed_hosts``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import requests
+
+from tap_core.authenticators.base import adds_no_credentials
+from tap_core.http.origins import (
+    Origin,
+    Route,
+    check_allowed_hosts,
+    declared_origin,
+    has_secrets,
+    parse_origin,
+)
+
+if TYPE_CHECKING:
+    from tap_core.http.request import Auth
+
+__all__ = ["find_first_origin", "make_route", "make_session_authenticator"]
+
+
+def make_route(stream: Any, authenticator: Auth) -> Route:
+    """Return the rules that decide which hosts may receive an authenticator's credentials.
+
+    ``stream`` is an HTTP stream.
+    """
+
+    def carries(request: requests.PreparedRequest) -> bool:
+        return not adds_no_credentials(authenticator) or has_secrets(request, stream._secrets())
+
+    return Route(
+        lambda origin: origin in _find_home(stream),
+        carries,
+        is_secure=lambda: any(one and one.scheme == "https" for one in _find_home(stream)),
+        allowed_hosts=check_allowed_hosts(stream.allowed_hosts) if stream.allowed_hosts else (),
+        setting=f"`allowed_hosts` of the stream '{stream.name}'",
+    )
+
+
+def make_session_authenticator(stream: Any, authenticator: Auth) -> Auth:
+    """Return an authenticator for an HTTP stream's session that checks the host of each request."""
+
+    def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        route = make_route(stream, authenticator)
+        route.check(request)
+        cast("Any", request).register_hook("response", route.check_redirect)
+        return authenticator(request)
+
+    return sign
+
+
+def find_first_origin(stream: Any, request: requests.PreparedRequest) -> Origin | None:
+    """Return the origin of a pagination's first request if it may receive credentials.
+
+    In a child stream, the URL may contain values of a parent's record. Its origin is then only
+    returned if the URL without a context has the same origin.
+    """
+    asked = parse_origin(request.url)
+    if asked is None or asked == _find_base_origin(stream):
+        return None
+    is_own = stream.parent_stream_type is None or asked == _find_origin_without_context(stream)
+    return asked if is_own else None
+
+
+def _find_home(stream: Any) -> tuple[Origin | None, Origin | None]:
+    return _find_base_origin(stream), stream._first_origin
+
+
+def _find_base_origin(stream: Any) -> Origin | None:
+    """Return the origin of ``url_base`` (scheme, host, port); None for an invalid URL."""
+    base = stream.url_base or ""
+    return declared_origin(stream._fill_placeholders(base, stream.config) if "{" in base else base)
+
+
+def _find_origin_without_context(stream: Any) -> Origin | None:
+    try:
+        return declared_origin(stream.get_url(None))
+    except Exception:  # noqa: BLE001  author code may need a context
+        return None
