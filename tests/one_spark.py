@@ -36,13 +36,12 @@ INTERPRETED: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+"""Settings with which Spark interprets its plans: for few rows, compiling them takes longer."""
 COMPILED: Final = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
 """Spark's defaults of the same settings."""
-
-_CODE_CACHE: Final = "-XX:ReservedCodeCacheSize=256m"
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def spark_session() -> Iterator[Session]:
     from target_spark.spark.session import Session, SparkSettings
 
     iceberg = format_conf("iceberg", {}, (), metadata.version("pyspark"))
-    conf = iceberg | INTERPRETED | {"spark.driver.extraJavaOptions": _CODE_CACHE}
+    conf = iceberg | INTERPRETED
     session = Session.start(SparkSettings(master="local[2]", conf=conf, small_runs=True))
     pid = None
     try:
