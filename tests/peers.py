@@ -58,7 +58,7 @@ PEERS: dict[str, tuple[str, ...]] = {
     # PySpark import it wherever it is installed, which would change what benchmarks measure.
     "readers": ("pandas==2.3.3", "--editable", f"{ROOT}[read]"),
     # An S3 server without a container, for tests of object storage.
-    # It serves AWS Glue too, for tests of catalogs.
+    # It serves AWS Glue and S3 Tables too, for tests of catalogs.
     "s3_server": ("moto[s3,glue]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"),
     # Another writer of Iceberg tables, which knows nothing of Spark.
     "pyiceberg": ("pyiceberg[pyarrow,sql-sqlite]==0.12.0",),

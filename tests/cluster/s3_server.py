@@ -8,6 +8,7 @@ server keeps its objects.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import socket
 import socketserver
@@ -16,7 +17,7 @@ import threading
 import urllib.request
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from typing_extensions import Self
 
@@ -45,11 +46,11 @@ print(server.get_host_and_port()[1], flush=True)
 sys.stdin.read()
 server.stop()
 """
-_SIGNED: Final = {
-    "Authorization": "AWS4-HMAC-SHA256 Credential=x/20260101/us-east-1/s3/aws4_request,"
+_SIGNED: Final = (
+    "AWS4-HMAC-SHA256 Credential=x/20260101/us-east-1/{}/aws4_request,"
     " SignedHeaders=host, Signature=x"
-}
-"""Selects the S3 service of the server, which checks no signature."""
+)
+"""Selects a service of the server, which checks no signature."""
 _KEYS: Final = re.compile(r"<Key>(.*?)</Key>")
 
 
@@ -87,10 +88,15 @@ class S3Server:
             process.communicate(timeout=_PATIENCE)
 
     @property
+    def url(self) -> str:
+        """The URL of the server."""
+        return f"http://{_HERE}:{self.port}"
+
+    @property
     def spark(self) -> dict[str, Any]:
         """The value of the setting ``spark`` that reaches the server."""
         return {
-            "spark.hadoop.fs.s3a.endpoint": f"http://{_HERE}:{self.port}",
+            "spark.hadoop.fs.s3a.endpoint": self.url,
             "spark.hadoop.fs.s3a.path.style.access": True,
             "spark.hadoop.fs.s3a.access.key": KEY,
             "spark.hadoop.fs.s3a.secret.key": SECRET,
@@ -115,6 +121,26 @@ class S3Server:
         """Make a bucket."""
         self._ask("PUT", name)
 
+    def make_table_bucket(self, name: str) -> str:
+        """Make a bucket of Amazon S3 Tables; return its ARN."""
+        body = json.dumps({"name": name}).encode()
+        found: str = json.loads(self._ask("PUT", "buckets", body, "s3tables"))["arn"]
+        return found
+
+    def read_table_metadata(self, arn: str, namespace: str, name: str) -> dict[str, Any]:
+        """Return the metadata file of an Iceberg table of Amazon S3 Tables.
+
+        Args:
+            arn: The ARN of the table bucket.
+            namespace: The namespace of the table.
+            name: The name of the table.
+        """
+        query = urlencode({"tableBucketARN": arn, "namespace": namespace, "name": name})
+        table = json.loads(self._ask("GET", f"get-table?{query}", service="s3tables"))
+        location = table["metadataLocation"].removeprefix("s3://")
+        metadata: dict[str, Any] = json.loads(self._ask("GET", location))
+        return metadata
+
     def put(self, bucket: str, key: str, data: bytes) -> None:
         """Put an object."""
         self._ask("PUT", f"{bucket}/{quote(key)}", data)
@@ -126,10 +152,11 @@ class S3Server:
         assert "<IsTruncated>false</IsTruncated>" in text, "more than this helper reads"
         return [key for key in _KEYS.findall(text) if not key.endswith("/")]
 
-    def _ask(self, method: str, what: str, data: bytes | None = None) -> bytes:
+    def _ask(self, method: str, what: str, data: bytes | None = None, service: str = "s3") -> bytes:
         request = urllib.request.Request(
-            f"http://{_HERE}:{self._behind}/{what}", data, _SIGNED, method=method
+            f"http://{_HERE}:{self._behind}/{what}", data, method=method
         )
+        request.add_header("Authorization", _SIGNED.format(service))
         request.add_header("Content-Type", "text/plain")
         with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:  # noqa: S310
             found: bytes = answer.read()

@@ -2,13 +2,15 @@
 
 Each is a Java process, and ends with the block that started it. Iceberg's reference server checks
 no credentials, so `TokenGateway` stands before it: an HTTP server that issues OAuth2 tokens,
-refuses requests without a valid one, and passes the others on.
+refuses requests without a valid one, and passes the others on. A gateway may also have the
+addresses of a service whose own server cannot be installed: `UNITY_CATALOG`, `s3_tables_routes`.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import re
 import secrets
 import socket
 import subprocess
@@ -18,19 +20,30 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 import pytest
 from typing_extensions import Self
 
 from target_spark.spark.jar_cache import fetch, get_jar_path, ivy_folder, locked, sha256
 from target_spark.spark.jvm import spark_home
+from tests.cluster.s3_server import KEY
 
-__all__ = ["CLIENT", "TokenGateway", "hive_metastore", "rest_catalog"]
+__all__ = [
+    "CLIENT",
+    "UNITY_CATALOG",
+    "Routes",
+    "SignatureGateway",
+    "TokenGateway",
+    "hive_metastore",
+    "rest_catalog",
+    "s3_tables_routes",
+]
 
 CLIENT: Final = ("the-client-of-tests", "the-client-secret-of-tests")
 
@@ -152,13 +165,56 @@ def _get_jar(coordinates: str) -> Path:
     return jar
 
 
-# OAuth2
+# Addresses of services
+
+
+@dataclass(frozen=True)
+class Routes:
+    """The addresses of a service that serves Iceberg's REST protocol.
+
+    Attributes:
+        base: The path of the catalog's URL.
+        token: The path of the OAuth2 token endpoint.
+        prefix: The prefix of all routes but ``config``, which the answer of ``config`` tells the
+            client. Empty for a service without one.
+    """
+
+    base: str = ""
+    token: str = "/v1/oauth/tokens"
+    prefix: str = ""
+
+    def to_reference(self, path: str) -> str | None:
+        """Return the path of a request at Iceberg's reference server, which has no prefix.
+
+        Return None if the service has no such address.
+        """
+        base = f"{self.base}/v1/"
+        prefix = f"{base}{self.prefix}/" if self.prefix else base
+        if path.startswith(prefix):
+            return f"/v1/{path.removeprefix(prefix)}"
+        return f"/v1/{path.removeprefix(base)}" if path.startswith(f"{base}config") else None
+
+
+UNITY_CATALOG: Final = Routes(
+    "/api/2.1/unity-catalog/iceberg-rest", "/oidc/v1/token", "catalogs/CATALOG"
+)
+"""The addresses of Databricks' Unity Catalog, for a catalog with the name ``CATALOG``."""
+
+
+def s3_tables_routes(arn: str) -> Routes:
+    """Return the addresses of Amazon S3 Tables for a table bucket."""
+    return Routes("/iceberg", prefix=quote(arn, safe=""))
+
+
+# Gateways
 
 
 class TokenGateway(ThreadingHTTPServer):
     """An OAuth2 server, and an HTTP proxy to a REST catalog that requires its tokens.
 
     Attributes:
+        behind: The port of Iceberg's reference server.
+        routes: The addresses at which the proxy serves the catalog.
         lifetime: Seconds after which a client should renew a token. The token is accepted four
             times as long, because a client on a busy machine renews late.
         issued: The number of tokens issued.
@@ -169,8 +225,8 @@ class TokenGateway(ThreadingHTTPServer):
         delegations: The values of the header ``X-Iceberg-Access-Delegation``.
     """
 
-    def __init__(self, behind: int, lifetime: int = 3600) -> None:
-        self.behind, self.lifetime = behind, lifetime
+    def __init__(self, behind: int, lifetime: int = 3600, routes: Routes = Routes()) -> None:
+        self.behind, self.lifetime, self.routes = behind, lifetime, routes
         self.issued = 0
         self.refusals: list[int] = []
         self.lost_answers: list[int] = []
@@ -189,6 +245,16 @@ class TokenGateway(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         """The URL of the catalog."""
+        return f"{self.origin}{self.routes.base}"
+
+    @property
+    def token_url(self) -> str:
+        """The URL of the OAuth2 token endpoint."""
+        return f"{self.origin}{self.routes.token}"
+
+    @property
+    def origin(self) -> str:
+        """The URL of the server without a path."""
         return f"http://{_HERE}:{self.server_address[1]}"
 
     def issue(self) -> str:
@@ -207,6 +273,18 @@ class TokenGateway(ThreadingHTTPServer):
         return time.monotonic() < self._valid_until.get(authorization.removeprefix("Bearer "), 0)
 
 
+class SignatureGateway(TokenGateway):
+    """An HTTP proxy to a REST catalog that requires requests signed for Amazon S3 Tables.
+
+    It checks the access key and the scope of a signature, and not the signature itself.
+    """
+
+    def is_valid(self, authorization: str) -> bool:
+        """Return True if a header ``Authorization`` has a signature for S3 Tables."""
+        scope = rf"AWS4-HMAC-SHA256 Credential={KEY}/\d{{8}}/us-east-1/s3tables/aws4_request,"
+        return re.match(scope, authorization) is not None
+
+
 class _Handler(BaseHTTPRequestHandler):
     """One connection of a client."""
 
@@ -221,17 +299,20 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer_any(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         is_commit = self.command == "POST" and "/tables/orders" in self.path
-        if self.path.partition("?")[0] == "/v1/oauth/tokens":
+        path = self.gateway.routes.to_reference(self.path)
+        if self.path.partition("?")[0] == self.gateway.routes.token:
             self._answer_token_request(parse_qs(body.decode()))
         elif not self.gateway.is_valid(self.headers.get("Authorization", "")):
             self._refuse(401, "NotAuthorizedException")
+        elif path is None:
+            self._refuse(404, "NoSuchAddressException")
         elif is_commit and self.gateway.refusals:
             self._refuse(self.gateway.refusals.pop(0), "CommitFailedException")
         elif is_commit and self.gateway.lost_answers:
-            self._pass_on(body)
+            self._pass_on(path, body)
             self._refuse(self.gateway.lost_answers.pop(0), "CommitStateUnknownException")
         else:
-            self._answer(*self._pass_on(body))
+            self._answer(*self._pass_on(path, body))
 
     def _refuse(self, status: int, kind: str) -> None:
         """Answer with an error as the REST specification describes it."""
@@ -257,17 +338,21 @@ class _Handler(BaseHTTPRequestHandler):
         }
         self._answer(200, json.dumps(token).encode())
 
-    def _pass_on(self, body: bytes) -> tuple[int, bytes, str | None]:
+    def _pass_on(self, path: str, body: bytes) -> tuple[int, bytes, str | None]:
         """Send the request to the catalog; return its status, body and content type."""
         self.gateway.delegations.add(self.headers.get("X-Iceberg-Access-Delegation"))
         there = http.client.HTTPConnection(_HERE, self.gateway.behind, timeout=60)
         kept = ("Content-Type", "Accept", "X-Iceberg-Access-Delegation")
         headers = {name: self.headers[name] for name in kept if name in self.headers}
-        there.request(self.command, self.path, body or None, headers)
+        there.request(self.command, path, body or None, headers)
         found = there.getresponse()
-        answer = found.status, found.read(), found.getheader("Content-Type")
+        content, kind = found.read(), found.getheader("Content-Type")
         there.close()
-        return answer
+        if path.partition("?")[0] == "/v1/config" and self.gateway.routes.prefix:
+            config = json.loads(content)
+            config["overrides"] = {**config["overrides"], "prefix": self.gateway.routes.prefix}
+            content = json.dumps(config).encode()
+        return found.status, content, kind
 
     def _answer(self, status: int, body: bytes, kind: str | None = "application/json") -> None:
         self.send_response(status)

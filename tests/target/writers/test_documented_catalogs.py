@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,9 +25,12 @@ from tests.docs.test_code_blocks import find_blocks
 from tests.peers import missing_reason, peer_python
 from tests.target.writers.catalog_servers import (
     CLIENT,
+    UNITY_CATALOG,
+    SignatureGateway,
     TokenGateway,
     hive_metastore,
     rest_catalog,
+    s3_tables_routes,
 )
 
 if TYPE_CHECKING:
@@ -226,7 +228,7 @@ def test_documented_hive_catalog_of_delta_tables_is_loaded(
 def make_rest_job(folder: Path, gateway: TokenGateway) -> Job:
     given = {
         f"{CATALOG}.uri": gateway.url,
-        f"{CATALOG}.oauth2-server-uri": f"{gateway.url}/v1/oauth/tokens",
+        f"{CATALOG}.oauth2-server-uri": gateway.token_url,
         f"{CATALOG}.credential": ":".join(CLIENT),
     }
     return Job(folder, "rest.json", {**given, f"{CATALOG}.warehouse": None})
@@ -294,6 +296,9 @@ def test_rejected_credentials_of_a_rest_catalog_are_one_sentence(tmp_path: Path)
 
 # With an S3 server
 
+ACCESS: Final = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+"""Environment variables with the job's own credentials."""
+
 
 @pytest.fixture
 def s3(tmp_path: Path) -> Iterator[S3Server]:
@@ -304,26 +309,35 @@ def s3(tmp_path: Path) -> Iterator[S3Server]:
         yield server
 
 
+def on_s3(s3: S3Server) -> dict[str, str]:
+    """Return the properties of a REST catalog whose tables are in a bucket of the server."""
+    return {
+        "warehouse": "s3://lake/tables",
+        "io__impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "s3_endpoint": s3.url,
+        "s3_path__style__access": "true",
+        "s3_access__key__id": KEY,
+        "s3_secret__access__key": SECRET,
+    }
+
+
+def reach(s3: S3Server) -> dict[str, Any]:
+    """Return the Spark settings with which Iceberg's file access reaches the server."""
+    return {f"{CATALOG}.s3.endpoint": s3.url, f"{CATALOG}.s3.path-style-access": True}
+
+
 @pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.peer
 def test_documented_vended_credentials_are_used(s3: S3Server, tmp_path: Path) -> None:
     """The job has no key of the storage: the catalog sends one with each table."""
-    endpoint = f"http://127.0.0.1:{s3.port}"
-    server = {
-        "warehouse": "s3://lake/tables",
-        "io__impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        "s3_endpoint": endpoint,
-        "s3_path__style__access": "true",
-        "s3_access__key__id": KEY,
-        "s3_secret__access__key": SECRET,
-        "include__credentials": "true",
-    }
-    with ExitStack() as stack:
-        port = stack.enter_context(rest_catalog(tmp_path, **server))
-        gateway = stack.enter_context(TokenGateway(port))
-        given = {**make_rest_job(tmp_path, gateway).replaced, f"{CATALOG}.s3.endpoint": endpoint}
+    with (
+        rest_catalog(tmp_path, {}, **on_s3(s3), include__credentials="true") as port,
+        TokenGateway(port) as gateway,
+    ):
+        given = make_rest_job(tmp_path, gateway).replaced
+        given |= {f"{CATALOG}.s3.endpoint": s3.url}
         Job(tmp_path, "rest-vended.json", given).create_and_change()
         assert "vended-credentials" in gateway.delegations
     assert any(key.endswith(".parquet") for key in s3.keys("lake", "tables/sales/orders_1/"))
@@ -334,14 +348,62 @@ def test_documented_vended_credentials_are_used(s3: S3Server, tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.peer
 def test_documented_glue_catalog_is_loaded(s3: S3Server, tmp_path: Path) -> None:
-    endpoint = f"http://127.0.0.1:{s3.port}"
-    own = {
-        f"{CATALOG}.glue.endpoint": endpoint,
-        f"{CATALOG}.s3.endpoint": endpoint,
-        f"{CATALOG}.s3.path-style-access": True,
-    }
-    keys = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
-    Job(
-        tmp_path, "glue.json", {f"{CATALOG}.warehouse": "s3://lake/tables"}, own, keys
-    ).create_and_change()
+    own = {f"{CATALOG}.glue.endpoint": s3.url, **reach(s3)}
+    warehouse = {f"{CATALOG}.warehouse": "s3://lake/tables"}
+    Job(tmp_path, "glue.json", warehouse, own, ACCESS).create_and_change()
     assert any(key.endswith(".parquet") for key in s3.keys("lake", "tables/"))
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.peer
+def test_documented_unity_catalog_is_loaded(s3: S3Server, tmp_path: Path) -> None:
+    """The settings fit Unity Catalog's addresses, with Iceberg's reference server behind them."""
+    with (
+        rest_catalog(tmp_path, {}, **on_s3(s3), include__credentials="true") as port,
+        TokenGateway(port, routes=UNITY_CATALOG) as gateway,
+    ):
+        given = {**make_rest_job(tmp_path, gateway).replaced, f"{CATALOG}.warehouse": "CATALOG"}
+        Job(tmp_path, "unity.json", given, reach(s3)).create_and_change()
+        assert gateway.delegations == {"vended-credentials"}
+    assert any(key.endswith(".parquet") for key in s3.keys("lake", "tables/sales/orders_1/"))
+
+
+ARN: Final = "arn:aws:s3tables:us-east-1:123456789012:bucket/lake"
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.peer
+def test_documented_endpoint_of_s3_tables_is_loaded(s3: S3Server, tmp_path: Path) -> None:
+    """Requests are signed for S3 Tables; Iceberg's reference server is behind its addresses."""
+    with (
+        rest_catalog(tmp_path, {}, **on_s3(s3)) as port,
+        SignatureGateway(port, routes=s3_tables_routes(ARN)) as gateway,
+    ):
+        given = {f"{CATALOG}.uri": gateway.url, f"{CATALOG}.warehouse": ARN}
+        Job(tmp_path, "s3-tables.json", given, reach(s3), ACCESS).create_and_change()
+        assert gateway.issued == 0
+    assert any(key.endswith(".parquet") for key in s3.keys("lake", "tables/sales/orders_1/"))
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.peer
+def test_documented_library_of_s3_tables_is_loaded(s3: S3Server, tmp_path: Path) -> None:
+    arn = s3.make_table_bucket("lake")
+    own = {f"{CATALOG}.s3tables.endpoint": s3.url, **reach(s3)}
+    job = Job(tmp_path, "s3-tables-library.json", {f"{CATALOG}.warehouse": arn}, own, ACCESS)
+    job.create_and_change()
+    metadata = s3.read_table_metadata(arn, "sales", "orders_1")
+    names = [column["name"] for column in metadata["schemas"][-1]["fields"]]
+    assert names == ["id", "name"]
+    (current,) = (
+        each
+        for each in metadata["snapshots"]
+        if each["snapshot-id"] == metadata["current-snapshot-id"]
+    )
+    assert current["summary"]["total-records"] == "3"
