@@ -8,6 +8,7 @@ versions may have been removed from the log, and commits of other writers may ha
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -156,8 +157,11 @@ def has_log(folder: Path) -> bool:
 
     Return False for the empty log folder that exists while another writer creates the table.
     """
-    log = folder / "_delta_log"
-    return any(any(log.glob(pattern)) for pattern in ("*.json", "*.parquet"))
+    try:
+        with os.scandir(folder / "_delta_log") as files:
+            return any(file.name.endswith((".json", ".parquet")) for file in files)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def has_had_rows(folder: Path) -> bool:
