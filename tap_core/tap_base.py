@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast, final
 
+from tap_core import sync
 from tap_core.capabilities import (
     BATCH_CONFIG,
     PARALLEL_PARTITIONS_CONFIG,
@@ -25,7 +26,6 @@ from tap_core.capabilities import (
 from tap_core.compat.deprecation import deprecated_import
 from tap_core.config.loading import merge_missing_config_jsonschema
 from tap_core.config.validation import checked_changes
-from tap_core.events import Checkpoint
 from tap_core.exceptions import (
     AbortedSyncFailedException,
     AbortedSyncPausedException,
@@ -35,7 +35,6 @@ from tap_core.exceptions import (
 )
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.fivetran.port_option import PORT_HINT, has_port_option
-from tap_core.protocols.singer.event_conversion import to_event
 from tap_core.protocols.singer.message_writer import (
     EventForwardingWriter,
     SimpleSingerWriter,
@@ -43,18 +42,13 @@ from tap_core.protocols.singer.message_writer import (
     make_event_writer,
 )
 from tap_core.redaction import collect_secrets, register_secrets
-from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE, Catalog
+from tap_core.singerlib.catalog import Catalog
 from tap_core.singerlib.json import dump_json, read_json_file
 from tap_core.state.bookmarks import write_stream_state
 from tap_core.state.checkpoint_policy import CheckpointPolicy
 from tap_core.state.document import StateDocument
 from tap_core.state.reader import check_bookmarks
-from tap_core.sync.concurrency import apply_user_limit, stream_classes
-from tap_core.sync.engine import sync_work_unit
-from tap_core.sync.estimates import emit_total_estimate, estimate_total
 from tap_core.sync.override_detection import get_member, is_overridden
-from tap_core.sync.stream_scheduler import StreamScheduler
-from tap_core.sync.sync_run import ProtocolWriter, SyncRun
 from tap_core.telemetry import trace_run
 from tap_core.types import JsonSchema, TapState
 
@@ -65,6 +59,7 @@ if TYPE_CHECKING:
     from tap_core.mapper.plugin_mapper import PluginMapper
     from tap_core.singerlib.messages import Message
     from tap_core.streams.core import Stream
+    from tap_core.sync.sync_run import ProtocolWriter, SyncRun
     from tap_core.sync.work_units import WorkUnit
 
 __all__ = ["StateWriter", "Tap", "import_commands"]
@@ -170,6 +165,7 @@ class Tap(PluginBase):
         self._catalog: Catalog | None = None
         self._input_catalog = _load_catalog(catalog)
         self.document = StateDocument({})
+        self._protocol_writer: ProtocolWriter | None = None
         self.message_writer = message_writer or self.message_writer_class()
         if setup_mapper:
             self.setup_mapper()
@@ -184,7 +180,7 @@ class Tap(PluginBase):
         super().append_builtin_config(config_jsonschema)
         if PluginCapabilities.BATCH in cls._built_capabilities():
             merge_missing_config_jsonschema(BATCH_CONFIG, config_jsonschema)
-        streams = list(stream_classes(cls))
+        streams = list(sync.concurrency.stream_classes(cls))
         if any(stream.state_partition_limit is not None for stream in streams):
             merge_missing_config_jsonschema(STATE_PARTITION_LIMIT_CONFIG, config_jsonschema)
         if cls.max_parallel_streams > 1:
@@ -205,7 +201,7 @@ class Tap(PluginBase):
         return run.get_thread_run()
 
     def _begin_run(self) -> SyncRun:
-        return SyncRun(self.protocol_writer, self.document, CheckpointPolicy())
+        return sync.sync_run.SyncRun(self.protocol_writer, self.document, CheckpointPolicy())
 
     @property
     def message_writer(self) -> Any:
@@ -217,8 +213,19 @@ class Tap(PluginBase):
     @message_writer.setter
     def message_writer(self, writer: Any) -> None:
         self._message_writer = writer
-        self.protocol_writer: ProtocolWriter = make_event_writer(writer)
+        self._protocol_writer = None
         self.__dict__.pop("run", None)
+
+    @property
+    def protocol_writer(self) -> ProtocolWriter:
+        """Writer of the events of a sync; by default as Singer messages to `message_writer`."""
+        if self._protocol_writer is None:
+            self._protocol_writer = make_event_writer(self._message_writer)
+        return self._protocol_writer
+
+    @protocol_writer.setter
+    def protocol_writer(self, writer: ProtocolWriter) -> None:
+        self._protocol_writer = writer
 
     def set_protocol_writer(self, writer: ProtocolWriter) -> None:
         """Use the writer of another protocol than Singer for all output.
@@ -241,7 +248,7 @@ class Tap(PluginBase):
 
     def write_message(self, message: Message) -> None:
         """Write a Singer message, after the rows that are still buffered."""
-        self.run.emit(to_event(message, self.protocol_writer.encode))
+        sync.messages.emit_message(self.run, message)
 
     @cached_property
     def state_writer(self) -> StateWriter:
@@ -263,7 +270,7 @@ class Tap(PluginBase):
         This has no effect if streams have their own estimates, because platforms do not support
         both.
         """
-        emit_total_estimate(self.run, self.name, rows, nbytes)
+        sync.estimates.emit_total_estimate(self.run, self.name, rows, nbytes)
 
     def update_config(self, changes: Mapping[str, Any]) -> None:
         """Change settings of this tap, for example after an API has replaced a credential.
@@ -510,17 +517,13 @@ class Tap(PluginBase):
         self._set_compatible_replication_methods()
         self.__dict__.pop("run", None)
         run = self.run
-        threads = apply_user_limit(self.max_parallel_streams, self.config, "max_parallel_streams")
-        goes_on = self.continue_on_stream_error and getattr(
-            self.protocol_writer, "tells_ends", False
-        )
-        turns = StreamScheduler(list(self.streams.values()), self.logger, threads, goes_on=goes_on)
+        turns = sync.stream_scheduler.StreamScheduler(self, run)
         with trace_run(self.name, self.get_plugin_version), run.timer():
             try:
                 if self.document.tap_state:
                     run.checkpoint(owed=True)
-                estimate_total(self, run)
-                turns.sync(run)
+                sync.estimates.estimate_total(self, run)
+                turns.sync()
             except BaseException:
                 self._leave_state(turns.unfinished)
                 raise
@@ -535,25 +538,14 @@ class Tap(PluginBase):
         """
         if "run" not in self.__dict__:
             self._set_compatible_replication_methods()
-        return sync_work_unit(self.streams[part.stream], part)
+        return sync.engine.sync_work_unit(self.streams[part.stream], part)
 
     def _set_compatible_replication_methods(self) -> None:
         """Use FULL_TABLE for parents of a selected child with ``ignore_parent_replication_key``.
 
         Such a child needs all records of its parents.
         """
-        for stream in self.streams.values():
-            for below in stream.descendent_streams:
-                if below.selected and below.ignore_parent_replication_key:
-                    self.logger.warning(
-                        "Stream descendent '%s' is selected and its parent '%s' does not use"
-                        " inclusive replication keys. Forcing full table replication for '%s'.",
-                        below.name,
-                        stream.name,
-                        stream.name,
-                    )
-                    stream.replication_key = None
-                    stream.forced_replication_method = REPLICATION_FULL_TABLE
+        sync.stream_scheduler.force_full_table_parents(self)
 
     @final
     def run_connection_test(self) -> bool:
@@ -639,6 +631,8 @@ class StateWriter:
             document.refresh()
             run.checkpoint(owed=True)
         elif (line := StateDocument(state).encode()) != self._last:
+            from tap_core.events import Checkpoint
+
             run.emit(Checkpoint(line))
             self._last = line
 

@@ -10,12 +10,13 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
-from typing import Any
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any
 
 from tap_core.batch.storage import StorageTarget
 from tap_core.exceptions import ConfigurationError, SingerSDKDeprecationWarning
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "DEFAULT_BATCH_SIZE",

@@ -1,7 +1,6 @@
 """Compatibility module for plugins that import ``singer_sdk.contrib.msgspec``.
 
-It only re-exports names of `tap_core.protocols.singer.message_reader` and
-`tap_core.protocols.singer.message_writer`.
+It only re-exports names of `tap_core.protocols.singer`.
 """
 
 # ruff: noqa: I001  one list is easier to read than one statement per name
@@ -13,8 +12,8 @@ from tap_core.protocols.singer.message_reader import (
     dec_hook as dec_hook,
     decoder as decoder,
 )
-from tap_core.protocols.singer.message_writer import (
-    MsgSpecWriter as MsgSpecWriter,
+from tap_core.protocols.singer.message_writer import MsgSpecWriter as MsgSpecWriter
+from tap_core.protocols.singer.msgspec_encoding import (
     enc_hook as enc_hook,
     encoder as encoder,
     serialize_jsonl as serialize_jsonl,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -205,6 +204,8 @@ def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:
         OSError: The file cannot be written.
     """
     final = Path(path)
+    import tempfile  # slow to import
+
     handle, name = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)
     partial = Path(name)
     try:

@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command, get_command_from_info
 
+from tap_core.compat.slow_imports import exempt_imported_objects
 from tap_core.redaction import write_to_stderr
 
 __all__ = [
@@ -92,8 +93,11 @@ class _Conventions(_Base):
 
         With ``standalone_mode=False`` return the exit code instead, and raise typer's errors.
         """
-        if prog_name is None and args is not None and [*args] != sys.argv[1:]:
-            prog_name = self.name  # called in process, by a program with another name
+        is_own_process = args is None or [*args] == sys.argv[1:]
+        if is_own_process and standalone_mode:
+            exempt_imported_objects()
+        elif not is_own_process and prog_name is None:
+            prog_name = self.name  # called by a program with another name
         self.rich_markup_mode = _markup_mode(sys.stderr)
         try:
             return super().main(

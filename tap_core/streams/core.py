@@ -2,8 +2,8 @@
 
 Public members, signatures and underscore hooks are those of the Meltano Singer SDK 0.54, so that a
 tap migrates by changing an import. Most methods delegate to functions in
-`tap_core.streams.declarations`, ``state`` and ``messages``; the sync loop is in `tap_core.sync`. A
-subclass that overrides a hook listed in `sync.plan.OVERRIDABLE_HOOKS` is synced through its hooks,
+`tap_core.streams.declarations`, `tap_core.streams.state` and `tap_core.sync`. A subclass that
+overrides a hook listed in `sync.override_detection.OVERRIDABLE_HOOKS` is synced through its hooks,
 record by record. All other streams use a faster loop that does not call the hooks.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from tap_core import metrics
+from tap_core import metrics, sync
 from tap_core.compat.author_overrides import MYPY, AuthorProperty
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE as REPLICATION_FULL_TABLE
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL as REPLICATION_INCREMENTAL
@@ -39,15 +39,6 @@ from tap_core.streams.declarations import (
     read_catalog_keys,
     require_single_key,
 )
-from tap_core.streams.messages import (
-    generate_activate_version_messages,
-    generate_batch_messages,
-    generate_record_messages,
-    generate_schema_messages,
-    write_messages,
-    write_record_message,
-    write_schema_message,
-)
 from tap_core.streams.state import (
     advance_bookmark,
     finalize_state,
@@ -58,12 +49,7 @@ from tap_core.streams.state import (
     make_state_manager,
     parse_state_datetime,
 )
-from tap_core.sync.batch_messages import BATCH_HOOKS, iterate_processed_records
-from tap_core.sync.child_streams import require_child_contexts, sync_child_contexts, sync_children
-from tap_core.sync.compat_path import abort_sync, check_record_limit, sync_records_with_hooks
-from tap_core.sync.engine import sync_stream
-from tap_core.sync.estimates import emit_stream_estimate
-from tap_core.sync.plan import OVERRIDABLE_HOOKS, get_member, get_plan
+from tap_core.sync.override_detection import BATCH_HOOKS, OVERRIDABLE_HOOKS, get_member
 from tap_core.typing.inspect import TypeConformanceLevel as TypeConformanceLevel
 
 if TYPE_CHECKING:
@@ -414,7 +400,7 @@ class Stream(StreamProperties, abc.ABC):
                 return {"user_id": record["id"]}
         """
         if context is None:
-            require_child_contexts(self)
+            sync.child_streams.require_child_contexts(self)
         return context or record
 
     def generate_child_contexts(
@@ -463,7 +449,8 @@ class Stream(StreamProperties, abc.ABC):
         from tap_core.batch.batchers import Batcher
 
         batcher = Batcher(self.tap_name, self.name, batch_config)
-        for manifest in batcher.get_batches(iterate_processed_records(self, context)):
+        records = sync.batch_messages.iterate_processed_records(self, context)
+        for manifest in batcher.get_batches(records):
             yield batch_config.encoding, manifest
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
@@ -480,7 +467,7 @@ class Stream(StreamProperties, abc.ABC):
         Call it during the sync as often as needed; each estimate replaces the one before. It has no
         effect for an output protocol without estimates, such as Singer.
         """
-        emit_stream_estimate(self, rows, nbytes)
+        sync.estimates.emit_stream_estimate(self, rows, nbytes)
 
     # State
 
@@ -609,7 +596,7 @@ class Stream(StreamProperties, abc.ABC):
     @final
     def sync(self, context: Context | None = None) -> None:
         """Sync this stream: all of its partitions, or only ``context`` if it is not None."""
-        sync_stream(self, context)
+        sync.engine.sync_stream(self, context)
 
     def _prepare_for_threads(self, threads: int) -> None:
         """Create objects that all copies of this stream share, before threads use the copies."""
@@ -618,7 +605,7 @@ class Stream(StreamProperties, abc.ABC):
         self, context: Context | None = None, *, write_messages: bool = True
     ) -> Iterator[Record]:
         """Sync all contexts, or only ``context`` if it is not None, and yield each record."""
-        return sync_records_with_hooks(self, context, write_messages=write_messages)
+        return sync.compat_path.sync_with_hooks(self, context, write_messages=write_messages)
 
     def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None:
         """Write BATCH messages and the state for each batch that `get_batches` yields."""
@@ -639,20 +626,20 @@ class Stream(StreamProperties, abc.ABC):
         if self.add_context_to_records:
             for key, value in (partition_context or {}).items():
                 record.setdefault(key, value)
-        if get_plan(self).child_contexts:
-            sync_child_contexts(self, record, child_context)
+        if sync.plan.get_plan(self).child_contexts:
+            sync.child_streams.sync_child_contexts(self, record, child_context)
 
     def _sync_children(self, child_context: Context | None) -> None:
         """Sync the selected child streams with one child context."""
-        sync_children(self, child_context)
+        sync.child_streams.sync_children(self, child_context)
 
     def _check_max_record_limit(self, current_record_index: int) -> None:
         """Abort the sync if it has read `ABORT_AT_RECORD_COUNT` records."""
-        check_record_limit(self, current_record_index)
+        sync.compat_path.check_record_limit(self, current_record_index)
 
     def _abort_sync(self, abort_reason: Exception) -> None:
         """Write the state, then raise AbortedSyncPausedException or AbortedSyncFailedException."""
-        abort_sync(self, abort_reason)
+        sync.compat_path.abort_sync(self, abort_reason)
 
     @final
     @property
@@ -689,35 +676,34 @@ class Stream(StreamProperties, abc.ABC):
 
     def _generate_schema_messages(self) -> Iterator[SchemaMessage]:
         """Yield the SCHEMA messages of this stream, one for each output of its stream maps."""
-        return generate_schema_messages(self)
+        return sync.messages.generate_schema_messages(self)
 
     def _write_schema_message(self) -> None:
         """Write the SCHEMA message of this stream, unless it is unchanged in this sync."""
-        write_schema_message(self)
+        sync.messages.write_schema_message(self)
 
     def _generate_record_messages(self, record: Record) -> Iterator[RecordMessage]:
         """Yield the RECORD messages of a record; deselected properties are deleted from it."""
-        return generate_record_messages(self, record)
+        return sync.messages.generate_record_messages(self, record)
 
     def _write_record_message(self, record: Record) -> None:
         """Add a record to the output buffer; records are written in the order of these calls."""
-        write_record_message(self, record)
+        sync.messages.write_record_message(self, record)
 
     def _generate_batch_messages(
         self, encoding: BaseBatchFileEncoding, manifest: list[str]
     ) -> Iterator[SDKBatchMessage]:
         """Yield BATCH messages for a list of files, one for each output of the stream maps."""
-        return generate_batch_messages(self, encoding, manifest)
+        return sync.messages.generate_batch_messages(self, encoding, manifest)
 
     def _write_batch_message(self, encoding: BaseBatchFileEncoding, manifest: list[str]) -> None:
         """Write BATCH messages for a list of file URLs, after all earlier records and files."""
-        write_messages(self, self._generate_batch_messages(encoding, manifest))
+        sync.messages.write_messages(self, self._generate_batch_messages(encoding, manifest))
         self.state_manager.is_flushed = False
 
     def _write_activate_version_message(self, full_table_version: int) -> None:
         """Write an ACTIVATE_VERSION message for each output of the stream maps."""
-        versions = generate_activate_version_messages(self, full_table_version)
-        write_messages(self, versions)
+        sync.messages.write_activate_version_messages(self, full_table_version)
 
     def _write_state_message(self) -> None:
         """Write the state, if it changed since the last write."""

@@ -18,7 +18,8 @@ import msgspec
 from tap_core.batch.writer import is_builtin_encoding
 from tap_core.exceptions import ConfigurationError
 from tap_core.sync.batch_file_output import BatchFolder
-from tap_core.sync.plan import get_plan, is_overridden
+from tap_core.sync.override_detection import BATCH_HOOKS, is_overridden
+from tap_core.sync.plan import get_plan
 
 if TYPE_CHECKING:
     from tap_core.batch.encodings import BatchConfig
@@ -28,20 +29,11 @@ if TYPE_CHECKING:
     from tap_core.types import Context, Record
 
 __all__ = [
-    "BATCH_HOOKS",
     "begin_batches",
     "end_batches",
     "iterate_processed_records",
     "sync_own_batches",
 ]
-
-BATCH_HOOKS = (
-    "_generate_batch_messages",
-    "_sync_batches",
-    "_write_batch_message",
-    "get_batches",
-)
-"""Stream methods that a tap overrides to make batch files or BATCH messages itself."""
 
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 

@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from tap_core.sync.sync_run import SyncRun
     from tap_core.types import Context, Record
 
-__all__ = ["abort_sync", "check_record_limit", "sync_records_with_hooks", "write_record"]
+__all__ = ["abort_sync", "check_record_limit", "sync_with_hooks", "write_record"]
 
 
-def sync_records_with_hooks(
+def sync_with_hooks(
     stream: SyncStream, context: Context | None, *, write_messages: bool
 ) -> Iterator[Record]:
     """Sync a stream by calling its overridable methods for each record, and yield the records.

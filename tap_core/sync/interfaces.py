@@ -40,6 +40,8 @@ class SyncTap(Protocol):
     dynamic_catalog: bool
     config_file: Path | None
     config_listener: Any
+    continue_on_stream_error: bool
+    max_parallel_streams: int
     protocol_writer: ProtocolWriter
     connection_tests: ClassVar[Mapping[str, str]]
     """Labels of the connection tests by name; the test ``x`` calls the method ``check_x``."""

@@ -7,7 +7,30 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["get_member", "is_overridden"]
+__all__ = ["BATCH_HOOKS", "OVERRIDABLE_HOOKS", "get_member", "is_overridden"]
+
+OVERRIDABLE_HOOKS = (
+    "_check_max_record_limit",
+    "_finalize_state",
+    "_generate_record_messages",
+    "_get_state_partition_context",
+    "_increment_stream_state",
+    "_process_record",
+    "_sync_children",
+    "_sync_records",
+    "_write_record_message",
+    "_write_state_message",
+    "state_manager",
+)
+"""Stream members that the fast path does not call."""
+
+BATCH_HOOKS = (
+    "_generate_batch_messages",
+    "_sync_batches",
+    "_write_batch_message",
+    "get_batches",
+)
+"""Stream methods that a tap overrides to make batch files or BATCH messages itself."""
 
 
 def is_overridden(stream: Any, *names: str) -> bool:

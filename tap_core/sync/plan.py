@@ -23,8 +23,7 @@ from tap_core.records.serializer import (
 from tap_core.singerlib.catalog import Breadcrumb, Schema
 from tap_core.state.replication_key import copy_path, make_getter
 from tap_core.sync.concurrency import can_distribute, get_child_thread_count, get_thread_count
-from tap_core.sync.override_detection import get_member as get_member
-from tap_core.sync.override_detection import is_overridden as is_overridden
+from tap_core.sync.override_detection import OVERRIDABLE_HOOKS, is_overridden
 from tap_core.sync.sync_run import ChunkSource
 from tap_core.typing.inspect import TypeConformanceLevel
 
@@ -36,32 +35,14 @@ if TYPE_CHECKING:
     from tap_core.types import Record, RecordBodyEncoder
 
 __all__ = [
-    "OVERRIDABLE_HOOKS",
     "Plan",
-    "get_member",
     "get_plan",
     "get_schemas",
     "get_stream_id",
     "get_transforms",
     "is_key_deselected",
     "is_mapped",
-    "is_overridden",
 ]
-
-OVERRIDABLE_HOOKS = (
-    "_check_max_record_limit",
-    "_finalize_state",
-    "_generate_record_messages",
-    "_get_state_partition_context",
-    "_increment_stream_state",
-    "_process_record",
-    "_sync_children",
-    "_sync_records",
-    "_write_record_message",
-    "_write_state_message",
-    "state_manager",
-)
-"""Stream members that the fast path does not call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,48 +12,42 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
-from tap_core.sync.concurrency import get_thread_count
+from tap_core.sync.concurrency import apply_user_limit, get_thread_count
 from tap_core.sync.finalization import StreamFinalizer
 from tap_core.sync.log_sync import is_read_from_log, sync_change_log
 from tap_core.sync.worker_pool import SyncJob, WorkerPool
 
 if TYPE_CHECKING:
-    from tap_core.sync.interfaces import SyncStream
+    from tap_core.sync.interfaces import SyncStream, SyncTap
     from tap_core.sync.sync_run import SyncRun
 
-__all__ = ["StreamScheduler"]
+__all__ = ["StreamScheduler", "force_full_table_parents"]
 
 
 class StreamScheduler:
     """Scheduler that syncs the streams of a tap, several in parallel if possible.
 
     Args:
-        streams: Streams of the tap, in the order in which to sync them.
-        logger: Logger of the tap.
-        threads: Maximum number of streams synced in parallel.
-        goes_on: True to sync the other streams after a stream has failed, and to raise the first
-            error at the end. False to end the sync with the first error.
+        tap: Tap with the streams, in the order in which to sync them.
+        run: Sync in progress.
     """
 
-    def __init__(
-        self,
-        streams: Sequence[SyncStream],
-        logger: logging.Logger,
-        threads: int,
-        *,
-        goes_on: bool = False,
-    ) -> None:
-        self._goes_on = goes_on
+    def __init__(self, tap: SyncTap, run: SyncRun) -> None:
+        # Only some protocols report the end of each stream, and so which streams are complete.
+        reports_ends = getattr(run.protocol_writer, "tells_ends", False)
+        self._goes_on = tap.continue_on_stream_error and reports_ends
         self._failures: dict[str, Exception] = {}
-        self._streams = streams
-        self._logger = logger
-        self._threads = threads
+        self._run = run
+        self._streams = streams = list(tap.streams.values())
+        self._logger = tap.logger
+        self._threads = apply_user_limit(
+            tap.max_parallel_streams, tap.config, "max_parallel_streams"
+        )
         self._endings = StreamFinalizer(streams)
         self._unfinished = [stream.name for stream in streams if stream.selected][:1]
 
@@ -62,7 +56,7 @@ class StreamScheduler:
         """Name of a stream that is being synced or has failed, or None."""
         return next(iter(self._unfinished), None)
 
-    def sync(self, run: SyncRun) -> None:
+    def sync(self) -> None:
         """Sync all streams and finalize their states.
 
         Raises:
@@ -73,23 +67,23 @@ class StreamScheduler:
         for stream in self._streams:
             if stream in logged:
                 if stream is logged[0]:
-                    self._sync_from_log(logged, run)
+                    self._sync_from_log(logged)
             elif stream not in together:
-                self._sync_or_record_error(stream, run)
+                self._sync_or_record_error(stream)
             elif stream is together[0]:
-                self._sync_together(together, run)
+                self._sync_together(together)
             if stream.name not in self._failures:
                 self._endings.after(stream)
         if self._failures:
             self._unfinished = list(self._failures)
             raise next(iter(self._failures.values()))
 
-    def _sync_or_record_error(self, stream: SyncStream, run: SyncRun) -> None:
+    def _sync_or_record_error(self, stream: SyncStream) -> None:
         """Sync a stream; record its error if ``goes_on`` is True, otherwise raise the error."""
         try:
             self._sync_alone(stream)
         except Exception as error:
-            if not self._goes_on or run.is_broken:
+            if not self._goes_on or self._run.is_broken:
                 raise
             self._failures[stream.name] = error
             self._logger.error(  # noqa: TRY400 - the traceback of the first error is logged at the end
@@ -121,16 +115,16 @@ class StreamScheduler:
             self._endings.begin(stream)
             _sync_root(stream)
 
-    def _sync_from_log(self, streams: Sequence[SyncStream], run: SyncRun) -> None:
+    def _sync_from_log(self, streams: Sequence[SyncStream]) -> None:
         """Sync the LOG_BASED streams, log by log; after an error none of them is complete."""
         self._unfinished = [stream.name for stream in streams]
         for stream in streams:
             self._endings.begin(stream)
         for log in dict.fromkeys(stream.change_log for stream in streams):
             if log is not None:
-                sync_change_log(log, [one for one in streams if one.change_log is log], run)
+                sync_change_log(log, [one for one in streams if one.change_log is log], self._run)
 
-    def _sync_together(self, streams: Sequence[SyncStream], run: SyncRun) -> None:
+    def _sync_together(self, streams: Sequence[SyncStream]) -> None:
         """Sync several streams in parallel, one thread each.
 
         Their state entries are created first, in the order of a sequential sync.
@@ -140,7 +134,7 @@ class StreamScheduler:
             self._endings.begin(stream)
         self._unfinished = [stream.name for stream in streams]
         with WorkerPool(
-            run, min(self._threads, len(streams)), streams, may_create_pools=True
+            self._run, min(self._threads, len(streams)), streams, may_create_pools=True
         ) as pool:
             for stream in streams:
                 pool.submit(SyncJob(stream, None, self._sync_beside))
@@ -180,3 +174,23 @@ def _create_state_entries(stream: SyncStream) -> None:
             _create_state_entries(child)
     if is_read_in_full:
         _ = stream.state_manager.stream_state
+
+
+def force_full_table_parents(tap: SyncTap) -> None:
+    """Use FULL_TABLE for parents of a selected child with ``ignore_parent_replication_key``.
+
+    Such a child needs all records of its parents.
+    """
+    streams: Iterable[Any] = tap.streams.values()  # their replication_key is set here
+    for stream in streams:
+        for below in stream.descendent_streams:
+            if below.selected and below.ignore_parent_replication_key:
+                tap.logger.warning(
+                    "Stream descendent '%s' is selected and its parent '%s' does not use"
+                    " inclusive replication keys. Forcing full table replication for '%s'.",
+                    below.name,
+                    stream.name,
+                    stream.name,
+                )
+                stream.replication_key = None
+                stream.forced_replication_method = REPLICATION_FULL_TABLE

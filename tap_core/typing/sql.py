@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import sys
+import warnings
 from collections.abc import Collection
 from importlib import import_module
 from typing import Any, Final
@@ -22,11 +22,6 @@ from tap_core.typing.scalars import (
     NumberType,
     StringType,
 )
-
-if sys.version_info >= (3, 13):
-    from warnings import deprecated
-else:
-    from typing_extensions import deprecated
 
 __all__ = ["admits_type", "to_jsonschema_type", "to_sql_type"]
 
@@ -50,7 +45,6 @@ _BY_NAME: Final[tuple[tuple[str, type[JSONTypeHelper[Any]]], ...]] = (
 _DATELIKE: Final = {"date-time": "DATETIME", "time": "TIME", "date": "DATE"}
 
 
-@deprecated("Use `SQLToJSONSchema` instead.", category=SingerSDKPendingDeprecationWarning)
 def to_jsonschema_type(from_type: Any) -> JsonSchema:
     """Return the JSON Schema for values of a SQL type; an unknown type becomes string.
 
@@ -60,21 +54,26 @@ def to_jsonschema_type(from_type: Any) -> JsonSchema:
     Raises:
         ValueError: The object is not a SQL type.
     """
+    _warn_deprecated("SQLToJSONSchema")
     name = (from_type if isinstance(from_type, str) else _type_name(from_type)).lower()
     kind = next((kind for part, kind in _BY_NAME if part in name), StringType)
     schema: JsonSchema = kind.type_dict
     return schema
 
 
-@deprecated("Use `JSONSchemaToSQL` instead.", category=SingerSDKPendingDeprecationWarning)
 def to_sql_type(jsonschema_type: JsonSchema) -> Any:
     """Return a SQLAlchemy type for values of a JSON Schema, such as ``INTEGER()``."""
+    _warn_deprecated("JSONSchemaToSQL")
     name = _sql_name(jsonschema_type)
     kind = getattr(_sqlalchemy_types(), name)
     if name == "VARCHAR" and not admits_type(jsonschema_type, ("object", "array")):
         is_text = admits_type(jsonschema_type, ("string",))
         return kind(jsonschema_type.get("maxLength") if is_text else None)
     return kind()
+
+
+def _warn_deprecated(successor: str) -> None:
+    warnings.warn(f"Use `{successor}` instead.", SingerSDKPendingDeprecationWarning, stacklevel=3)
 
 
 def _sqlalchemy_types() -> Any:

@@ -27,10 +27,12 @@ def __getattr__(name: str) -> Any:
     """
     if name == "DEFAULT_JSONSCHEMA_VALIDATOR":
         return bound.validator_class()
+    if name.startswith("_"):  # names that Python's import system looks up
+        raise AttributeError(f"tap_core.typing has no attribute {name!r}")
     known = importlib.import_module("tap_core.typing").__dict__
     helpers = {member for member in known if not member.startswith("_")}
     similar = f"{name}Type" if f"{name}Type" in helpers else find_similar(name, helpers)
-    hint = f". Did you mean {similar!r}?" if similar and not name.startswith("_") else ""
+    hint = f". Did you mean {similar!r}?" if similar else ""
     raise AttributeError(f"tap_core.typing has no attribute {name!r}{hint}")
 
 

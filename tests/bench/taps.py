@@ -174,7 +174,7 @@ def children(folder: Path, records: int, rounds: int) -> Iterator[Row]:
 
 def discover(_folder: Path, _records: int, rounds: int) -> Iterator[Row]:
     """`--discover` and `--help` of a small tap, compared with singer_sdk."""
-    for flag, limit in (("--discover", 0.6), ("--help", None)):
+    for flag, limit in (("--discover", 0.4), ("--help", 0.4)):
         programs = {
             "ours": our_program("small_tap.py", flag, environment={"BENCH_SDK": "tap_core"}),
             SINGER: peer_program(

@@ -22,7 +22,7 @@ from tap_core.contrib.msgspec import (
 )
 from tap_core.exceptions import InvalidInputLine
 from tap_core.protocols.singer.message_reader import is_default_reader
-from tap_core.protocols.singer.message_writer import MessageWriterAdapter
+from tap_core.protocols.singer.message_writer_adapter import MessageWriterAdapter
 from tap_core.protocols.singer.writer import SingerWriter
 from tap_core.singerlib.encoding import (
     GenericSingerReader,

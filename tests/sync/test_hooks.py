@@ -10,7 +10,8 @@ import pytest
 from tap_core import metrics
 from tap_core.singerlib.messages import RecordMessage, SchemaMessage
 from tap_core.streams.core import Stream
-from tap_core.sync.plan import OVERRIDABLE_HOOKS, get_plan, is_overridden
+from tap_core.sync.override_detection import OVERRIDABLE_HOOKS, is_overridden
+from tap_core.sync.plan import get_plan
 from tests.sync.syncing import INTEGER, Output, hooked, make, schema, stream, sync
 
 ROWS = [{"id": 1}, {"id": 2}, {"id": 3}]

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from inspect import getattr_static
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.exceptions import CatalogFileError
-from tap_core.io.json_lines import repair_surrogates
 from tap_core.singerlib.catalog import CatalogEntry
 from tap_core.singerlib.json import load_json
-from tap_core.sync.interfaces import SyncStream
+
+if TYPE_CHECKING:
+    from tap_core.sync.interfaces import SyncStream
 
 __all__ = ["find_unknown_streams", "parse_catalog"]
 
@@ -32,6 +33,8 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
         CatalogFileError: The content is not UTF-8, not JSON or not an object with a list of
             ``streams``, or one of the streams is invalid.
     """
+    from tap_core.io.json_lines import repair_surrogates
+
     content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     try:
         whole = repair_surrogates(content)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tap_core.parsing.datetimes import utc_now
+from tap_core.protocols.singer.event_conversion import to_event
 from tap_core.records.conform import conform_record_data_types
 from tap_core.records.prune import pop_deselected_record_properties
 from tap_core.singerlib.messages import (
@@ -22,22 +23,30 @@ from tap_core.singerlib.messages import (
 )
 from tap_core.state.replication_key import copy_path
 from tap_core.sync.compat_path import write_record
-from tap_core.sync.plan import get_plan, get_transforms, is_key_deselected, is_overridden
+from tap_core.sync.override_detection import is_overridden
+from tap_core.sync.plan import get_plan, get_transforms, is_key_deselected
 
 if TYPE_CHECKING:
     from tap_core.batch.encodings import BaseBatchFileEncoding
     from tap_core.sync.interfaces import SyncStream
+    from tap_core.sync.sync_run import SyncRun
     from tap_core.types import Record
 
 __all__ = [
-    "generate_activate_version_messages",
+    "emit_message",
     "generate_batch_messages",
     "generate_record_messages",
     "generate_schema_messages",
+    "write_activate_version_messages",
     "write_messages",
     "write_record_message",
     "write_schema_message",
 ]
+
+
+def emit_message(run: SyncRun, message: Message) -> None:
+    """Write a message that the tap's code has built, after the rows that are still buffered."""
+    run.emit(to_event(message, run.protocol_writer.encode))
 
 
 def generate_schema_messages(stream: SyncStream) -> Iterator[SchemaMessage]:
@@ -89,12 +98,10 @@ def generate_batch_messages(
         yield SDKBatchMessage(event.stream.name, encoding, manifest, stream._stream_version)
 
 
-def generate_activate_version_messages(
-    stream: SyncStream, version: int
-) -> Iterator[ActivateVersionMessage]:
-    """Yield an ACTIVATE_VERSION message for each output stream of the stream maps."""
+def write_activate_version_messages(stream: SyncStream, version: int) -> None:
+    """Write an ACTIVATE_VERSION message for each output stream of the stream maps."""
     for event in get_plan(stream).describes:
-        yield ActivateVersionMessage(event.stream.name, version)
+        stream._tap.write_message(ActivateVersionMessage(event.stream.name, version))
 
 
 def write_messages(stream: SyncStream, messages: Iterable[Message]) -> None:
