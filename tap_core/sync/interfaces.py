@@ -42,7 +42,6 @@ class SyncTap(Protocol):
     config_listener: Any
     continue_on_stream_error: bool
     max_parallel_streams: int
-    protocol_writer: ProtocolWriter
     connection_tests: ClassVar[Mapping[str, str]]
     """Labels of the connection tests by name; the test ``x`` calls the method ``check_x``."""
     selection_not_supported: ClassVar[bool]
@@ -163,8 +162,15 @@ class SyncTap(Protocol):
     def stopped_by(self) -> int | None:
         """Number of the signal that requested a stop; None if no signal was received."""
 
+    @property
+    def protocol_writer(self) -> ProtocolWriter:
+        """Writer of the tap's output."""
+
+    @protocol_writer.setter
+    def protocol_writer(self, writer: ProtocolWriter) -> None: ...
+
     def set_protocol_writer(self, writer: ProtocolWriter) -> None:
-        """Use ``writer`` as the writer of the tap's output."""
+        """Use the writer of another protocol than Singer for all output."""
 
     def write_message(self, message: Any) -> None:
         """Write a Singer message that the tap's code has built."""
