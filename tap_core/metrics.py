@@ -180,7 +180,7 @@ class Meter(abc.ABC):
 
     @abc.abstractmethod
     def __enter__(self: _Meter) -> _Meter:
-        """Start the measurement."""
+        """Start to measure what the class measures: a number of records, or a duration."""
 
     @abc.abstractmethod
     def __exit__(

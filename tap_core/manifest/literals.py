@@ -78,13 +78,15 @@ def has_template(text: str) -> bool:
 
 
 def parse_plain(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:
-    """Convert a rendered or plain text to the value of a component's option.
+    """Convert the text of an option in a manifest to the option's value.
 
     Args:
-        text: Output of a template, or the text of an option without a template.
-        kind: Kind of the option: ``text``, ``value`` or ``condition``.
-        types: Accepted types of a literal; empty accepts all types.
-        empty: Value for an empty text, for the kind ``value``.
+        text: Text of the option, after its template was evaluated if it has one.
+        kind: Type of the option: ``text`` for a string, ``value`` for any Python literal, such as a
+            number or a list, and ``condition`` for a bool.
+        types: Types that a literal in the text may have; a literal of another type stays text.
+            Empty: all types.
+        empty: Result for an empty text, if the kind is ``value``.
     """
     if kind == "text":
         return parse_literal(text, types or (str,))

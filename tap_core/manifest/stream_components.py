@@ -247,14 +247,14 @@ class StreamComponents:
         may_change_documents: bool,
         **callbacks: Any,
     ) -> PageLoop:
-        """Return a new paginator of a slice.
+        """Return a new loop over the pages of a slice.
 
         Args:
             stream: Stream of the slice, for properties that are read from an endpoint.
             scope: Template variables of the slice.
-            select: Function that yields the records of documents.
-            may_change_documents: True if processing the records may change the documents in any
-                case; False if this depends on the components.
+            select: Function that yields the records of a page, from its decoded documents.
+            may_change_documents: True if the caller may change the decoded documents while it
+                processes their records; False if only the stream's transformations may.
             callbacks: Other arguments of `PageLoop`.
         """
         selector, requester = self.retriever.record_selector, self.retriever.requester

@@ -56,7 +56,11 @@ _NEXT_COMPILATION = 16
 
 
 class RecordChecks(NamedTuple):
-    """Property selection of a stream, and the rule for records that need no conversion."""
+    """Checks of a record before it is encoded: its types, and its deselected properties.
+
+    A record that matches ``rule`` and has none of the ``deselected`` properties is encoded as it
+    is.
+    """
 
     rule: ObjectRule
     deselected: DeselectedNames

@@ -217,7 +217,7 @@ class PartitionLimit:
 
 
 class _Lowest:
-    """Smallest bookmark of the partitions passed to `add`."""
+    """Computation of the smallest bookmark of several partitions, which are passed to `add`."""
 
     def __init__(self, order: ReplicationKeyComparator) -> None:
         self._order = order
@@ -225,7 +225,7 @@ class _Lowest:
         self._value: Any = None
 
     def add(self, state: dict[str, Any]) -> None:
-        """Include the bookmark of a partition's state dict, or record that it has no bookmark."""
+        """Compare the bookmark in a partition's state dict with the smallest one so far."""
         key, value = (state.get(name) for name in _BOOKMARK)
         if is_missing(value) or value == "":
             key = None

@@ -170,9 +170,11 @@ def _merged(
 
 
 def _check_policy(merge: _Merge, policy: OnSchemaChange) -> None:
-    """Raise a SchemaChangeError that lists the columns if a merge has changes that are forbidden.
+    """Check that no schema change of a merge is forbidden.
 
-    Changes are forbidden by the policy, or because a required property has no column.
+    Raises:
+        SchemaChangeError: The policy ``on_schema_change`` forbids at least one change, or a
+            required property would have no column. The message lists the columns.
     """
     ours = {column.name for column in merge.columns if _is_ours(column)}
     forbidden = [change.refuse() for change in merge.changes if _is_forbidden(change, policy, ours)]

@@ -303,7 +303,10 @@ class _LoaderOutput:
 
     @contextmanager
     def polling(self) -> Iterator[None]:
-        """Context manager: poll the loader twice a second from a thread while the block runs."""
+        """Context manager: call `Loader.poll` twice a second in a thread while the block runs.
+
+        Batches are committed by their age then, even while the tap waits for its source.
+        """
         ended = threading.Event()
         thread = threading.Thread(
             target=self._run_heartbeat, args=(ended,), name="beat", daemon=True

@@ -35,11 +35,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IngestedFiles:
-    """Result of `ingest_files`: a commit request without batch files, and row counts.
+    """Result of `ingest_files`: the commit request after its batch files were read, and row counts.
 
     Attributes:
-        request: The commit request, with the rows of its batch files in spool files (JSON lines on
-            disk).
+        request: The commit request. In place of each batch file it has a spool file (JSON lines on
+            disk) with the same rows.
         rows: The number of rows read from batch files.
         ordinal_shift: The number to add to the ordinals (input positions) of all later rows of the
             table.

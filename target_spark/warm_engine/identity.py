@@ -64,7 +64,7 @@ class Identity:
 
     @property
     def key(self) -> str:
-        """A hash of all parts, which is the name of the engine's folder."""
+        """Hash of `parts`; the folder of the shared Spark process is named after it."""
         return _digest(json.dumps(self.parts, sort_keys=True))
 
 

@@ -150,10 +150,11 @@ def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataF
 
 
 def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add columns to each record that describe the current row version of its key in the table.
+    """Join each record with the current row of its key in the table.
 
-    They are the values of its compared columns (as a struct), its table version, the time of the
-    key's last change, and the newest value of the replication key.
+    The added columns are: the row's values that a change is detected by (a struct), the number of
+    the Singer table version that it was loaded in, the time of the key's last change, and the
+    newest value of the replication key.
     """
     names = _names(keys)
     state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))

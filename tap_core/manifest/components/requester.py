@@ -112,8 +112,8 @@ class RequestBodyUrlEncodedForm:
     def content(self, scope: TemplateScope) -> _Body:
         """Return (form fields, False), or (None, None) if there are no fields to send.
 
-        False means that the body is not JSON. Fields with the value None are omitted; of a mapping
-        of templates, empty strings are omitted, too.
+        False means that the body is not JSON. Fields with the value None are omitted. If the option
+        is a mapping, not one template for all fields, empty strings are omitted too.
         """
         fields = _evaluate_fields(self.value, scope)
         return (fields, False) if fields else (None, None)

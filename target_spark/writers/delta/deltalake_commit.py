@@ -347,13 +347,13 @@ def merge_rows(
 def delete_rows(
     snapshot: DeltaSnapshot, app_id: str, *, deletion: VersionDelete, marker: CommitMetadata
 ) -> bool:
-    """Delete or mark the rows of other table versions, as the version that follows ``snapshot``.
+    """Delete the rows that were not loaded in the current Singer table version, or mark them.
 
-    If there are no such rows, the commit stores only metadata. After an error it is not known if
-    the commit was made.
+    The commit is the Delta version that follows ``snapshot``. If there are no such rows, it stores
+    only metadata. After an error it is not known if the commit was made.
 
     Args:
-        snapshot: The version that was read.
+        snapshot: The Delta version that was read.
         app_id: The application id of the Delta transaction.
         deletion: The rows to delete or to mark as deleted.
         marker: The commit metadata.
