@@ -54,8 +54,8 @@ from target_spark.loader.progress import is_terminal, show_progress
 from target_spark.loader.report import COMPLETE, STOPPED, Report
 from target_spark.loader.state_output import StateMessageWriter
 from target_spark.loader.terminal_summary import suggest_faster_start, summarize_tables
-from target_spark.spark.engine import SparkProvider
 from target_spark.spark.session import load_libraries
+from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.job_lock import monotonic_run_start
 from target_spark.storage.retry import first_error_line
 from target_spark.storage.spool import SpoolFolder, open_spool_folder
@@ -64,7 +64,7 @@ from target_spark.tables.runs_table import build_rows
 
 if TYPE_CHECKING:
     from target_spark.loader.after_load import Action
-    from target_spark.loader.batch_writer import BatchWriter
+    from target_spark.loader.batch_commit import BatchWriter
 
     _Opened: TypeAlias = tuple[Loader, SparkProvider, LoadOptions]
 
@@ -199,7 +199,7 @@ class TargetSpark(PluginBase):
         options = settings.load_options(self.config)
         check = None
         if options.strict:
-            from target_spark.loader.record_validation import StrictCheck
+            from target_spark.loader.strict_validation import StrictCheck
 
             check = StrictCheck(options)
         binding = ProtocolBinding(SingerReader(check, options.batch_limits), options)
@@ -494,7 +494,7 @@ class TargetSpark(PluginBase):
             stopping.set()  # its retries have just failed
         try:
             load_libraries()
-            from target_spark.loader.run_history import append_run, find_versions
+            from target_spark.loader.runs_table_writer import append_run, find_versions
 
             versions = find_versions(options.format)
             rows = build_rows(report.as_dict(), loader.get_states(), versions)
@@ -654,6 +654,6 @@ def _commits(
 ) -> BatchWriter:
     """Import PySpark, and return the writer that commits batches of rows with Spark."""
     load_libraries()
-    from target_spark.loader.batch_writer import BatchWriter
+    from target_spark.loader.batch_commit import BatchWriter
 
     return BatchWriter(engine, options, run, folder, stopping)

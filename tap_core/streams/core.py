@@ -29,7 +29,7 @@ from tap_core.singerlib.catalog import (
     Schema,
     SelectionMask,
 )
-from tap_core.state.replication_key import parse_path
+from tap_core.state.replication_key_path import parse_path
 from tap_core.streams.declarations import (
     StreamProperties,
     get_stream_metadata,

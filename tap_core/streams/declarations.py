@@ -29,7 +29,7 @@ from tap_core.singerlib.catalog import (
     MetadataMapping,
     Schema,
 )
-from tap_core.state.replication_key import get_definition, parse_path
+from tap_core.state.replication_key_path import get_definition, parse_path
 from tap_core.streams.state import get_partitions_in_state
 from tap_core.sync.context_reader import ContextReader
 from tap_core.types import JsonSchema

@@ -2,7 +2,9 @@
 
 It is a REST stream that sends a query and its variables in the request body. A response with errors
 and without data raises an error, even if its HTTP status is 200. If a response has both, the errors
-are logged as a warning. Source: GraphQL specification, section 7.1.
+are logged as a warning. A cursor such as ``pageInfo.endCursor`` is read from each page by the
+`tap_core.pagination.JSONPathPaginator` that ``get_new_paginator`` returns, and `get_url_params`
+makes it a variable of the next query. Source: GraphQL specification, section 7.1.
 """
 
 from __future__ import annotations

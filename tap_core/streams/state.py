@@ -15,7 +15,7 @@ from tap_core.redaction.row_values import show_value
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.state.manager import StreamStateManager
 from tap_core.state.partition_limit import resolve_limit
-from tap_core.state.replication_key import make_getter
+from tap_core.state.replication_key_path import make_getter
 from tap_core.sync.replication_errors import missing_replication_key, require_replication_key
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from tap_core.parsing.instants import parse_instant
 from tap_core.redaction import collect_secrets
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.state.comparison import ReplicationKeyComparator
-from tap_core.state.replication_key import make_getter
+from tap_core.state.replication_key_path import make_getter
 from tap_core.sync.context_reader import ContextReader
 from tap_core.sync.interfaces import SyncStream
 from tap_core.sync.prefetch import prefetch_in_order

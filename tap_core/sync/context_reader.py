@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from tap_core.state.comparison import ReplicationKeyComparator, make_comparator
-from tap_core.state.replication_key import get_definition
+from tap_core.state.replication_key_path import get_definition
 from tap_core.sync.override_detection import is_overridden
 
 if TYPE_CHECKING:

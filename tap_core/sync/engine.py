@@ -28,7 +28,7 @@ from tap_core.protocols.error_classification import is_known_error
 from tap_core.records.serializer import ENCODING_ERRORS
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.state.partition_index import freeze_context
-from tap_core.state.replication_key import make_getter
+from tap_core.state.replication_key_path import make_getter
 from tap_core.sync.activate_version import emit_activate_version
 from tap_core.sync.batch_messages import begin_batches, end_batches, sync_own_batches
 from tap_core.sync.child_streams import (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tap_core.state.comparison import is_missing
-from tap_core.state.replication_key import make_getter
+from tap_core.state.replication_key_path import make_getter
 
 if TYPE_CHECKING:
     from tap_core.state.read_range import KeyRange

@@ -186,7 +186,7 @@ def _write(state: _CommandState, files: Mapping[str, str]) -> list[BaseException
     from tap_core.protocols.airbyte.reader import AirbyteReader
     from target_spark.airbyte.configured_catalog import build_options, parse_catalog
     from target_spark.airbyte.state_format import PerStreamStateFormat
-    from target_spark.loader.record_validation import StrictCheck
+    from target_spark.loader.strict_validation import StrictCheck
 
     target = state.target(state.read_settings(files["config"]))
     path = files["catalog"]

@@ -409,7 +409,7 @@ def _print_last_state(plugin: CommandTarget, job: str) -> int:
         find_recoverable_tables,
         get_job_metadata,
     )
-    from target_spark.spark.engine import start_spark_on_demand
+    from target_spark.spark.spark_provider import start_spark_on_demand
 
     config = plugin.config
     jobs = (job,) if job else (settings.get_job_name(config), *settings.former_jobs(config))

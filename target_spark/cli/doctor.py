@@ -33,9 +33,9 @@ from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo
 from target_spark.errors import SparkUnavailableError, TargetSparkError
 from target_spark.spark.access_protection import find_weaknesses, find_weaknesses_of_remote
-from target_spark.spark.engine import start_spark
 from target_spark.spark.jars import format_conf, required_jars, required_storage_jars
 from target_spark.spark.session import check_java, find_pyspark_version
+from target_spark.spark.spark_provider import start_spark
 from target_spark.storage.errors import find_storage_error
 from target_spark.storage.job_lock import get_lock_holder
 from target_spark.storage.retry import first_error_line

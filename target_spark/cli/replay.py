@@ -32,11 +32,11 @@ from target_spark.config import settings
 from target_spark.config.options import LoadOptions, QuarantineLimit, RunInfo, WriteMode
 from target_spark.errors import UnsupportedError
 from target_spark.frames import read_spool
-from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.batch_commit import BatchWriter
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
-from target_spark.spark.engine import SparkProvider
+from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.job_lock import monotonic_run_start
 from target_spark.storage.spool import Batch, SpoolFolder, open_spool_folder
 from target_spark.storage.staging import stage_frame

@@ -19,7 +19,7 @@ from target_spark.columns import EXTRACTED_AT
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions
 from target_spark.errors import TableError
-from target_spark.spark.engine import start_spark_on_demand
+from target_spark.spark.spark_provider import start_spark_on_demand
 from target_spark.tables.model import QUARANTINE, RUNS, Table
 
 if TYPE_CHECKING:

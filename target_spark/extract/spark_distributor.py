@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
     from tap_core.sync.work_units import WorkUnit
     from target_spark.extract.tap_factory import TapSpec
-    from target_spark.spark.engine import SparkProvider
+    from target_spark.spark.spark_provider import SparkProvider
     from target_spark.storage.staging_upload import StagingArea
 
 __all__ = ["MAX_PARTS_PER_JOB", "SparkDistributor"]

@@ -24,7 +24,7 @@ from target_spark.writers.base import same_table
 from target_spark.writers.delta.catalog import get_table_id
 from target_spark.writers.delta.log_reader import delta_ref
 from target_spark.writers.iceberg.catalog import resolve_table
-from target_spark.writers.iceberg.snapshots import get_table_uuid
+from target_spark.writers.iceberg.snapshot_reader import get_table_uuid
 
 __all__ = ["ExistingTable", "TableLookup", "committing"]
 

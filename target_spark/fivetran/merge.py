@@ -30,7 +30,7 @@ from target_spark.writers.delta import writer as delta
 from target_spark.writers.delta.catalog import has_files
 from target_spark.writers.delta.writer import MATERIALIZE_SOURCE_CONF
 from target_spark.writers.iceberg import writer as iceberg
-from target_spark.writers.iceberg.snapshots import check_isolation
+from target_spark.writers.iceberg.snapshot_reader import check_isolation
 from target_spark.writers.iceberg.writer import FANOUT_OPTIONS, find_empty_snapshot
 from target_spark.writers.merge_statement import (
     Matched,

@@ -33,7 +33,7 @@ from target_spark.frames.sql_plan import (
     fast_plan,
     tolerant_plan,
 )
-from target_spark.spark.observation import get_observation
+from target_spark.spark.row_counts import get_observation
 from target_spark.storage.row_ordinals import resolve_ordinals
 from target_spark.tables.identifiers import quote
 

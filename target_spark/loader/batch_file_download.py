@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from tap_core.batch.limits import FileLimits
 from target_spark.frames import reading_files
-from target_spark.loader.batch_files import BatchFile, check_size, get_file_key
+from target_spark.loader.batch_file_checks import BatchFile, check_size, get_file_key
 from target_spark.spark.access_protection import is_local_master
 from target_spark.storage.hadoop_fs import fetch_file, is_remote_session
 from target_spark.storage.retry import (

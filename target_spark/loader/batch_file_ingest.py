@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from tap_core.batch.limits import FileLimits
 from target_spark.columns import DELETED_AT
 from target_spark.frames import assign_ordinals, spool_lines_from_files
+from target_spark.loader.batch_file_checks import BatchFile
 from target_spark.loader.batch_file_download import downloaded_files
-from target_spark.loader.batch_files import BatchFile
 from target_spark.loader.commit_request import CommitRequest
 from target_spark.storage.hadoop_fs import remove_file
 from target_spark.storage.retry import first_error_line

@@ -34,7 +34,7 @@ from target_spark.storage.spool import Batch
 from target_spark.tables.model import QUARANTINE, MaintenanceOptions, Table, TableLayout
 
 if TYPE_CHECKING:
-    from target_spark.loader.batch_writer import BatchWriter
+    from target_spark.loader.batch_commit import BatchWriter
 
 __all__ = ["CommitPipeline"]
 

@@ -17,7 +17,7 @@ from target_spark.errors import IncompleteError, QuarantineError, TargetSparkErr
 from target_spark.loader.commit_pipeline import CommitPipeline
 from target_spark.loader.report import Report
 from target_spark.loader.stream_context import LoadedStream
-from target_spark.spark.engine import SparkProvider
+from target_spark.spark.spark_provider import SparkProvider
 
 __all__ = ["TableFinalizer"]
 

@@ -14,7 +14,7 @@ from tap_core.types import JsonSchema
 from target_spark.config.options import RunInfo
 from target_spark.loader.interfaces import ProtocolBinding
 from target_spark.loader.loader import Loader
-from target_spark.spark.engine import SparkProvider
+from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.spool import SpoolFolder
 
 __all__ = ["CommandTarget", "LoadSession"]

@@ -37,7 +37,7 @@ from tap_core.types import JsonSchema
 from target_spark.columns import OnSchemaChange, can_share_batch, merge_table_schemas
 from target_spark.config.options import LoadOptions, WriteMode
 from target_spark.errors import SchemaChangeError
-from target_spark.loader.batch_files import batch_files
+from target_spark.loader.batch_file_checks import batch_files
 from target_spark.loader.commit_pipeline import CommitPipeline
 from target_spark.loader.finalization import TableFinalizer
 from target_spark.loader.pending_states import CoveredState, StateFormat
@@ -53,12 +53,12 @@ from target_spark.loader.stream_context import (
 )
 from target_spark.loader.table_versions import VersionTracker
 from target_spark.loader.undeclared_properties import describe_undeclared
-from target_spark.spark.engine import SparkProvider
+from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.spool import LARGE_ROWS_BYTES, Batch, Spool, SpoolFolder
 from target_spark.tables.model import Table
 
 if TYPE_CHECKING:
-    from target_spark.loader.batch_writer import BatchWriter
+    from target_spark.loader.batch_commit import BatchWriter
 
 __all__ = ["Loader"]
 

@@ -2,7 +2,7 @@
 
 A record is stored unchanged, with all errors and its position in the input, so that it can be
 loaded later. `target_spark.frames.conversion_errors` detects the errors, and
-`target_spark.loader.batch_writer` commits the records.
+`target_spark.loader.batch_commit` commits the records.
 """
 
 from __future__ import annotations

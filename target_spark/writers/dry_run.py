@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import SchemaChange, TableSchema
-from target_spark.spark.observation import get_row_count
+from target_spark.spark.row_counts import get_row_count
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout

@@ -29,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import SchemaChange, TableSchema
 from target_spark.errors import ConflictError, TableError, UnsupportedError
-from target_spark.spark.observation import counted
+from target_spark.spark.row_counts import counted
 from target_spark.storage.hadoop_fs import remove_folder, sync
 from target_spark.storage.lock_files import open_lock_file
 from target_spark.storage.uris import to_local_folder, to_spark_uri

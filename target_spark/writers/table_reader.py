@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from target_spark.spark.engine import make_lazy_session
+from target_spark.spark.spark_provider import make_lazy_session
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
@@ -26,7 +26,7 @@ from target_spark.tables.quarantine_table import LONGEST_RECORD
 from target_spark.writers import parquet
 from target_spark.writers.delta import deltalake_commit, log_reader
 from target_spark.writers.delta.writer import DeltaWriter
-from target_spark.writers.iceberg import snapshots
+from target_spark.writers.iceberg import snapshot_reader
 from target_spark.writers.registry import get_writer
 
 __all__ = ["TableReader"]
@@ -66,7 +66,7 @@ class TableReader:
         elif self._format == "delta":
             at = log_reader.get_commit_time(self._spark, table)
         else:
-            at = snapshots.get_commit_time(self._spark, table)
+            at = snapshot_reader.get_commit_time(self._spark, table)
         return None if at is None else datetime.fromtimestamp(at / 1000, timezone.utc)
 
     def read_rows(self, table: Table) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ class TableReader:
             detail = self._spark.sql(f"DESCRIBE DETAIL {log_reader.delta_ref(table)}").first()
             return int(detail["sizeInBytes"]) if detail else 0
         if self._format == "iceberg":
-            newest = next(snapshots.snapshots(self._spark, table), None)
+            newest = next(snapshot_reader.snapshots(self._spark, table), None)
             return int(newest.summary.get("total-files-size", 0)) if newest else 0
         return 0  # a Parquet table without files
 

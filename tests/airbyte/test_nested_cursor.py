@@ -19,7 +19,7 @@ from tap_core.protocols.airbyte.catalog import (
     build_catalog,
     parse_configured_catalog,
 )
-from tap_core.state.replication_key import copy_path, make_getter, parse_path
+from tap_core.state.replication_key_path import copy_path, make_getter, parse_path
 from tests.airbyte.configurable_taps import TapTables
 from tests.airbyte.rules import read_faults
 

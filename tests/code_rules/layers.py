@@ -128,12 +128,12 @@ LAYERS: dict[str, int] = {
     "target_spark.loader.state_output": 2,  # state messages on standard output
     "target_spark.storage.retry": 2,  # which failures are retried, and for how long
     "target_spark.loader.state_inspection": 2,  # completeness of streams, read from states
-    "target_spark.loader.batch_files": 2,  # files named by BATCH messages
+    "target_spark.loader.batch_file_checks": 2,  # files named by BATCH messages
     "target_spark.storage.spool": 2,  # rows on disk until their commit
     "target_spark.spark.py4j_logging": 2,  # py4j's log messages about an ended JVM
     "target_spark.storage.shared_check": 3,  # check that executors see a folder
     "target_spark.storage.hadoop_fs": 2,  # files through Hadoop's file systems
-    "target_spark.spark.observation": 2,  # row counts of Spark actions
+    "target_spark.spark.row_counts": 2,  # row counts of Spark actions
     "target_spark.spark.launch_files": 2,  # private files with settings for the JVM
     "target_spark.spark.access_protection": 3,  # access to Spark's ports and files
     "target_spark.spark.session": 3,  # sessions with a JVM of this process
@@ -160,7 +160,7 @@ LAYERS: dict[str, int] = {
     "target_spark.readers": 4,  # tables read in Python without Spark
     "target_spark.tables.layout_resolution": 3,  # layout of a stream's table
     "target_spark.loader.refused_schemas": 3,  # errors for schemas that a policy refuses
-    "target_spark.loader.record_validation": 4,
+    "target_spark.loader.strict_validation": 4,
     "target_spark.loader.undeclared_properties": 3,
     "target_spark.config.validation": 3,  # settings that exclude each other
     "target_spark.loader.stream_maps": 2,  # stream maps in the target
@@ -171,15 +171,15 @@ LAYERS: dict[str, int] = {
     "target_spark.storage.staging": 3,  # rows staged in files of Spark
     "target_spark.loader.batch_file_download": 4,
     "target_spark.loader.batch_file_ingest": 4,  # rows of BATCH files into the spool
-    "target_spark.spark.engine": 4,  # start and end of Spark
+    "target_spark.spark.spark_provider": 4,  # start and end of Spark
     "target_spark.warm_engine": 3,  # a Spark that stays between runs
     "target_spark.loader.write_modes": 4,  # write operation by write mode
     "target_spark.loader.terminal_summary": 4,  # tables and advice at the end of a run
-    "target_spark.loader.batch_writer": 4,  # commit of one batch to its table
+    "target_spark.loader.batch_commit": 4,  # commit of one batch to its table
     "target_spark.loader.after_load": 4,  # programs and SQL statements after a load
     "target_spark.loader.lineage": 5,  # events of a run for OpenLineage
     "target_spark.loader.webhook": 4,  # outcome of a run, sent to a URL
-    "target_spark.loader.run_history": 4,  # append of a run to the table of runs
+    "target_spark.loader.runs_table_writer": 4,  # append of a run to the table of runs
     "target_spark.loader.commit_stages": 4,  # stages of one commit
     "target_spark.loader.commit_pipeline": 4,  # queues and writer threads
     "target_spark.loader.finalization": 4,  # overwrites and versions at the end of a stream
@@ -275,8 +275,8 @@ HEAVY: dict[str, LibraryUse] = {
             "target_spark.storage.shared_check",
             "target_spark.frames",
             "target_spark.loader.after_load",
-            "target_spark.loader.batch_writer",
-            "target_spark.loader.run_history",
+            "target_spark.loader.batch_commit",
+            "target_spark.loader.runs_table_writer",
             "target_spark.loader.batch_file_ingest",
             "target_spark.loader.batch_file_download",
             "target_spark.storage.staging",
@@ -285,12 +285,12 @@ HEAVY: dict[str, LibraryUse] = {
             "target_spark.cli.last_state",
             "target_spark.cli.replay",
             "target_spark.cli.doctor",
-            "target_spark.spark.engine",
+            "target_spark.spark.spark_provider",
             "target_spark.warm_engine",
             "target_spark.spark.connect_session",
             "target_spark.spark.connect_checks",
             "target_spark.storage.hadoop_fs",
-            "target_spark.spark.observation",
+            "target_spark.spark.row_counts",
             "target_spark.spark.arrow_workers",
             "target_spark.extract",
             "target_spark.fivetran",
@@ -412,7 +412,7 @@ HEAVY: dict[str, LibraryUse] = {
             "target_spark.frames.arrow_batch",
             "target_spark.frames.arrow_conversion",
             "target_spark.frames.local_frame",
-            "target_spark.loader.run_history",
+            "target_spark.loader.runs_table_writer",
             "target_spark.writers.delta.data_files",
             "target_spark.writers.delta.deltalake_commit",
             "target_spark.writers.delta.small_batches",

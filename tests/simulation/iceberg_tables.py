@@ -23,7 +23,7 @@ from typing import Any
 
 from pyspark.errors import AnalysisException
 
-from target_spark.writers.iceberg import commit_repair, snapshots
+from target_spark.writers.iceberg import commit_repair, snapshot_reader
 from target_spark.writers.iceberg import writer as iceberg
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.spark import (
@@ -196,7 +196,7 @@ class IcebergTables:
                 "as_initial_rows": lambda df, _keys: df,
                 "build_upsert": lambda ref, *_: SimulatedMerge(ref),
             },
-            snapshots: {"load": self._load, "sync_table": lambda *_: None},
+            snapshot_reader: {"load": self._load, "sync_table": lambda *_: None},
             commit_repair: {"load": self._load},
         }
 

@@ -35,13 +35,13 @@ from target_spark.errors import (
     TableOwnerError,
 )
 from target_spark.frames import Counts
-from target_spark.loader import batch_writer, loader, write_modes
-from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader import batch_commit, loader, write_modes
+from target_spark.loader.batch_commit import BatchWriter
 from target_spark.loader.commit_pipeline import CommitPipeline
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
-from target_spark.spark import engine
-from target_spark.spark.engine import SparkProvider
+from target_spark.spark import spark_provider
+from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage import job_lock, retry, spool
 from target_spark.storage.job_lock import JobLock, monotonic_run_start
 from target_spark.storage.spool import SpoolFolder
@@ -480,8 +480,8 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
 
     return {
         loader: {"CommitPipeline": partial(SequentialPipeline, scheduler)},
-        engine: {"start_spark": lambda *_, **__: session},
-        batch_writer: {
+        spark_provider: {"start_spark": lambda *_, **__: session},
+        batch_commit: {
             "read_local_frame": lambda *_: None,
             "read_spool": lambda spark, paths, *_: SpoolFrame(spark, paths),
             "stage_frame": lambda _spark, _reach, df: contextlib.nullcontext(df),

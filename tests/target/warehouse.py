@@ -15,7 +15,7 @@ from target_spark.config.options import RunInfo
 from target_spark.errors import (
     TargetSparkError,
 )
-from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.batch_commit import BatchWriter
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.storage.spool import SpoolFolder

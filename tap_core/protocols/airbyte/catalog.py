@@ -35,7 +35,7 @@ from tap_core.singerlib.catalog import (
     MetadataMapping,
     Schema,
 )
-from tap_core.state.replication_key import get_definition, parse_path
+from tap_core.state.replication_key_path import get_definition, parse_path
 from tap_core.sync.interfaces import SyncStream
 from tap_core.types import JsonSchema
 

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import DataFrame
 
 from target_spark.errors import CommitLostError
-from target_spark.spark.observation import Count
+from target_spark.spark.row_counts import Count
 from target_spark.storage.hadoop_fs import sync_table
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.model import Table

@@ -30,7 +30,7 @@ from target_spark.columns import IS_CURRENT, SchemaChange, TableSchema
 from target_spark.columns.ddl_parser import parse_ddl
 from target_spark.config.options import WriteMode
 from target_spark.errors import CommitLostError, ConflictError, RowCountError, TargetSparkError
-from target_spark.spark.observation import Count, counted
+from target_spark.spark.row_counts import Count, counted
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata, txn_app_id
 from target_spark.tables.identifiers import quote

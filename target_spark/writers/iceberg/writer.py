@@ -35,7 +35,7 @@ from target_spark.errors import (
     TableError,
     TargetSparkError,
 )
-from target_spark.spark.observation import Count, counted
+from target_spark.spark.row_counts import Count, counted
 from target_spark.storage.hadoop_fs import remove_folder
 from target_spark.storage.retry import FailureKind, classify_failure, first_error_line
 from target_spark.tables.commit_metadata import CommitMetadata
@@ -66,7 +66,7 @@ from target_spark.writers.iceberg.layout import (
     describe_partition_mismatch,
 )
 from target_spark.writers.iceberg.maintenance import compact, expire_snapshots, remove_orphan_files
-from target_spark.writers.iceberg.snapshots import (
+from target_spark.writers.iceberg.snapshot_reader import (
     check_files,
     check_is_iceberg,
     check_isolation,

@@ -18,9 +18,9 @@ from typing import Any
 from spool_only import NoCommits, NoEngine
 
 from target_spark import target
-from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.batch_commit import BatchWriter
 from target_spark.loader.commit_request import CommitRequest, CommitResult
-from target_spark.spark.engine import SparkProvider
+from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.spool import SpoolFolder
 
 

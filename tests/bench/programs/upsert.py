@@ -22,7 +22,7 @@ import generator
 
 from tap_core.protocols.singer.reader import SingerReader
 from target_spark.config.options import LoadOptions, RunInfo
-from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.batch_commit import BatchWriter
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.spark.session import Session, SparkSettings

@@ -16,7 +16,7 @@ from target_spark.columns import OnSchemaChange
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, RunInfo, StreamOptions, WriteMode
 from target_spark.errors import QuarantineError, UnsupportedError
-from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.batch_commit import BatchWriter
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.storage.spool import SpoolFolder

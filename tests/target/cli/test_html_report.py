@@ -25,7 +25,7 @@ from target_spark.cli.table_overview import open_reader
 from target_spark.config import settings
 from target_spark.config.options import RunInfo
 from target_spark.loader.report import COMPLETE, Report
-from target_spark.loader.run_history import append_run, find_versions
+from target_spark.loader.runs_table_writer import append_run, find_versions
 from target_spark.tables.model import QUARANTINE, RUNS
 from target_spark.tables.runs_table import build_rows
 from tests.target.cli.test_last_state import run_command
@@ -37,8 +37,8 @@ from tests.target.warehouse import ID, SharedEngine, Warehouse, record, schema, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.spark.engine import SparkProvider
     from target_spark.spark.session import Session
+    from target_spark.spark.spark_provider import SparkProvider
 
 HOSTILE = '</pre><script>alert("1")</script><img src=x onerror=alert(1)>'
 VOID = {"meta", "link", "img", "br", "hr", "input", "base"}

@@ -138,7 +138,7 @@ def test_show_reads_the_tables_of_every_format(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(spark_session, "stop", lambda: None)  # the session is that of all tests
-    monkeypatch.setattr("target_spark.spark.engine.start_spark", lambda _: spark_session)
+    monkeypatch.setattr("target_spark.spark.spark_provider.start_spark", lambda _: spark_session)
     warehouse = Warehouse(spark_session, spark, tmp_path / "tables", table_format)
     warehouse.load(
         schema("a", ID),

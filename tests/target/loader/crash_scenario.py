@@ -23,7 +23,7 @@ from tap_core.protocols.singer.reader import SingerReader
 from target_spark.columns import IS_CURRENT, VALID_FROM, VALID_TO
 from target_spark.config import settings
 from target_spark.config.options import RunInfo as LoadRun
-from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.batch_commit import BatchWriter
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.spark.session import Session

@@ -32,7 +32,7 @@ from tests.target.warehouse import record as record_message
 from tests.target.warehouse import schema as schema_message
 
 if TYPE_CHECKING:
-    from target_spark.spark.engine import SparkProvider
+    from target_spark.spark.spark_provider import SparkProvider
 
 LOAD = b"".join([schema("a", "id"), record(1), record(2), state(1)])
 WITHOUT_SPARK: dict[str, Any] = {"format": "delta", "small_batches": "delta-rs"}

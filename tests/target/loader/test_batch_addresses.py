@@ -11,7 +11,7 @@ import pytest
 from tap_core.events import BatchFiles, StreamId
 from target_spark.config.settings import load_options
 from target_spark.errors import FilesError
-from target_spark.loader.batch_files import batch_files
+from target_spark.loader.batch_file_checks import batch_files
 
 JSONL = {"format": "jsonl"}
 

@@ -22,7 +22,7 @@ from tap_core.batch.url_schemes import SCHEMES
 from tap_core.events import BatchFiles, StreamId
 from target_spark.errors import FilesError, QuarantineError, UnsupportedError
 from target_spark.frames import assign_ordinals, spool_lines_from_files
-from target_spark.loader.batch_files import BatchFile, batch_files, get_file_key
+from target_spark.loader.batch_file_checks import BatchFile, batch_files, get_file_key
 from target_spark.loader.loader import Loader
 from target_spark.spark.session import Session
 from target_spark.storage.hadoop_fs import remove_file

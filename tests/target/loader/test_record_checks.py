@@ -21,7 +21,7 @@ from tap_core.schema.validators import validator_class
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions
 from target_spark.errors import UnsupportedError
-from target_spark.loader.record_validation import StrictCheck
+from target_spark.loader.strict_validation import StrictCheck
 from target_spark.target import TargetSpark
 from tests.airbyte.running import airbyte, environment
 from tests.target.airbyte.test_airbyte_sync_modes import stream

@@ -14,7 +14,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 
 from target_spark.config import settings
-from target_spark.loader import batch_writer
+from target_spark.loader import batch_commit
 from target_spark.storage.uris import to_spark_uri
 from target_spark.writers.delta import writer as delta_writer
 from tests.extract.sample_taps import KINDS, KINDS_SCHEMA
@@ -143,7 +143,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("Spark was used.")
 
-    monkeypatch.setattr(batch_writer, "read_spool", fail)
+    monkeypatch.setattr(batch_commit, "read_spool", fail)
 
 
 TIMES_OF_THE_RUN = (
@@ -264,8 +264,8 @@ def test_large_batch_in_the_middle_of_a_run_is_written_by_spark(
     by_delta_rs: Warehouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A run begins with small batches, and no row or state is lost when a large one follows."""
-    monkeypatch.setattr(batch_writer, "_SMALL_ROWS", 3)
-    caplog.set_level("INFO", batch_writer.__name__)
+    monkeypatch.setattr(batch_commit, "_SMALL_ROWS", 3)
+    caplog.set_level("INFO", batch_commit.__name__)
     as_text = {"id": {"type": "integer"}, "name": {"type": "integer"}}
     states = by_delta_rs.load(
         schema("a", ID_AND_NAME, "id"),
@@ -303,7 +303,7 @@ def test_table_that_gained_a_feature_is_written_by_spark(
     by_delta_rs.load(described, record("a", id=1, name="old"), state(1))
     ref = f"delta.`{to_spark_uri(f'{by_delta_rs.folder}/a')}`"
     by_delta_rs.spark.sql(f"ALTER TABLE {ref} {change}")
-    caplog.set_level("INFO", batch_writer.__name__)
+    caplog.set_level("INFO", batch_commit.__name__)
     loader, spool = by_delta_rs.open()  # the tests' own count cannot read deletion vectors
     with closing(spool), closing(loader):
         feed(loader, described, record("a", id=1, name="new"), state(2))
@@ -317,7 +317,7 @@ def test_table_that_gained_a_feature_is_written_by_spark(
 def test_row_that_does_not_fit_is_quarantined_by_spark(
     by_delta_rs: Warehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", batch_writer.__name__)
+    caplog.set_level("INFO", batch_commit.__name__)
     secret = "not-a-number-but-private"
     states = by_delta_rs.load(
         schema("a", ID), record("a", id=1), record("a", id=secret), record("a", id="3"), state(1)

@@ -17,7 +17,6 @@ import pytest
 
 import target_spark
 from target_spark.errors import JobLockError, SparkUnavailableError
-from target_spark.spark.engine import start_spark
 from target_spark.spark.session import (
     MIN_JAVA_VERSION,
     Session,
@@ -27,6 +26,7 @@ from target_spark.spark.session import (
     check_java,
     spark_conf,
 )
+from target_spark.spark.spark_provider import start_spark
 from target_spark.storage.job_lock import JobLock
 
 # ----------------------------------------------------------------------------- real Spark

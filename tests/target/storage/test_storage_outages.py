@@ -20,7 +20,7 @@ from pyarrow import parquet
 from tap_core.batch.limits import FileLimits
 from target_spark.errors import DiskFullError, FilesError, QuarantineError, StorageError
 from target_spark.loader import batch_file_download
-from target_spark.loader.batch_files import BatchFile, check_size
+from target_spark.loader.batch_file_checks import BatchFile, check_size
 from target_spark.storage import retry
 from target_spark.tables.model import MaintenanceOptions, Table
 from target_spark.writers.delta.writer import DeltaWriter
@@ -298,7 +298,7 @@ def test_maintenance_is_retried_and_never_fails_the_run(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch, away: int
 ) -> None:
     monkeypatch.setattr(
-        "target_spark.loader.batch_writer.get_writer", lambda *_, **__: UnavailableWriter()
+        "target_spark.loader.batch_commit.get_writer", lambda *_, **__: UnavailableWriter()
     )
     UnavailableWriter.tries, UnavailableWriter.away = 0, away
     loaded = [schema("a", ID), record("a", id=1), state(1), record("a", id=2), state(2)]

@@ -356,7 +356,7 @@ def load_as(
     emit: Callable[[bytes], None],
     former: tuple[str, ...] = (),
 ) -> None:
-    from target_spark.loader.batch_writer import BatchWriter
+    from target_spark.loader.batch_commit import BatchWriter
     from target_spark.loader.loader import Loader
     from target_spark.loader.report import Report
     from tests.target.warehouse import feed

@@ -35,7 +35,7 @@ from target_spark.tables.model import CommitStats, Table, TableLayout
 from target_spark.writers import MergeKeys
 from target_spark.writers.base import VersionDelete
 from target_spark.writers.iceberg.catalog import resolve_table
-from target_spark.writers.iceberg.snapshots import find_latest_metadata
+from target_spark.writers.iceberg.snapshot_reader import find_latest_metadata
 from target_spark.writers.iceberg.writer import IcebergWriter
 
 if TYPE_CHECKING:
@@ -247,7 +247,9 @@ def test_snapshots_are_the_same_from_files_and_from_spark(spark, table, tmp_path
     for number in range(1, 4):
         writer.commit_empty(spark, table, marker(number, f"[{number}]"))
     by_files = line(spark, table)
-    monkeypatch.setattr("target_spark.writers.iceberg.snapshots.to_local_folder", lambda _: None)
+    monkeypatch.setattr(
+        "target_spark.writers.iceberg.snapshot_reader.to_local_folder", lambda _: None
+    )
     found = line(spark, table)
     assert [(each.id, each.parent) for each in found] == [
         (each.id, each.parent) for each in by_files

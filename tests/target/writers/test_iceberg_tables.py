@@ -37,7 +37,7 @@ from target_spark.tables.model import MaintenanceOptions, PartitionField, Table,
 from target_spark.writers import MergeKeys
 from target_spark.writers.iceberg.catalog import DEFAULT_CATALOG, resolve_table
 from target_spark.writers.iceberg.maintenance import expire_snapshots
-from target_spark.writers.iceberg.snapshots import find_latest_metadata
+from target_spark.writers.iceberg.snapshot_reader import find_latest_metadata
 from target_spark.writers.iceberg.writer import IcebergWriter
 from target_spark.writers.type_widening import iceberg_widens
 

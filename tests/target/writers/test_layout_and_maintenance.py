@@ -355,7 +355,7 @@ def test_maintenance_failure_is_a_warning(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(
-        "target_spark.loader.batch_writer.get_writer", lambda *_, **__: FailingMaintenance()
+        "target_spark.loader.batch_commit.get_writer", lambda *_, **__: FailingMaintenance()
     )
     states = delta.load(schema("a", NUMBERED), record("a", id=1), state(1), compact=True)
     assert states == [1]
@@ -372,7 +372,7 @@ def test_incomplete_run_does_no_maintenance(
         def maintain(self, _spark: SparkSession, table: Table, _care: MaintenanceOptions) -> None:
             cared.append(table.name)
 
-    monkeypatch.setattr("target_spark.loader.batch_writer.get_writer", lambda *_, **__: Noting())
+    monkeypatch.setattr("target_spark.loader.batch_commit.get_writer", lambda *_, **__: Noting())
     two = schema("a", NUMBERED), schema("b", NUMBERED), record("a", id=1), record("b", id=1)
     delta.load(*two, state(1), whole=False, compact=True)
     with pytest.raises(IncompleteError):

@@ -62,8 +62,8 @@ from target_spark.loader.write_modes import (
     make_empty_frame,
     select_write_operation,
 )
-from target_spark.spark.engine import SparkProvider, collect_garbage
-from target_spark.spark.observation import get_row_count
+from target_spark.spark.row_counts import get_row_count
+from target_spark.spark.spark_provider import SparkProvider, collect_garbage
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.retry import (
     FailureKind,

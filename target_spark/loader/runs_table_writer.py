@@ -20,8 +20,8 @@ from target_spark.columns import ORDINAL, TableSchema, diff_with_table
 from target_spark.config.options import LoadOptions, RunInfo, WriteMode
 from target_spark.frames.arrow_conversion import arrow_type
 from target_spark.frames.local_frame import create_local_frame
-from target_spark.spark.engine import SparkProvider
 from target_spark.spark.jars import required_jars
+from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.retry import retry_transient
 from target_spark.storage.uris import to_local_folder
