@@ -48,7 +48,10 @@ def open_table(folder: Path, version: int | None, /) -> DeltaTable:
         return DeltaTable(folder, version)
     except DeltaError as error:
         at = "" if version is None else f" at version {version}"
-        raise TableError(f"{folder} cannot be read{at} without Spark: {error}") from error
+        cause = str(error).partition("\n")[0]  # the lines behind it are a backtrace of Rust
+        raise TableError(
+            f"{folder} cannot be read{at} without Spark: {cause}. {_WAY_OUT}"
+        ) from error
 
 
 def get_schema(table: DeltaTable, /) -> pa.Schema:

@@ -91,7 +91,8 @@ def create_catalog_table(
         table_schema: The columns.
         layout: Partitioning, clustering and properties.
         through_spark: True to always create the table with Spark. False to use the faster library
-            deltalake for a local table without partitions, clustering or configured properties.
+            deltalake for a local table without partitions, clustering or configured properties, if
+            it can.
     """
     clauses, properties = build_layout_ddl(table_schema, layout)
     properties |= _PROPERTIES | build_properties(table_schema)
@@ -101,8 +102,8 @@ def create_catalog_table(
         schema = T.StructType(
             [build_field(each.name, each.type, each.comment) for each in table_schema.columns]
         )
-        create_table(folder, schema.json(), properties)
-        return
+        if create_table(folder, schema.json(), properties):
+            return
     properties |= dict(layout.properties)
     listed = format_properties(properties)
     columns = (

@@ -225,7 +225,7 @@ def checkpoint_log(folder: Path, interval: int) -> None:
             DeltaTable(folder).create_checkpoint()
 
 
-def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> None:
+def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> bool:
     """Create an empty Delta table in a local folder, without Spark.
 
     If another writer creates the table at the same time, that table is kept.
@@ -234,15 +234,23 @@ def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> No
         folder: The table's folder.
         schema: The schema in Delta's JSON format.
         properties: The table properties.
+
+    Returns:
+        True if the table exists; False if the library deltalake cannot parse the schema, because
+        its JSON has more than 128 levels (structs in structs, more than 41 levels).
     """
     from deltalake import CommitProperties, DeltaTable, Schema
     from deltalake.exceptions import DeltaError
 
+    try:
+        parsed = Schema.from_json(schema)
+    except ValueError:
+        return False
     folder.mkdir(parents=True, exist_ok=True)
     try:
         DeltaTable.create(
             folder,
-            Schema.from_json(schema),
+            parsed,
             mode="error",
             configuration=dict(properties),
             raise_if_key_not_exists=False,
@@ -252,6 +260,7 @@ def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> No
     except DeltaError:
         if read_snapshot(folder) is None:
             raise
+    return True
 
 
 def commit_files(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable, Field, Schema
@@ -55,6 +57,21 @@ def test_table_that_only_takes_appends_is_not_rewritten(tmp_path: Path) -> None:
 
 def test_folder_without_a_log_has_no_snapshot(tmp_path: Path) -> None:
     assert read_snapshot(tmp_path) is None
+
+
+@pytest.mark.parametrize(("levels", "is_created"), [(41, True), (42, False)])
+def test_table_with_structs_in_structs_is_created_by_spark_if_they_are_too_deep(
+    tmp_path: Path, levels: int, is_created: bool
+) -> None:
+    inner: Any = "long"
+    for _ in range(levels):
+        field = {"name": "a", "type": inner, "nullable": True, "metadata": {}}
+        inner = {"type": "struct", "fields": [field]}
+    column = {"name": "tree", "type": inner, "nullable": True, "metadata": {}}
+    schema = json.dumps({"type": "struct", "fields": [column]})
+    assert deltalake_commit.create_table(tmp_path / "t", schema, {}) is is_created
+    assert (read_snapshot(tmp_path / "t") is not None) is is_created
+    assert (tmp_path / "t").exists() is is_created
 
 
 def test_table_created_at_the_same_time_by_another_writer_is_kept(tmp_path: Path) -> None:
