@@ -480,15 +480,16 @@ class Session:
                 context.stop()
         self._reset_gateway()
         process = self._process()
-        if process is None:
-            return
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        try:
-            process.wait(find_exit_seconds(self._settings.conf.get(_JAVA_OPTIONS, "")))
-        except subprocess.TimeoutExpired:
-            self.kill()
-            process.wait()
+        if process is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+            try:
+                process.wait(find_exit_seconds(self._settings.conf.get(_JAVA_OPTIONS, "")))
+            except subprocess.TimeoutExpired:
+                self.kill()
+                process.wait()
+        if self._quiet is not None:
+            restore(self._quiet)
 
     def kill(self) -> None:
         """Kill the JVM at once. A commit in progress may be completed or lost."""
@@ -517,8 +518,10 @@ class Session:
     def _process(self) -> Any:
         return getattr(self._gateway, "proc", None)
 
-    def _wait_for_jvm_exit(self) -> bool:
-        """Wait at most ten seconds for the end of the JVM; return True if it has ended."""
+    def _is_disconnect_expected(self) -> bool:
+        """Return True if this run ends the JVM, or if the JVM ends within ten seconds."""
+        if self._closing:
+            return True
         try:
             self._process().wait(_DEATH_SECONDS)
         except subprocess.TimeoutExpired:
@@ -610,7 +613,7 @@ class Session:
                     or " Check master and the spark settings."
                 )
             ) from error
-        self._quiet = silence_disconnects(self._wait_for_jvm_exit)
+        self._quiet = silence_disconnects(self._is_disconnect_expected)
         pid = self.jvm_pid
         if pid is not None and self._on_jvm is not None:
             self._on_jvm(pid)
@@ -638,8 +641,6 @@ class Session:
 
         with contextlib.suppress(Exception):  # the JVM may be gone already
             self._gateway.shutdown()
-        if self._quiet is not None:
-            restore(self._quiet)
         if SparkContext._gateway is self._gateway:  # noqa: SLF001
             SparkContext._gateway = None  # noqa: SLF001
             SparkContext._jvm = None  # noqa: SLF001
