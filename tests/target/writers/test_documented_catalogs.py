@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ from tests.target.writers.catalog_servers import (
     hive_metastore,
     rest_catalog,
     s3_tables_routes,
+    unity_catalog,
 )
 from tests.target.writers.unity_catalog import TOKEN, UnityCatalogServer
 
@@ -424,12 +426,12 @@ def test_documented_library_of_s3_tables_is_loaded(s3: S3Server, tmp_path: Path)
 # Delta tables in Unity Catalog
 
 
-def make_unity_job(folder: Path, server: UnityCatalogServer, **settings: Any) -> Job:
+def make_unity_job(folder: Path, url: str, **settings: Any) -> Job:
     """Return a job that registers its Delta tables in a server with the program of the page."""
     (folder / "register_in_unity.py").write_text(PROGRAM, "utf-8")
     (action,) = BLOCKS["unity-delta.json"]["after_load"]
     assert action["command"][:3] == ["python", "register_in_unity.py", "https://WORKSPACE"]
-    command = [sys.executable, "register_in_unity.py", server.url, *action["command"][3:]]
+    command = [sys.executable, "register_in_unity.py", url, *action["command"][3:]]
     return Job(
         folder,
         "unity-delta.json",
@@ -439,9 +441,9 @@ def make_unity_job(folder: Path, server: UnityCatalogServer, **settings: Any) ->
     )
 
 
-def make_local_unity_job(folder: Path, server: UnityCatalogServer) -> Job:
+def make_local_unity_job(folder: Path, url: str) -> Job:
     """Return such a job that writes to a local folder, without Spark."""
-    job = make_unity_job(folder, server, path=str(folder / "lake"), small_batches="delta-rs")
+    job = make_unity_job(folder, url, path=str(folder / "lake"), small_batches="delta-rs")
     job.replaced["spark.hadoop.fs.s3a.endpoint.region"] = None
     return job
 
@@ -455,7 +457,7 @@ def test_documented_delta_tables_are_registered_in_unity_catalog(
 ) -> None:
     """The location and the credentials that the catalog serves lead to the rows."""
     with UnityCatalogServer() as server:
-        job = make_unity_job(tmp_path, server, path="s3://lake/tables")
+        job = make_unity_job(tmp_path, server.url, path="s3://lake/tables")
         job.own |= s3.spark
         reach = {"AWS_ENDPOINT_URL": s3.url, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}
         job.environment |= {**ACCESS, **reach}
@@ -495,40 +497,52 @@ print(json.dumps({each: connection.execute(select.format(each)).fetchall() for e
 """Prints the rows of all tables of the catalog by table name, as JSON."""
 
 
-@pytest.mark.thorough
-@pytest.mark.slow
-@pytest.mark.peer
-def test_registered_delta_tables_are_read_by_name(tmp_path: Path) -> None:
-    """DuckDB finds two tables in the catalog; a second load registers none twice."""
+def load_and_read_by_name(folder: Path, url: str) -> dict[str, list[list[Any]]]:
+    """Load two tables twice, and return the rows that DuckDB finds in the catalog, by table."""
     python = peer_python("duckdb")
     if python is None:
         pytest.skip(missing_reason("duckdb"))
     people = {"type": "SCHEMA", "stream": "people", "schema": {"properties": NAME}}
     person = {"type": "RECORD", "stream": "people", "record": {"name": "Ada"}}
-    with UnityCatalogServer() as server:
-        job = make_local_unity_job(tmp_path, server)
-        for number in (1, 2):
-            job.load(described("id"), order(id=number), {**people, "key_properties": []}, person)
-        assert [name.rpartition(".")[2] for name in server.created] == [
-            "sales",
-            "orders_1",
-            "people",
-        ]
-        done = subprocess.run(
-            [python, "-c", READ_BY_DUCKDB, server.url, TOKEN],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    job = make_local_unity_job(folder, url)
+    for number in (1, 2):
+        job.load(described("id"), order(id=number), {**people, "key_properties": []}, person)
+        assert ("registered with the location" in job.log) == (number == 1)
+    done = subprocess.run(
+        [python, "-c", READ_BY_DUCKDB, url, TOKEN], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"orders_1": [[1], [2]], "people": [["Ada"], ["Ada"]]}
+    found: dict[str, list[list[Any]]] = json.loads(done.stdout)
+    return found
+
+
+REGISTERED: Final = {"orders_1": [[1], [2]], "people": [["Ada"], ["Ada"]]}
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.peer
+def test_registered_delta_tables_are_read_by_name(tmp_path: Path) -> None:
+    """DuckDB finds two tables in the catalog; a second load registers none twice."""
+    with UnityCatalogServer() as server:
+        assert load_and_read_by_name(tmp_path, server.url) == REGISTERED
+    assert [name.rpartition(".")[2] for name in server.created] == ["sales", *REGISTERED]
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.peer
+@pytest.mark.skipif(shutil.which("uc-server") is None, reason="uc-server is not installed")
+def test_delta_tables_are_registered_in_an_independent_unity_catalog(tmp_path: Path) -> None:
+    with unity_catalog(tmp_path) as url:
+        assert load_and_read_by_name(tmp_path, url) == REGISTERED
 
 
 @pytest.mark.thorough
 def test_rejected_token_of_unity_catalog_keeps_the_load(tmp_path: Path) -> None:
     """SEC5: the error is one sentence without the token; the next load registers the table."""
     with UnityCatalogServer() as server:
-        job = make_local_unity_job(tmp_path, server)
+        job = make_local_unity_job(tmp_path, server.url)
         job.environment["UNITY_CATALOG_TOKEN"] = "expired-token"
         report = job.load(described("id"), order(id=1), state(1), code=1)
         assert (report["outcome"], report["states"], server.created) == ("complete", 1, [])

@@ -1,7 +1,7 @@
 """Unity Catalog's REST API on loopback, as far as external Delta tables need it.
 
-Unity Catalog's own server cannot be installed here. This one follows the project's specification,
-`api/all.yaml` of github.com/unitycatalog/unitycatalog: it accepts a request only with the fields,
+This is not Unity Catalog's own server, which cannot be installed here. It follows the project's
+specification, `api/all.yaml` of github.com/unitycatalog/unitycatalog: it accepts a request only with the fields,
 types and enumerated values of the specification, and answers with its bodies and error codes.
 """
 
