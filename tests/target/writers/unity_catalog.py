@@ -1,8 +1,9 @@
 """Unity Catalog's REST API on loopback, as far as external Delta tables need it.
 
 This is not Unity Catalog's own server, which cannot be installed here. It follows the project's
-specification, `api/all.yaml` of github.com/unitycatalog/unitycatalog: it accepts a request only with the fields,
-types and enumerated values of the specification, and answers with its bodies and error codes.
+specification, `api/all.yaml` of github.com/unitycatalog/unitycatalog: it accepts a request only
+with the fields, types and enumerated values of the specification, and answers with its bodies and
+error codes.
 """
 
 from __future__ import annotations
