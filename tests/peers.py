@@ -67,8 +67,10 @@ PEERS: dict[str, tuple[str, ...]] = {
     "duckdb": (
         "duckdb==1.5.5",
         "duckdb-extension-avro==1.5.5",
+        "duckdb-extension-delta==1.5.5",
         "duckdb-extension-httpfs==1.5.5",
         "duckdb-extension-iceberg==1.5.5",
+        "duckdb-extension-unity-catalog==1.5.5",
     ),
     # A tap, a target and a mapper of others, which run unchanged: docs/tried.md.
     "public_plugins": (

@@ -1,7 +1,7 @@
-"""Real catalog servers on loopback: Iceberg's reference REST catalog, and Hive's metastore.
+"""Real catalog servers on loopback: Iceberg's reference server, Hive's metastore, and `uc-server`.
 
-Each is a Java process, and ends with the block that started it. Iceberg's reference server checks
-no credentials, so `TokenGateway` stands before it: an HTTP server that issues OAuth2 tokens,
+Each is a process, and ends with the block that started it. Iceberg's reference server checks no
+credentials, so `TokenGateway` stands before it: an HTTP server that issues OAuth2 tokens,
 refuses requests without a valid one, and passes the others on. A gateway may also have the
 addresses of a service whose own server cannot be installed: `UNITY_CATALOG`, `s3_tables_routes`.
 """
@@ -12,6 +12,7 @@ import http.client
 import json
 import re
 import secrets
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -43,6 +44,7 @@ __all__ = [
     "hive_metastore",
     "rest_catalog",
     "s3_tables_routes",
+    "unity_catalog",
 ]
 
 CLIENT: Final = ("the-client-of-tests", "the-client-secret-of-tests")
@@ -102,6 +104,45 @@ def hive_metastore(folder: Path) -> Iterator[int]:
     command = [*_JAVA, "-cp", jars, program, "-p", str(port)]
     with _running(command, {}, folder / "metastore.log", port):
         yield port
+
+
+@contextmanager
+def unity_catalog(folder: Path) -> Iterator[str]:
+    """Context manager: run the program ``uc-server`` with a catalog ``CATALOG``; yield its URL.
+
+    This is an independent implementation of Unity Catalog, which checks no token and accepts tables
+    in ``folder``. `cargo install --locked olai-uc-server --features bin` builds it.
+    """
+    port = _free_port()
+    key = b64encode(secrets.token_bytes(32)).decode()
+    config = {
+        "host": _HERE,
+        "port": port,
+        "local_storage": {"allowed-roots": [str(folder)]},
+        "encryption": {"active": {"id": "tests", "key": key}},
+    }
+    (folder / "unity.yaml").write_text(json.dumps(config))
+    command = [
+        shutil.which("uc-server") or "uc-server",
+        "serve",
+        "--config",
+        str(folder / "unity.yaml"),
+    ]
+    role = {"role_arn": "arn:aws:iam::123456789012:role/none"}  # required, and not used for folders
+    location = {"url": folder.as_uri(), "credential_name": "none", "skip_validation": True}
+    with _running(command, {}, folder / "unity.log", port):
+        for kind, body in (
+            ("credentials", {"name": "none", "purpose": "STORAGE", "aws_iam_role": role}),
+            ("external-locations", {"name": "folder", **location}),
+            ("catalogs", {"name": "CATALOG", "storage_root": f"{folder.as_uri()}/managed"}),
+        ):
+            there = http.client.HTTPConnection(_HERE, port, timeout=60)
+            path = f"/api/2.1/unity-catalog/{kind}"
+            there.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            answer = there.getresponse()
+            assert answer.status < 300, answer.read()
+            there.close()
+        yield f"http://{_HERE}:{port}"
 
 
 @contextmanager

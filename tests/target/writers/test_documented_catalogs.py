@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from target_spark.config import settings
 from tests.cluster.s3_server import KEY, SECRET, S3Server
@@ -31,7 +34,9 @@ from tests.target.writers.catalog_servers import (
     hive_metastore,
     rest_catalog,
     s3_tables_routes,
+    unity_catalog,
 )
+from tests.target.writers.unity_catalog import TOKEN, UnityCatalogServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +50,9 @@ BLOCKS: Final = {
     for block in find_blocks(PAGE)
     if block.language == "json"
 }
+PROGRAM: Final = next(block.body for block in find_blocks(PAGE) if block.language == "python")
+"""The program of the page that registers Delta tables in Unity Catalog."""
+
 CATALOG: Final = "spark.sql.catalog.lake"
 TARGET: Final = "from target_spark.target import TargetSpark; TargetSpark.cli()"
 
@@ -75,6 +83,8 @@ class Job:
         replaced: Values in place of those of the block; None removes the key.
         own: Spark settings that are not in the block.
         environment: Environment variables of the loads.
+        settings: Settings other than `spark` in place of those of the block.
+        log: What the last load has written to standard error.
     """
 
     folder: Path
@@ -82,6 +92,8 @@ class Job:
     replaced: dict[str, Any]
     own: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    log: str = ""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -94,6 +106,7 @@ class Job:
         config["spark"] = {**given, **self.own}
         # Runs of a job of the same name, in another process of tests, would exclude each other.
         job = hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]
+        config |= self.settings
         return {**config, "small_runs": True, "master": "local[2]", "job": job}
 
     def load(self, *messages: dict[str, Any], code: int = 0, **spark: Any) -> dict[str, Any]:
@@ -113,7 +126,8 @@ class Job:
             check=False,
         )
         assert done.returncode == code, done.stderr
-        assert not any(secret in done.stderr for secret in (CLIENT[1], SECRET))
+        assert not any(secret in done.stderr for secret in (CLIENT[1], SECRET, TOKEN))
+        self.log = done.stderr
         found: dict[str, Any] = json.loads(report.read_text("utf-8"))
         return found
 
@@ -407,3 +421,203 @@ def test_documented_library_of_s3_tables_is_loaded(s3: S3Server, tmp_path: Path)
         if each["snapshot-id"] == metadata["current-snapshot-id"]
     )
     assert current["summary"]["total-records"] == "3"
+
+
+# Delta tables in Unity Catalog
+
+
+def make_unity_job(folder: Path, url: str, **settings: Any) -> Job:
+    """Return a job that registers its Delta tables in a server with the program of the page."""
+    (folder / "register_in_unity.py").write_text(PROGRAM, "utf-8")
+    (action,) = BLOCKS["unity-delta.json"]["after_load"]
+    assert action["command"][:3] == ["python", "register_in_unity.py", "https://WORKSPACE"]
+    command = [sys.executable, "register_in_unity.py", url, *action["command"][3:]]
+    return Job(
+        folder,
+        "unity-delta.json",
+        {},
+        environment={"UNITY_CATALOG_TOKEN": TOKEN},
+        settings={**settings, "after_load": [{**action, "command": command}]},
+    )
+
+
+def make_local_unity_job(folder: Path, url: str) -> Job:
+    """Return such a job that writes to a local folder, without Spark."""
+    job = make_unity_job(folder, url, path=str(folder / "lake"), small_batches="delta-rs")
+    job.replaced["spark.hadoop.fs.s3a.endpoint.region"] = None
+    return job
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.peer
+def test_documented_delta_tables_are_registered_in_unity_catalog(
+    s3: S3Server, tmp_path: Path
+) -> None:
+    """The location and the credentials that the catalog serves lead to the rows."""
+    with UnityCatalogServer() as server:
+        job = make_unity_job(tmp_path, server.url, path="s3://lake/tables")
+        job.own |= s3.spark
+        reach = {"AWS_ENDPOINT_URL": s3.url, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}
+        job.environment |= {**ACCESS, **reach}
+        job.create_and_change()
+        assert (
+            "orders_1: Unity Catalog does not list the current columns; they differ in: name"
+            in (job.log)
+        )
+        assert server.created == ["CATALOG.sales", "CATALOG.sales.orders_1"]
+        found = server.tables["CATALOG.sales.orders_1"]
+        request = {"table_id": found["table_id"], "operation": "READ"}
+        _, vended = server.post("temporary-table-credentials", request)
+    assert [column["type_text"] for column in found["columns"]] == ["bigint"]
+    assert found["storage_location"] == "s3://lake/tables/Orders-1"
+    options = {f"AWS_{k.upper()}": v for k, v in vended["aws_temp_credentials"].items()}
+    table = DeltaTable(found["storage_location"], storage_options={**reach, **options})
+    rows = table.to_pyarrow_table(columns=["id", "name"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == CHANGED
+
+
+READ_BY_DUCKDB: Final = """
+import glob, importlib.util, json, sys
+import duckdb
+
+connection = duckdb.connect()
+for name in ("httpfs", "delta", "unity_catalog"):
+    (folder,) = importlib.util.find_spec("duckdb_extension_" + name).submodule_search_locations
+    (file,) = glob.glob(folder + "/extensions/*/*.duckdb_extension")
+    connection.execute(f"LOAD '{file}'")
+url, token = sys.argv[1:]
+connection.execute(f"CREATE SECRET (TYPE unity_catalog, TOKEN '{token}', ENDPOINT '{url}')")
+connection.execute("ATTACH 'CATALOG' AS unity (TYPE unity_catalog)")
+tables = [row[2] for row in connection.execute("SHOW ALL TABLES").fetchall()]
+select = "SELECT * FROM unity.sales.{} ORDER BY ALL"
+print(json.dumps({each: connection.execute(select.format(each)).fetchall() for each in tables}))
+"""
+"""Prints the rows of all tables of the catalog by table name, as JSON."""
+
+
+def load_and_read_by_name(folder: Path, url: str) -> dict[str, list[list[Any]]]:
+    """Load two tables twice, and return the rows that DuckDB finds in the catalog, by table."""
+    python = peer_python("duckdb")
+    if python is None:
+        pytest.skip(missing_reason("duckdb"))
+    people = {"type": "SCHEMA", "stream": "people", "schema": {"properties": NAME}}
+    person = {"type": "RECORD", "stream": "people", "record": {"name": "Ada"}}
+    job = make_local_unity_job(folder, url)
+    for number in (1, 2):
+        job.load(described("id"), order(id=number), {**people, "key_properties": []}, person)
+        assert ("registered with the location" in job.log) == (number == 1)
+    done = subprocess.run(
+        [python, "-c", READ_BY_DUCKDB, url, TOKEN], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[list[Any]]] = json.loads(done.stdout)
+    return found
+
+
+REGISTERED: Final = {"orders_1": [[1], [2]], "people": [["Ada"], ["Ada"]]}
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.peer
+def test_registered_delta_tables_are_read_by_name(tmp_path: Path) -> None:
+    """DuckDB finds two tables in the catalog; a second load registers none twice."""
+    with UnityCatalogServer() as server:
+        assert load_and_read_by_name(tmp_path, server.url) == REGISTERED
+    assert [name.rpartition(".")[2] for name in server.created] == ["sales", *REGISTERED]
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.peer
+@pytest.mark.skipif(shutil.which("uc-server") is None, reason="uc-server is not installed")
+def test_delta_tables_are_registered_in_an_independent_unity_catalog(tmp_path: Path) -> None:
+    with unity_catalog(tmp_path) as url:
+        assert load_and_read_by_name(tmp_path, url) == REGISTERED
+
+
+@pytest.mark.thorough
+def test_rejected_token_of_unity_catalog_keeps_the_load(tmp_path: Path) -> None:
+    """SEC5: the error is one sentence without the token; the next load registers the table."""
+    with UnityCatalogServer() as server:
+        job = make_local_unity_job(tmp_path, server.url)
+        job.environment["UNITY_CATALOG_TOKEN"] = "expired-token"
+        report = job.load(described("id"), order(id=1), state(1), code=1)
+        assert (report["outcome"], report["states"], server.created) == ("complete", 1, [])
+        rejected = f"Unity Catalog at {server.url} rejects the token in UNITY_CATALOG_TOKEN"
+        assert report["after_load"][0]["error"].endswith(f"standard error ends: {rejected}")
+        assert "expired-token" not in job.log + json.dumps(report)
+        job.environment["UNITY_CATALOG_TOKEN"] = TOKEN
+        job.load(described("id"), order(id=2), state(2))
+        assert "CATALOG.sales.orders_1" in server.created
+
+
+def register(folder: Path, server: UnityCatalogServer, url: str = "") -> tuple[int, str]:
+    """Run the program for the table `lake/Types` of a folder; return its exit code and output."""
+    report = {"streams": {"Types": {"table": "Types", "place": str(folder / "lake" / "Types")}}}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, url or server.url, "CATALOG", "sales"],
+        input=json.dumps(report),
+        env={**os.environ, "UNITY_CATALOG_TOKEN": TOKEN},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_columns_of_every_type_fit_the_specification_of_unity_catalog(tmp_path: Path) -> None:
+    """The server refuses a column that its specification does not describe."""
+    point = pa.struct([("x", pa.float32()), ("on", pa.date32())])
+    types = {
+        "b": (pa.bool_(), "boolean", "BOOLEAN"),
+        "i8": (pa.int8(), "tinyint", "BYTE"),
+        "i16": (pa.int16(), "smallint", "SHORT"),
+        "i32": (pa.int32(), "int", "INT"),
+        "i64": (pa.int64(), "bigint", "LONG"),
+        "f": (pa.float64(), "double", "DOUBLE"),
+        "n": (pa.decimal128(20, 4), "decimal(20,4)", "DECIMAL"),
+        "t": (pa.timestamp("us", "UTC"), "timestamp", "TIMESTAMP"),
+        "ntz": (pa.timestamp("us"), "timestamp_ntz", "TIMESTAMP_NTZ"),
+        "bytes": (pa.binary(), "binary", "BINARY"),
+        "list": (pa.list_(point), "array<struct<x:float,on:date>>", "ARRAY"),
+        "map": (pa.map_(pa.string(), pa.int64()), "map<string,bigint>", "MAP"),
+    }
+    schema = pa.schema([(name, kind) for name, (kind, _, _) in types.items()])
+    write_deltalake(tmp_path / "lake" / "Types", schema.empty_table())
+    with UnityCatalogServer() as server:
+        assert register(tmp_path, server)[0] == 0
+        columns = server.tables["CATALOG.sales.types"]["columns"]
+    found = {c["name"]: (c["type_text"], c["type_name"]) for c in columns}
+    assert found == {name: (text, kind) for name, (_, text, kind) in types.items()}
+    assert [
+        (c["name"], c["type_precision"], c["type_scale"]) for c in columns if "type_scale" in c
+    ] == [("n", 20, 4)]
+    assert [json.loads(c["type_json"])["name"] for c in columns] == [*types]
+
+
+@pytest.mark.thorough
+def test_faults_of_a_registration_in_unity_catalog_are_one_sentence(tmp_path: Path) -> None:
+    """Another job may register the table at the same moment; another location is an error."""
+    write_deltalake(tmp_path / "lake" / "Types", pa.table({"id": [1]}))
+    location = (tmp_path / "lake" / "Types").as_uri()
+    taken = {"table_id": "1", "columns": [{"name": "id", "type_name": "LONG"}]}
+    with UnityCatalogServer() as server:
+        server.in_between["CATALOG.sales.types"] = {**taken, "storage_location": location}
+        assert register(tmp_path, server) == (0, "")
+        assert server.created == ["CATALOG.sales"]
+        server.tables["CATALOG.sales.types"]["storage_location"] = "s3://other/types"
+        code, output = register(tmp_path, server)
+        assert (code, output.count("\n")) == (1, 1)
+        assert f"has the location s3://other/types in Unity Catalog, not {location}" in output
+        refused, closed = UnityCatalogServer("OTHER"), UnityCatalogServer()
+        closed.server_close()
+        with refused:
+            assert "404 NOT_FOUND Catalog not found: CATALOG\n" in register(tmp_path, refused)[1]
+        assert "could not be reached: ConnectionError\n" in register(tmp_path, closed)[1]
+        (tmp_path / "lake/Types/_delta_log/00000000000000000000.json").write_text("{}garbage")
+        code, output = register(tmp_path, server)
+        assert (code, output.count("\n")) == (1, 1)
+        assert f"The table in {tmp_path}/lake/Types cannot be read: " in output
