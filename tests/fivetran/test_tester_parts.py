@@ -96,7 +96,7 @@ def test_differences_are_reported_by_counts_and_columns() -> None:
     other.apply(NAME, ["id"], RecordType.UPSERT, cells(9, "a"))
     assert list(one.differences(other)) == [
         "table t: 2 rows are missing",
-        "table t: 1 rows are there that must not be",
+        "table t: 1 rows are unexpected",
         "table t: values differ in text",
     ]
 
@@ -262,7 +262,7 @@ def test_invalid_form_is_reported() -> None:
     check_form(wrong, findings)
     text = "\n".join(findings.lines())
     assert findings.rules == {6}
-    for words in ("host twice", "no label", "empty is of no type", "password looks like a secret"):
+    for words in ("host twice", "no label", "empty has no type", "password looks like a secret"):
         assert words in text
 
 
