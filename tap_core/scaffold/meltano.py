@@ -1,7 +1,7 @@
-"""Definitions of a new project for Meltano: the same as of the finished plugin's ``--about``.
+"""Definitions of a new project for Meltano, equal to those of ``--about`` of the finished plugin.
 
-The plugin's class does not exist yet, so its base class is described with the name and the settings
-of the project.
+The plugin's class does not exist yet, so the definition is made from its base class with the name
+and the settings of the project.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def render_plugin_definition(project: Project) -> str:
 
 
 def render_project_entry(project: Project) -> str:
-    """Return the plugin's entry in `meltano.yml`, with the settings of the project alone."""
+    """Return the plugin's entry in `meltano.yml`, with only the settings of the project."""
     entry = {**_define(project), "settings": define_settings(build_schema(project.settings))}
     entry.pop("variant")
     plugins = "extractors" if project.what == "tap" else "loaders"
@@ -57,7 +57,7 @@ def render_project_entry(project: Project) -> str:
 
 
 def _define(project: Project) -> dict[str, Any]:
-    """Return the definition of a new plugin, without ``pip_url``: it is on no package index."""
+    """Return the definition of a new plugin, without ``pip_url``, as it is not on an index yet."""
     base: type[PluginBase] = Tap if project.what == "tap" else Target
     members: dict[str, Any] = {
         "__doc__": describe(project),
@@ -71,7 +71,10 @@ def _define(project: Project) -> dict[str, Any]:
 
 
 def _sql_members(project: Project) -> dict[str, Any]:
-    """Return what `SQLTap` or `SQLTarget` add to their base class. They would import SQLAlchemy."""
+    """Return the class members that `SQLTap` or `SQLTarget` add to their base class.
+
+    The classes themselves are not used, because they import SQLAlchemy.
+    """
     if project.kind != "sql":
         return {}
     schema = build_schema(project.settings)

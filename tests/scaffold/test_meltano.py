@@ -41,7 +41,7 @@ def made(tmp_path: Path) -> Path:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "a.jsonl").write_text(
         "".join(
-            json.dumps({"id": number, "at": f"2026-01-0{number}T00:00:00Z", "what": "seen"}) + "\n"
+            json.dumps({"id": number, "at": f"2026-01-0{number}T00:00:00Z", "event": "seen"}) + "\n"
             for number in (1, 2, 3)
         )
     )
