@@ -46,7 +46,7 @@ def test_every_jar_has_a_hash_and_the_version_of_the_script() -> None:
     assert names == set(SHA256)
     assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in SHA256.values())
     script = runpy.run_path(str(ROOT / "scripts" / "write_jar_versions.py"))
-    assert script["artifacts"]() == ARTIFACTS
+    assert script["list_artifacts"]() == ARTIFACTS
     assert script["HADOOP_AWS"] == HADOOP_AWS
 
 
