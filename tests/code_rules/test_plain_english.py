@@ -1,7 +1,7 @@
-"""Names and prose of the packages: figures that keep them in the field's words.
+"""Limits for names and prose of the packages, so that they use the standard terms of the field.
 
-Each limit is what pyiceberg and singer_sdk have, or close to it. A docstring begins with what the
-thing is or does, functions are verb phrases, two public classes do not share a name.
+The limits are close to the figures of pyiceberg and singer_sdk. A docstring does not begin with a
+question word, names of functions are verb phrases, and two public classes do not share a name.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.code_rules.source_files import ROOT, Module, modules, nothing
+from tests.code_rules.source_files import ROOT, Module, assert_empty, read_modules
 
-MODULES = modules()
+MODULES = read_modules()
 
 QUESTION_SHARE = 0.005
 DIALECT_PER_THOUSAND = 0.5
@@ -30,10 +30,10 @@ DIALECT = re.compile(
     r"|(?:this|the) (?:room|house)|of the room)\b",
     re.IGNORECASE,
 )
-"""Turns of phrase that this project once had for terms of the field."""
+"""Phrases that this project once used instead of standard terms."""
 
 SINGER_SDK_NAMES = {"handle_all_of", "handle_one_of"}
-"""Hooks of singer_sdk's OpenAPI normalizer, which authors override by these names."""
+"""Hooks of singer_sdk's OpenAPI normalizer; authors override them by these names."""
 
 SHARED_CLASS_NAMES = {
     "OAuthAuthenticator",  # singer_sdk's class, and the component type of Airbyte's manifests
@@ -42,7 +42,7 @@ SHARED_CLASS_NAMES = {
     "Stream",  # the author's class; the tester's stream of update messages
     "TableSelection",  # of a connector, and of the tester that plays Fivetran
 }
-"""Public class names that two classes share, each with the reason."""
+"""Public class names that two classes share, with the reasons."""
 
 
 def docstrings(module: Module) -> Iterator[tuple[int, str]]:
@@ -82,7 +82,7 @@ def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
             yield node
 
 
-def test_docstrings_say_what_a_thing_is_or_does() -> None:
+def test_docstrings_do_not_begin_with_a_question_word() -> None:
     found, total = [], 0
     for module in MODULES:
         for line, text in docstrings(module):
@@ -92,7 +92,7 @@ def test_docstrings_say_what_a_thing_is_or_does() -> None:
     assert len(found) <= QUESTION_SHARE * total, "\n".join(found)
 
 
-def test_texts_are_in_the_words_of_the_field() -> None:
+def test_texts_use_standard_terms() -> None:
     found, words = [], 0
     for module in MODULES:
         for line, text in [*docstrings(module), *comments(module), *messages(module)]:
@@ -102,7 +102,7 @@ def test_texts_are_in_the_words_of_the_field() -> None:
 
 
 def test_functions_are_verb_phrases() -> None:
-    nothing(
+    assert_empty(
         [
             f"{module.name}:{node.lineno}: {node.name}"
             for module in MODULES
@@ -112,13 +112,13 @@ def test_functions_are_verb_phrases() -> None:
     )
 
 
-def test_public_classes_have_names_of_their_own() -> None:
+def test_public_class_names_are_unique() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
     for module in MODULES:
         for node in module.tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(module.name)
-    nothing(
+    assert_empty(
         [
             f"{name}: {', '.join(places)}"
             for name, places in homes.items()
@@ -127,7 +127,7 @@ def test_public_classes_have_names_of_their_own() -> None:
     )
 
 
-def test_the_roots_of_the_packages_are_short() -> None:
+def test_packages_have_few_modules_at_their_top_level() -> None:
     for package in ("tap_core", "target_spark"):
         files = sorted(path.name for path in (ROOT / package).glob("*.py"))
         assert len(files) <= MODULES_AT_A_ROOT, f"{package}: {files}"
