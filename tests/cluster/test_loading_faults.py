@@ -1,4 +1,4 @@
-"""Parts of a cluster die during a load: no row is lost or duplicated, and no state is ahead."""
+"""Processes of a cluster are killed during a load: no row is lost or duplicated, no state ahead."""
 
 from __future__ import annotations
 

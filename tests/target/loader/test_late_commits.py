@@ -1,4 +1,4 @@
-"""A commit that a catalog makes after the client gave it up: not lost, and not made twice."""
+"""Commits that a catalog makes after the client's timeout are neither lost nor made twice."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ def test_scheme_of_an_address_is_recognized() -> None:
 def test_rows_are_spooled_locally_if_staging_is_an_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No local folder has the address's name; a file: address is a folder."""
+    """No local folder gets the name of the URI; a URI such as file:/folder is a local folder."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "system"))
     monkeypatch.chdir(tmp_path)
     with closing(open_spool_folder("s3a://bucket/staging", "rows")) as folder:

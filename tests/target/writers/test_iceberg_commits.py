@@ -70,7 +70,7 @@ def theirs(spark: SparkSession, table: Table, *ids: int) -> None:
 def test_first_rows_with_keys_are_merged_with_concurrently_added_rows(
     spark: SparkSession, table: Table
 ) -> None:
-    """Otherwise a key in both would be in the table twice."""
+    """A key in both batches is in the table once."""
     writer = made(spark, table)
     assert writer.is_empty(spark, table)
     theirs(spark, table, 1, 3)
