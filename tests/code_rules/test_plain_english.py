@@ -33,7 +33,7 @@ DIALECT = re.compile(
 """Phrases that this project once used instead of standard terms."""
 
 SINGER_SDK_NAMES = {"handle_all_of", "handle_one_of"}
-"""Hooks of singer_sdk's OpenAPI normalizer; authors override them by these names."""
+"""Hooks of singer_sdk's OpenAPI normalizer, which authors override by these names."""
 
 SHARED_CLASS_NAMES = {
     "OAuthAuthenticator",  # singer_sdk's class, and the component type of Airbyte's manifests

@@ -132,7 +132,7 @@ def test_retry_after_of_one_process_delays_the_others(server, processes):
 
 
 def pickle_and_load(permits: Any) -> Any:
-    """Return a copy as a worker gets it."""
+    """Return a copy of an object made by pickle, as Spark sends objects to workers."""
     return pickle.loads(pickle.dumps(permits))  # noqa: S301
 
 

@@ -472,7 +472,7 @@ class Broken(Base):
 
 
 class BrokenTap(Tap):
-    """A tap with a stream that is out of order."""
+    """Tap with a stream whose records are not sorted, although it is declared as sorted."""
 
     name = "tap-broken"
     initialized_at = STARTED

@@ -110,7 +110,7 @@ def start(port: int = 0) -> str:
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if self.headers["Authorization"] == f"Bearer {TOKEN}":
-                variables = request.get("variables") or {}
+                variables: JsonObject = request.get("variables") or {}
                 self.send(200, execute_query(rows, request["query"], variables))
             else:
                 self.send(401, {"errors": [{"message": "Invalid token."}]})

@@ -1,4 +1,4 @@
-"""Rows that are sent again add no versions: random histories, cut at random, on real tables."""
+"""Rows that are sent again add no versions, for random histories with random interruptions."""
 
 from __future__ import annotations
 
