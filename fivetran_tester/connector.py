@@ -145,7 +145,7 @@ class ConnectorTester:
         self.can_select = self.can_select and not responses[0].selection_not_supported
         reading = self._reading(select_all(self.tables))
         for name, table in self.tables.items():
-            reading.findings_of_table(name, table)
+            reading.check_table(name, table)
         self.say(f"Schema: {format_count(len(self.tables), 'table')}")
 
     # Update, and Update again

@@ -38,7 +38,9 @@ _DESCRIPTIONS: Final = {
 
 def describe(project: Project) -> str:
     """Return the docstring of a new plugin's class."""
-    text = _DESCRIPTIONS.get(f"{project.what}_{project.kind}", _DESCRIPTIONS[project.what])
+    text = _DESCRIPTIONS.get(
+        f"{project.plugin_type}_{project.kind}", _DESCRIPTIONS[project.plugin_type]
+    )
     return text.format(project.source)
 
 
@@ -51,14 +53,14 @@ def render_project_entry(project: Project) -> str:
     """Return the plugin's entry in `meltano.yml`, with only the settings of the project."""
     entry = {**_define(project), "settings": define_settings(build_schema(project.settings))}
     entry.pop("variant")
-    plugins = "extractors" if project.what == "tap" else "loaders"
+    plugins = "extractors" if project.plugin_type == "tap" else "loaders"
     lines = write_yaml({"plugins": {plugins: [entry]}}).splitlines(keepends=True)
     return "".join(lines[2:])  # without "plugins:" and its only key
 
 
 def _define(project: Project) -> dict[str, Any]:
     """Return the definition of a new plugin, without ``pip_url``, as it is not on an index yet."""
-    base: type[PluginBase] = Tap if project.what == "tap" else Target
+    base: type[PluginBase] = Tap if project.plugin_type == "tap" else Target
     members: dict[str, Any] = {
         "__doc__": describe(project),
         "name": project.name,
@@ -78,7 +80,7 @@ def _sql_members(project: Project) -> dict[str, Any]:
     if project.kind != "sql":
         return {}
     schema = build_schema(project.settings)
-    if project.what == "tap":
+    if project.plugin_type == "tap":
         merge_missing_config_jsonschema(SQL_TAP_USE_SINGER_DECIMAL, schema)
         return {"config_jsonschema": schema}
     merge_missing_config_jsonschema(TARGET_SCHEMA_CONFIG, schema)

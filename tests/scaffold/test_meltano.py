@@ -15,7 +15,10 @@ from tests.peers import missing_reason, peer_python
 
 ROOT = Path(__file__).resolve().parents[2]
 MELTANO = peer_python("meltano")
-TAP, TARGET = Project.of("tap-events", "other"), Project.of("target-files", "batch")
+TAP, TARGET = (
+    Project.from_options("tap-events", "other"),
+    Project.from_options("target-files", "batch"),
+)
 
 pytestmark = [
     pytest.mark.peer,
