@@ -320,7 +320,7 @@ def test_batch_schemes_and_configured_storage_allow_more_urls():
 
 
 def test_path_cannot_leave_the_configured_storage(tmp_path):
-    """Neither `..`, plain or escaped, nor an absolute path within a path leads outside."""
+    """Paths with `..`, also escaped, and absolute paths are not read outside of the storage."""
     (tmp_path / "secret.json").write_text('{"id":"secret"}')
     inner = tmp_path / "files"
     inner.mkdir()

@@ -438,7 +438,7 @@ def periods_in(warehouse: Warehouse, stream: str) -> dict[int, list[Any]]:
 
 
 def test_unchanged_row_of_the_activated_version_is_kept(delta: Warehouse) -> None:
-    """It keeps the version that it was written with, unless that is replaced."""
+    """The row keeps the version with which it was written, unless that version is replaced."""
     described, scd2 = schema("a", ID_AND_NAME, "id"), {"write_mode": "scd2"}
     for version in (1, 2):
         rows = [versioned("a", version, id=n, name="x") for n in range(version, 4)]

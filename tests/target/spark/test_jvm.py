@@ -75,7 +75,7 @@ def test_class_archive_writable_by_others_is_not_used(
 
 
 def test_jvm_that_writes_a_class_archive_has_more_time_to_end() -> None:
-    """It would be killed while it writes the archive, on a machine with other work."""
+    """On a busy machine, the JVM would otherwise be killed while it writes the archive."""
     writes = "-Xmx1g -XX:ArchiveClassesAtExit=/a.jsa"
     assert find_exit_seconds(writes) > 10 * find_exit_seconds("-Xmx1g")
 

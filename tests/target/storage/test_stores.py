@@ -76,7 +76,7 @@ def test_s3_jars_are_loaded_wherever_an_s3_address_is_set(
 def test_azure_jar_is_loaded_wherever_an_azure_address_is_set(
     tmp_path: Path, addresses: tuple[str, ...], conf: dict[str, str]
 ) -> None:
-    """It is loaded without what Spark has, and without the libraries of the old scheme."""
+    """The jar is loaded without dependencies that Spark has, and without those of wasb://."""
     found = get_conf(tmp_path, *addresses, conf=conf)
     assert found["spark.jars.packages"] == f"{DELTA},{AZURE}"
     assert "com.microsoft.azure:*" in found["spark.jars.excludes"].split(",")

@@ -139,7 +139,7 @@ def before_the_commit(
 def test_append_succeeds_after_concurrent_commits(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files are not written again, and no rows are lost."""
+    """The files of the append are not written again, and no rows are lost."""
     writer, folder = made(spark, table), Path(table.path)
     before_the_commit(monkeypatch, lambda: theirs(table, 7), times=3)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))

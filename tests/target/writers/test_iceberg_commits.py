@@ -111,7 +111,7 @@ def test_first_rows_are_appended_only_if_the_table_has_no_rows(
 def test_rows_added_while_the_first_rows_are_written_are_a_conflict(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: TableLayout
 ) -> None:
-    """They are added after the table was found empty, while Spark computes the rows."""
+    """Another writer adds rows after the table was found empty, while Spark computes the batch."""
     table = Table(str(tmp_path / "people"), "people")
     writer = made(spark, table, layout)
     begun, count = threading.Event(), iceberg.counted
