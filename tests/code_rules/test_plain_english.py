@@ -40,7 +40,7 @@ SHARED_CLASS_NAMES = {
     "BatchFileFormat",  # singer_sdk's enum, and the enum of Fivetran's protobuf messages
     "BatchFile",  # a file of a BATCH message; the tester's file of a batch of Fivetran
     "Stream",  # the author's class; the tester's stream of update messages
-    "TableSelection",  # of a connector, and of the tester that plays Fivetran
+    "TableSelection",  # of a connector, and of the tester that simulates Fivetran
 }
 """Public class names that two classes share, with the reasons."""
 

@@ -123,7 +123,7 @@ def test_advisories_fail_the_audit_and_name_their_package(feed: str, pip_audit: 
     [jinja] = {p.version for p in read_lock("requirements-dev.lock") if p.name == "jinja2"}
     jar = ("Maven", "io.delta:delta-storage", "4.4.0")
     Feed.advisories |= {("PyPI", "jinja2", str(jinja)): "OSV-1", jar: "OSV-2"}
-    # pip-audit reads the first page alone; the stand-in does as well.
+    # pip-audit reads only the first page, and so does the stand-in.
     done = audit(feed, pip_audit)
     assert done.returncode == 1
     assert "io.delta:delta-storage 4.4.0: OSV-2: a hole" in done.stdout

@@ -301,7 +301,7 @@ class Scenario:
         spool = self.folder / "spool"
         assert not [*spool.iterdir()], [*spool.iterdir()]
 
-    # Copies: what a kill of all processes at that moment would leave
+    # Copies of the files as they would be after a kill of all processes at that moment
 
     def _copy(self, run: Run, number: int) -> Path | None:
         self._wait_for_moment(run)
