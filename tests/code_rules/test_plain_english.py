@@ -1,4 +1,4 @@
-"""Limits for names and prose of the packages, so that they use the standard terms of the field.
+"""Limits for names and prose of packages, samples and scripts, so that they use standard terms.
 
 The limits are close to the figures of pyiceberg and singer_sdk. A docstring does not begin with a
 question word, names of functions are verb phrases, and two public classes do not share a name.
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from tests.code_rules.source_files import ROOT, Module, assert_empty, read_modules
 
 MODULES = read_modules()
+OTHER_MODULES = read_modules(packages=("fivetran_tester", "images", "samples", "scripts"))
 
 QUESTION_SHARE = 0.005
 DIALECT_PER_THOUSAND = 0.5
@@ -84,7 +85,7 @@ def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
 
 def test_docstrings_do_not_begin_with_a_question_word() -> None:
     found, total = [], 0
-    for module in MODULES:
+    for module in [*MODULES, *OTHER_MODULES]:
         for line, text in docstrings(module):
             total += 1
             if QUESTION.match(text):
@@ -94,7 +95,7 @@ def test_docstrings_do_not_begin_with_a_question_word() -> None:
 
 def test_texts_use_standard_terms() -> None:
     found, words = [], 0
-    for module in MODULES:
+    for module in [*MODULES, *OTHER_MODULES]:
         for line, text in [*docstrings(module), *comments(module), *messages(module)]:
             words += len(re.findall(r"[A-Za-z']+", text))
             found += [f"{module.name}:{line}: {hit.group()}" for hit in DIALECT.finditer(text)]
@@ -105,7 +106,7 @@ def test_functions_are_verb_phrases() -> None:
     assert_empty(
         [
             f"{module.name}:{node.lineno}: {node.name}"
-            for module in MODULES
+            for module in [*MODULES, *OTHER_MODULES]
             for node in functions(module)
             if node.name.endswith("_of") and node.name not in SINGER_SDK_NAMES
         ]

@@ -71,7 +71,7 @@ def execute_query(rows: list[JsonObject], query: str, variables: JsonObject) -> 
 def _parse_fields(tokens: Iterator[str]) -> JsonObject:
     """Return the requested fields up to the next closing brace.
 
-    The value of each field is the object of its own requested fields, ``{}`` for a scalar.
+    The value of a field is an object of its requested fields, ``{}`` for a scalar.
     """
     fields: JsonObject = {}
     last = ""
