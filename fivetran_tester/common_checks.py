@@ -45,7 +45,7 @@ def check_form(form: Any, findings: Findings) -> None:
         if not field.name or not field.label:
             findings.add_violation(6, f"{label} has no name or no label")
         if kind is None:
-            findings.add_violation(6, f"{label} is of no type")
+            findings.add_violation(6, f"{label} has no type")
         is_open = kind == "text_field" and field.text_field == TextField.PlainText
         if is_open and is_secret(field.name.rpartition(".")[2]):
             findings.add_violation(6, f"{label} looks like a secret and is an open text field")
@@ -70,7 +70,7 @@ def run_test(
         check_text(f"the failure of the test {name}", response.failure, findings)
         return str(response.failure)
     if kind is None or not response.success:
-        findings.add_violation(7, f"the test {name} answers with neither success nor failure")
+        findings.add_violation(7, f"the test {name} returns neither success nor failure")
     return None
 
 

@@ -117,7 +117,9 @@ class ConnectorTester:
         run_unknown_test(client, self.findings, self.configuration)
         self._call_without_settings(client)
         if failed:
-            raise StoppedError("A test fails: with these settings there is nothing to read.")
+            raise StoppedError(
+                "A connection test fails, so nothing can be read with these settings."
+            )
 
     def _call_without_settings(self, client: Client) -> None:
         """Call Schema without settings; if it fails, check the error status that it reports."""
@@ -139,11 +141,11 @@ class ConnectorTester:
         self.tables = parse_tables(responses[0])
         if not self.tables:
             self.findings.add_violation(10, "Schema lists no table")
-            raise StoppedError("Without a table there is nothing to read.")
+            raise StoppedError("Without a table, nothing can be read.")
         self.can_select = self.can_select and not responses[0].selection_not_supported
         reading = self._reading(select_all(self.tables))
         for name, table in self.tables.items():
-            reading.findings_of_table(name, table)
+            reading.check_table(name, table)
         self.say(f"Schema: {format_count(len(self.tables), 'table')}")
 
     # Update, and Update again
@@ -153,7 +155,7 @@ class ConnectorTester:
         checkpoints = CheckpointSample(self.resumes)
         full_update = self._reading(select_all(self.tables), checkpoints=checkpoints)
         self._read(client, self.state, full_update)
-        self.say("Update, all that is selected")
+        self.say("Update with all tables selected")
         for line in format_reading(full_update):
             self.say(line)
         return full_update
@@ -198,7 +200,7 @@ class ConnectorTester:
                 second = self._after(full_update, second.model)
                 self._read(server.client, state, second)
         self._compare(full_update, second, "an Update after one that was interrupted")
-        self._report_update("Update after one that was cancelled and one that was killed", second)
+        self._report_update("Update after a cancelled and a killed Update", second)
 
     # Selection
 
@@ -214,12 +216,12 @@ class ConnectorTester:
         if column is not None:
             choice = choice.without(first, column)
         with self.servers.open() as server:
-            part = self._selected(server.client, choice, "new ones included")
+            part = self._selected(server.client, choice, "with new columns")
             if left_out is not None:
                 self._select_all_again(server.client, full_update, part, left_out)
             some_columns = [*self.tables[first].keys, *_not_keys(self.tables[first])[:1]]
             only = TableSelection({first: frozenset(some_columns)}, takes_new=False)
-            self._selected(server.client, only, "new ones excluded")
+            self._selected(server.client, only, "without new columns")
 
     def _selected(self, client: Client, choice: TableSelection, words: str) -> UpdateReader:
         """Run an Update with the selection ``choice``.
@@ -229,8 +231,8 @@ class ConnectorTester:
         part = self._reading(choice)
         self._read(client, self.state, part)
         if part.state is None:
-            self.findings.add_violation(19, "an Update of a part has no checkpoint")
-        self._report_update(f"Update of a part, {words}", part)
+            self.findings.add_violation(19, "an Update of selected tables has no checkpoint")
+        self._report_update(f"Update of selected columns, {words}", part)
         return part
 
     def _select_all_again(
@@ -240,8 +242,8 @@ class ConnectorTester:
         rest = self._reading(select_all(self.tables), part.model)
         self._read(client, part.state or self.state, rest)
         for difference in full_update.model.only(table).differences(rest.model.only(table)):
-            self.findings.add_violation(19, f"selected after it was not: {difference}")
-        self._report_update("Update of all, after one of a part", rest)
+            self.findings.add_violation(19, f"after it was selected again: {difference}")
+        self._report_update("Update after a deselected table was selected again", rest)
 
     # Calls
 

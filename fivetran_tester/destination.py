@@ -126,7 +126,9 @@ class DestinationTester:
             failed = failed or fault is not None
         run_unknown_test(self.client, self.findings, self.configuration)
         if failed:
-            raise StoppedError("A test fails: with these settings there is nowhere to write.")
+            raise StoppedError(
+                "A connection test fails, so nothing can be written with these settings."
+            )
 
     # Tables
 
@@ -257,7 +259,7 @@ class DestinationTester:
         added = KnownColumn("one_more", DataType.STRING, is_key=False)
         wider = KnownColumn("a_int", DataType.LONG, is_key=False)
         sample = TYPES.changed(one_more=added, a_int=wider)
-        self._alters("a column added, another one's type changed", sample)
+        self._alters("a column is added, the type of another one is changed", sample)
         less = sample.changed(a_json=None, a_xml=None)
         self._succeeds("AlterTable", 33, "fewer columns", self._alteration(less))
         self._is_described("types", sample, 33)

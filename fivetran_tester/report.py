@@ -28,7 +28,7 @@ def format_count(count: int, what: str) -> str:
 
 def form_lines(form: Any) -> Iterator[str]:
     """Yield lines of text that describe a configuration form."""
-    yield "The form (* must be given)"
+    yield "Configuration form (* required)"
     yield from _aligned(_fields(form.fields, "  "))
     if form.tests:
         yield f"  Tests: {', '.join(test.label or test.name for test in form.tests)}"

@@ -61,7 +61,7 @@ class TableRows:
         if missing:
             yield f"{len(missing):,} rows are missing"
         if more:
-            yield f"{len(more):,} rows are there that must not be"
+            yield f"{len(more):,} rows are unexpected"
         names = {*self.places, *other.places}
         changed = [
             name

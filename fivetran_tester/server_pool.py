@@ -38,7 +38,7 @@ class RemoteServer:
     def __init__(self, address: str, service: str, seconds: float) -> None:
         host, _, port = address.rpartition(":")
         if not (port.isdigit() and answers(host.strip("[]"), int(port))):
-            raise NotStartedError(f"nothing answers at {address}")
+            raise NotStartedError(f"no server responds at {address}")
         self.client = Client(address, service, seconds)
 
 

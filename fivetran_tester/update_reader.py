@@ -175,7 +175,7 @@ class UpdateReader:
         changed = parse_tables(message)
         columns = dict(self.choice.columns)
         for name, table in changed.items():
-            self.findings_of_table(name, table)
+            self.check_table(name, table)
             if self.choice.takes_new:
                 previous = self.tables[name].columns if name in self.tables else {}
                 new = frozenset(table.columns) - frozenset(previous)
@@ -183,7 +183,7 @@ class UpdateReader:
         self.tables |= changed
         self.choice = TableSelection(columns, self.choice.takes_new)
 
-    def findings_of_table(self, name: Name, table: KnownTable) -> None:
+    def check_table(self, name: Name, table: KnownTable) -> None:
         """Check a reported table against rules F10 and F11 of ``docs/fivetran.md``."""
         label = format_name(name)
         for column in table.repeated:

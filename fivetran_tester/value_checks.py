@@ -31,11 +31,11 @@ def find_fault(column: KnownColumn, value: Any) -> str | None:
     """Return a description of the fault of a column's value; None if it is valid or null."""
     kind = value.WhichOneof("inner")
     if kind is None:
-        return "has no kind of value"
+        return "has no value of any type"
     if kind == "null" or column.type == DataType.UNSPECIFIED:
         return None
     if kind != column.type.name.lower().replace("boolean", "bool"):
-        return f"is of the kind {kind}, and the column is {column.type_name}"
+        return f"has the type {kind}, but the column has the type {column.type_name}"
     check = _CHECKS.get(column.type)
     return check(getattr(value, kind), column) if check else None
 

@@ -1,7 +1,7 @@
 """Download the jars of Delta Lake, Iceberg and S3 into the Python environment.
 
-They are those of the installed Spark, each verified by its SHA-256. Runs of this environment find
-them there and need no network.
+Their versions are those for the installed Spark, and each jar is verified by its SHA-256. Runs in
+this environment use them and need no network.
 """
 
 from importlib.metadata import version

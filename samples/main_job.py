@@ -1,7 +1,7 @@
-"""The main job: flights of 2013 from a tap into Delta tables, in two runs.
+"""Demonstration: load the flights of 2013 from tap-flights into Delta tables, in two runs.
 
-The first run sees the data as it was on 1 October; the second goes on from the saved state and
-sees the rest. Everything is made from nothing, below `demo/` or in an empty folder that is named:
+The first run reads the data up to 1 October. The second run resumes from the saved state and reads
+the rest. All files are written to `demo/`, which is emptied first, or to another empty folder:
 `python samples/main_job.py [FOLDER]`.
 """
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from query import spark_for
+from query import start_spark
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -35,7 +35,8 @@ FIRST_RUN_UNTIL = "2013-10-01T00:00:00Z"
 HOURLY = ("weather", "flights")
 KEYS = ["origin", "time_hour"]
 SECONDS_BETWEEN_LINES = 3.0
-QUESTION = """
+"""Minimum time between two lines of the progress, without a terminal."""
+QUERY = """
     SELECT airlines.name AS airline,
            count(*) AS flights,
            round(avg(dep_delay), 1) AS minutes_late,
@@ -53,7 +54,13 @@ console = Console()
 
 @dataclass
 class Run:
-    """What one run of the pipe read, and what the target said of it at the end."""
+    """Result of a run of the pipe.
+
+    Attributes:
+        read: Number of records by stream, counted in the pipe.
+        report: The target's report of the run.
+        seconds: Duration of the run.
+    """
 
     read: Counter[str] = field(default_factory=Counter)
     report: dict[str, Any] = field(default_factory=dict)
@@ -61,35 +68,43 @@ class Run:
 
 
 def main() -> None:
-    """Run the pipe twice and ask the tables one question."""
+    """Run the pipe twice, check the second run, and query the tables."""
     shutil.rmtree(DEMO, ignore_errors=True)
     HOME.mkdir(parents=True, exist_ok=True)
     if next(HOME.iterdir(), None):
         sys.exit(f"{HOME} is not empty")
 
-    console.rule(f"First run: what there was before {FIRST_RUN_UNTIL[:10]}")
+    console.rule(f"First run: data before {FIRST_RUN_UNTIL[:10]}")
     first = run_pipe("first", {"until": FIRST_RUN_UNTIL})
-    before = look()
-    show(first, gained=before.rows)
+    before = read_tables()
+    print_run(first, added=before.rows)
 
     console.rule("Second run: from the saved state")
     second = run_pipe("second", {})
-    after = look(QUESTION)
-    gained = after.rows - before.rows
-    show(second, gained=gained)
-    check(second, gained, before)
+    after = read_tables(QUERY)
+    added = after.rows - before.rows
+    print_run(second, added=added)
+    check_second_run(second, added, before)
 
-    console.rule("Which airline leaves on time?")
-    console.print(after.answer)
+    console.rule("Delays by airline")
+    console.print(after.result)
     console.print(f"Tables: {WAREHOUSE}\nState:  {STATE}\nLogs:   {HOME / 'logs'}")
-    console.print(f"Report: {PAGE}, a page for any browser")
+    console.print(f"Report: {PAGE}")
 
 
-# ------------------------------------------------------------------------ the pipe
+# ---------------------------------------------------------------------------- pipe
 
 
 def run_pipe(name: str, settings: dict[str, str]) -> Run:
-    """Run `tap-flights | target-spark >> state.jsonl`, counting what goes through the pipe."""
+    """Run `tap-flights | target-spark >> state.jsonl` and count the records in the pipe.
+
+    Args:
+        name: Name of the run, used for its files.
+        settings: Settings of the tap.
+
+    Raises:
+        SystemExit: A program failed; the message has the end of its log.
+    """
     report = HOME / "logs" / f"{name}-report.json"
     tap_config = write_json(f"{name}-tap.json", settings)
     target_config = write_json(
@@ -117,28 +132,36 @@ def run_pipe(name: str, settings: dict[str, str]) -> Run:
             target_command, stdin=subprocess.PIPE, stdout=states, stderr=target_log
         ) as target,
     ):
-        assert tap.stdout is not None  # noqa: S101  (both are pipes, as asked)
+        assert tap.stdout is not None  # noqa: S101  (both are pipes)
         assert target.stdin is not None  # noqa: S101
         with Display() as display:
             relay(tap.stdout, target.stdin, run.read, display.count)
-            display.say("everything is read, the last batches are being committed")
+            display.print_message("all records are read, the last batches are being committed")
             target.wait()
     run.seconds = time.monotonic() - started
     for program, process in (("tap", tap), ("target", target)):
         if process.returncode != 0:
             path = log_file(f"{name}-{program}")
-            sys.exit(f"{path.read_text()[-3000:]}\nThe {program} failed; the whole log: {path}")
+            sys.exit(f"{path.read_text()[-3000:]}\nThe {program} failed. Its complete log: {path}")
     run.report = json.loads(report.read_text())
     return run
 
 
 STREAM = re.compile(rb'\{"type": ?"RECORD", ?"stream": ?"([^"]+)"')
+"""Start of a RECORD message, with the name of the stream."""
 
 
 def relay(
     source: IO[bytes], sink: IO[bytes], read: Counter[str], count: Callable[[str, int], None]
 ) -> None:
-    """Hand the tap's lines to the target as they are, and count the records of each stream."""
+    """Copy lines from the tap to the target unchanged, and count the records of each stream.
+
+    Args:
+        source: Output of the tap.
+        sink: Input of the target, which is closed at the end.
+        read: Number of records by stream, which is updated.
+        count: Called for each record with its stream and the new number.
+    """
     for line in source:
         sink.write(line)
         if record := STREAM.match(line):
@@ -149,29 +172,29 @@ def relay(
 
 
 def write_json(name: str, content: Mapping[str, Any]) -> Path:
-    """Write a settings file below the home of the job."""
+    """Write a JSON file to the folder of the job and return its path."""
     path = HOME / name
     path.write_text(json.dumps(content, indent=2))
     return path
 
 
 def log_file(name: str) -> Path:
-    """Return where the log of one program goes."""
+    """Return the path of a program's log; its folder is created."""
     (HOME / "logs").mkdir(exist_ok=True)
     return HOME / "logs" / f"{name}.log"
 
 
-# -------------------------------------------------------------------- what is seen
+# ------------------------------------------------------------------------- display
 
 
 class Display:
-    """Progress while the pipe runs: a bar per stream on a terminal, plain lines elsewhere."""
+    """Display of the progress: a bar per stream in a terminal, plain lines otherwise."""
 
     def __init__(self) -> None:
         self.bars: Progress | None = None
         self.tasks: dict[str, TaskID] = {}
         self.stream = ""
-        self.said_at = 0.0
+        self.printed_at = 0.0
 
     def __enter__(self) -> Self:
         if console.is_terminal:
@@ -188,62 +211,68 @@ class Display:
             self.bars.stop()
 
     def count(self, stream: str, rows: int) -> None:
-        """Show that so many rows of the stream are read; cheap enough for every row."""
+        """Update the number of rows read from a stream. The call is cheap enough for each row."""
         if rows % 1000 and stream == self.stream:
             return
         if self.bars:
             if stream not in self.tasks:
                 self.tasks[stream] = self.bars.add_task(stream, total=None)
             self.bars.update(self.tasks[stream], completed=rows)
-        elif time.monotonic() - self.said_at > SECONDS_BETWEEN_LINES or rows == 1:
+        elif time.monotonic() - self.printed_at > SECONDS_BETWEEN_LINES or rows == 1:
             console.print(f"  {stream}: {rows:,} read")
-            self.said_at = time.monotonic()
+            self.printed_at = time.monotonic()
         self.stream = stream
 
     def finish(self, stream: str) -> None:
-        """Fill the bar of a stream that has ended."""
+        """Show the bar of a stream as complete."""
         if self.bars and stream in self.tasks:
             self.bars.update(
                 self.tasks[stream], total=self.bars.tasks[self.tasks[stream]].completed
             )
 
-    def say(self, sentence: str) -> None:
-        """Say what is going on where no rows are to be counted."""
+    def print_message(self, text: str) -> None:
+        """Complete all bars and print a message."""
         for stream in self.tasks:
             self.finish(stream)
-        console.print(f"  {sentence}")
+        console.print(f"  {text}")
 
 
-def show(run: Run, gained: Counter[str]) -> None:
-    """Print per stream what was read, written, quarantined, and what its table gained."""
+def print_run(run: Run, added: Counter[str]) -> None:
+    """Print a table with the numbers of rows of each stream: read, written, quarantined, added."""
     table = Table()
     for title in ("stream", "read", "written", "quarantined", "seconds", "new rows in the table"):
         table.add_column(title, justify="left" if title == "stream" else "right")
     streams = run.report["streams"]
     for name in sorted(run.read):
-        said = streams[name]
-        numbers = (run.read[name], said["written"], said["quarantined"])
+        reported = streams[name]
+        numbers = (run.read[name], reported["written"], reported["quarantined"])
         counts = [f"{number:,}" for number in numbers]
-        table.add_row(name, *counts, f"{said['seconds']:.1f}", f"{gained[name]:,}")
+        table.add_row(name, *counts, f"{reported['seconds']:.1f}", f"{added[name]:,}")
     console.print(table)
-    console.print(f"{run.seconds:.0f} seconds in all, Spark's start included\n")
+    console.print(f"{run.seconds:.0f} seconds in total, including the start of Spark\n")
 
 
-# -------------------------------------------------------------- what is in the tables
+# -------------------------------------------------------------------------- tables
 
 
 @dataclass
-class Look:
-    """What stands in the tables: rows by table, rows at the bookmarks, and an answer."""
+class TableContents:
+    """Contents of the tables after a run.
+
+    Attributes:
+        rows: Number of rows by table.
+        at_bookmark: Number of rows with the replication key value of a bookmark, by table.
+        result: Result of the query, as a table to print.
+    """
 
     rows: Counter[str] = field(default_factory=Counter)
     at_bookmark: Counter[str] = field(default_factory=Counter)
-    answer: Table = field(default_factory=Table)
+    result: Table = field(default_factory=Table)
 
 
-def look(question: str | None = None) -> Look:
-    """Count the tables with Spark SQL, and answer a question if there is one."""
-    session, found = spark_for(WAREHOUSE), Look()
+def read_tables(query: str | None = None) -> TableContents:
+    """Count the rows of the tables with Spark, and run the query if there is one."""
+    session, found = start_spark(WAREHOUSE), TableContents()
     try:
         spark = session.spark()
         for view in spark.catalog.listTables():
@@ -251,32 +280,36 @@ def look(question: str | None = None) -> Look:
         for name in HOURLY:
             last = f"(SELECT origin, max(time_hour) AS time_hour FROM {name} GROUP BY origin)"  # noqa: S608
             found.at_bookmark[name] = spark.table(name).join(spark.sql(last), KEYS).count()
-        if question:
-            answer = spark.sql(question)
-            found.answer = Table(*answer.columns)
-            for row in answer.collect():
-                found.answer.add_row(*map(str, row))
+        if query:
+            frame = spark.sql(query)
+            found.result = Table(*frame.columns)
+            for row in frame.collect():
+                found.result.add_row(*map(str, row))
     finally:
         session.stop()
     return found
 
 
-def check(second: Run, gained: Counter[str], before: Look) -> None:
-    """Say, and hold, that the second run read new rows and those at the bookmarks, no more."""
+def check_second_run(second: Run, added: Counter[str], before: TableContents) -> None:
+    """Check that the second run read only new rows and those at the bookmarks, and report it.
+
+    Raises:
+        SystemExit: It read other rows again, or a table that is read in full has more rows.
+    """
     for name in HOURLY:
-        new, again = gained[name], second.read[name] - gained[name]
+        new, again = added[name], second.read[name] - added[name]
         console.print(f"{name}: {new:,} rows are new, {again} were read again")
         if again != before.at_bookmark[name]:
-            sys.exit(f"but {before.at_bookmark[name]} rows stand at the bookmarks themselves")
+            sys.exit(f"Error: {before.at_bookmark[name]} rows have the value of a bookmark.")
     console.print(
-        "Those read again stand at the bookmarks themselves: later rows might share them."
+        "Rows with the value of a bookmark are read again, because new rows may have it, too."
     )
-    whole = sorted(set(second.read) - set(HOURLY))
+    full = sorted(set(second.read) - set(HOURLY))
     console.print(
-        f"{', '.join(whole)}: whole tables, read each time; by their keys no row doubles."
+        f"{', '.join(full)}: read in full in each run; their keys prevent duplicate rows."
     )
-    if any(gained[name] for name in whole):
-        sys.exit(f"but a table has grown: {gained}")
+    if any(added[name] for name in full):
+        sys.exit(f"Error: the number of rows of a table has changed: {added}")
 
 
 if __name__ == "__main__":

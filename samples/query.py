@@ -1,6 +1,6 @@
-"""Ask the tables that target-spark wrote: `python samples/query.py FOLDER "SELECT …"`.
+"""Query the tables that target-spark wrote: `python samples/query.py FOLDER "SELECT …"`.
 
-Every table in the folder is there under its own name.
+Each Delta or Parquet table in the folder is a view with the name of the table.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from target_spark.spark.session import Session, SparkSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["show_tables", "spark_for"]
+__all__ = ["register_tables", "start_spark"]
 
 
-def spark_for(folder: Path) -> Session:
-    """Start Spark with every table of the folder as a view; the caller stops it."""
+def start_spark(folder: Path) -> Session:
+    """Start Spark with each table of the folder as a view; the caller stops the session."""
     session = Session.start(SparkSettings(app_name="query", small_runs=True))
-    show_tables(session.spark(), folder)
+    register_tables(session.spark(), folder)
     return session
 
 
-def show_tables(spark: SparkSession, folder: Path) -> None:
-    """Register each table of the folder under its own name."""
+def register_tables(spark: SparkSession, folder: Path) -> None:
+    """Create a temporary view for each table of the folder."""
     for table in sorted(folder.iterdir()):
         if (table / "_delta_log").is_dir():
             frame = spark.read.format("delta").load(str(table))
@@ -36,13 +36,13 @@ def show_tables(spark: SparkSession, folder: Path) -> None:
         frame.createOrReplaceTempView(f"`{table.name}`")
 
 
-def main(folder: str, question: str) -> None:
-    """Print the answer as a table."""
+def main(folder: str, query: str) -> None:
+    """Run a query and print the first 50 rows of its result."""
     from pyspark.errors import AnalysisException
 
-    session = spark_for(Path(folder))
+    session = start_spark(Path(folder))
     try:
-        session.spark().sql(question).show(50, truncate=False)
+        session.spark().sql(query).show(50, truncate=False)
     except AnalysisException as error:
         sys.exit(str(error.getMessage()))
     finally:
@@ -50,6 +50,6 @@ def main(folder: str, question: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:  # noqa: PLR2004  (the program itself, a folder, a question)
+    if len(sys.argv) != 3:  # noqa: PLR2004  (the script, the folder, the query)
         sys.exit(__doc__)
     main(sys.argv[1], sys.argv[2])

@@ -1,10 +1,10 @@
-"""Look up the locked packages and the jars in a feed of advisories (`make audit`).
+"""Look up the locked packages and the jars in a feed of security advisories (`make audit`).
 
-Packages are looked up by pip-audit, jars by their Maven coordinates, both in a feed that speaks
-OSV's protocol (https://google.github.io/osv.dev/post-v1-query/). Nothing is called free of
-advisories unless the feed answered for it, and knew an advisory that it must know.
+Packages are looked up by pip-audit, jars by their Maven coordinates, both in a feed with OSV's API
+(https://google.github.io/osv.dev/post-v1-query/). If a query fails, or the feed does not have a
+known advisory, the result is "not checked", not "no advisories".
 
-Exit codes: 0 no advisory; 1 advisories, which are listed; 3 the feed could not be asked.
+Exit codes: 0 no advisories; 1 advisories, which are listed; 3 not checked.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ LOCKS = ("requirements*.lock", "samples/*/*/requirements.lock", "samples/require
 
 
 class FeedError(Exception):
-    """The feed did not answer, or not as a feed of advisories does."""
+    """Raised if the feed does not respond, or its response is not one of OSV's API."""
 
 
 class Finding(NamedTuple):
-    """An advisory that concerns something that is used here."""
+    """Advisory for a package or jar of the project."""
 
     what: str
     advisory: str
@@ -44,7 +44,7 @@ class Finding(NamedTuple):
 
 
 class Pin(NamedTuple):
-    """A package at one version."""
+    """Package with a version."""
 
     ecosystem: str
     name: str
@@ -52,17 +52,17 @@ class Pin(NamedTuple):
 
 
 KNOWN = Pin("PyPI", "jinja2", "2.4.1")
-"""A release with advisories. What knows of none is no feed, but a proxy's page or an empty copy."""
+"""Release with known advisories. A feed without them may be an empty copy or a page of a proxy."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Look everything up; return the exit code."""
+    """Look up all packages and jars, print the advisories, and return the exit code."""
     parser = argparse.ArgumentParser(description="Look up locked packages and jars in a feed.")
     parser.add_argument("--pip-audit", required=True, help="path of the pip-audit to use")
     parser.add_argument(
         "--feed",
         default=os.environ.get("AUDIT_OSV_URL", FEED),
-        help="where OSV queries are sent, for example a mirror (variable AUDIT_OSV_URL)",
+        help="URL of OSV queries, for example of a mirror (variable AUDIT_OSV_URL)",
     )
     options = parser.parse_args(arguments)
     packages = sorted(set(read_locks(ROOT)))
@@ -76,8 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FeedError as error:
         print(
             f"NOT CHECKED: the feed of advisories {options.feed} could not be used: {error}."
-            " Nothing is known about the packages and jars. Run this where the feed can be"
-            " reached, or name a mirror in AUDIT_OSV_URL.",
+            " The packages and jars may have advisories. Run this on a machine that can reach the"
+            " feed, or set AUDIT_OSV_URL to the URL of a mirror.",
             file=sys.stderr,
         )
         return NOT_CHECKED
@@ -88,13 +88,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check_feed(feed: str) -> None:
-    """Raise FeedError unless the feed knows an advisory that it must know."""
+    """Raise FeedError unless the feed has an advisory for `KNOWN`."""
     if not query_feed(feed, KNOWN):
-        raise FeedError(f"it knows no advisory for {KNOWN.name} {KNOWN.version}")
+        raise FeedError(f"it has no advisory for {KNOWN.name} {KNOWN.version}")
 
 
 def read_locks(root: Path) -> Iterator[Pin]:
-    """Yield every package of every lock file, for whatever Python it is locked."""
+    """Yield the packages of all lock files, for all Python versions."""
     for path in (path for pattern in LOCKS for path in sorted(root.glob(pattern))):
         text = path.read_text("utf-8")
         for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE):
@@ -102,7 +102,7 @@ def read_locks(root: Path) -> Iterator[Pin]:
 
 
 def list_jars() -> Iterator[Pin]:
-    """Yield every artifact that target-spark fetches, for each format and line of Spark."""
+    """Yield all jars that target-spark downloads, for each format and minor version of Spark."""
     coordinates = {name for library in jars.every_library() for name in library.all_jars}
     for text in sorted(coordinates):
         group, artifact, version = text.split(":")
@@ -110,18 +110,18 @@ def list_jars() -> Iterator[Pin]:
 
 
 def audit_packages(program: str, feed: str, pins: Sequence[Pin]) -> Iterator[Finding]:
-    """Yield what pip-audit finds."""
+    """Yield the advisories that pip-audit finds for packages."""
     for part in _split_by_version(pins):
         for package in _run_pip_audit(program, feed, part):
             for found in package.get("vulns", ()):
                 names = ", ".join([found["id"], *found.get("aliases", ())])
-                mended = ", ".join(found.get("fix_versions", ())) or "no release"
+                fixed = ", ".join(found.get("fix_versions", ())) or "no release"
                 what = f"{package['name']} {package['version']}"
-                yield Finding(what, names, f"{found['description'][:200]} (mended in: {mended})")
+                yield Finding(what, names, f"{found['description'][:200]} (fixed in: {fixed})")
 
 
 def audit_jars(feed: str, pins: Iterable[Pin]) -> Iterator[Finding]:
-    """Yield the advisories of jars."""
+    """Yield the advisories that the feed has for jars."""
     for pin in pins:
         for found in query_feed(feed, pin):
             names = ", ".join([str(found["id"]), *found.get("aliases", ())])
@@ -133,7 +133,7 @@ def query_feed(feed: str, pin: Pin) -> list[dict]:
     """Return the advisories of a package that were not withdrawn.
 
     Raises:
-        FeedError: the feed cannot be reached, or what answers is not a feed.
+        FeedError: The feed cannot be reached, or its response is not one of OSV's API.
     """
     query = {"package": {"name": pin.name, "ecosystem": pin.ecosystem}, "version": pin.version}
     found: list[dict] = []
@@ -145,7 +145,7 @@ def query_feed(feed: str, pin: Pin) -> list[dict]:
         except (requests.RequestException, ValueError) as error:
             raise FeedError(f"{type(error).__name__}: {error}") from error
         if not isinstance(page, dict) or not isinstance(page.get("vulns", []), list):
-            raise FeedError("its answer is not one of OSV's")
+            raise FeedError("its response is not one of OSV's API")
         found += [entry for entry in page.get("vulns", []) if not entry.get("withdrawn")]
         if not page.get("next_page_token"):
             return found
@@ -153,7 +153,7 @@ def query_feed(feed: str, pin: Pin) -> list[dict]:
 
 
 def _split_by_version(pins: Iterable[Pin]) -> Iterator[list[Pin]]:
-    """Split so that no part has two versions of a package: pip-audit refuses such a file."""
+    """Yield lists without two versions of the same package, which pip-audit does not accept."""
     versions: dict[str, list[Pin]] = {}
     for pin in pins:
         versions.setdefault(pin.name, []).append(pin)
@@ -163,7 +163,7 @@ def _split_by_version(pins: Iterable[Pin]) -> Iterator[list[Pin]]:
 
 def _run_pip_audit(program: str, feed: str, pins: Iterable[Pin]) -> list[dict]:
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
-        # Without markers: what is locked for another Python is looked up, too.
+        # Markers are omitted, so that packages for other Python versions are looked up, too.
         file.writelines(f"{pin.name}=={pin.version}\n" for pin in pins)
         file.flush()
         words = ["--requirement", file.name, "--no-deps", "--disable-pip", "--format", "json"]

@@ -35,7 +35,7 @@ BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 def main() -> None:
-    """Load January and February, and make the pictures."""
+    """Load January and February, and make the pictures of the second load."""
     if BROWSER is None:
         sys.exit("The program chromium is missing: apt install chromium")
     IMAGES.mkdir(exist_ok=True)
@@ -49,11 +49,11 @@ def main() -> None:
         table = takewhile(lambda line: not line.startswith("table of "), table)  # paths follow
         draw_terminal(progress, "during a load", IMAGES / "load.svg")
         draw_terminal(list(table), "at the end of a load", IMAGES / "summary.svg")
-        photograph(folder / "report.html", IMAGES / "report.png")
+        take_screenshot(folder / "report.html", IMAGES / "report.png")
 
 
 def load(folder: Path, until: str, state: str) -> tuple[list[str], list[str]]:
-    """Run the pipe in a terminal; return its screen while rows were read, and all its lines."""
+    """Run the pipe in a terminal; return the screen during the load, and all lines at its end."""
     (folder / "tap.json").write_text(json.dumps({"until": until}))
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     with open_terminal(WIDTH, HEIGHT) as session:
@@ -70,7 +70,7 @@ def load(folder: Path, until: str, state: str) -> tuple[list[str], list[str]]:
 
 
 def watch(session: TerminalSession, process: subprocess.Popen[bytes]) -> list[str]:
-    """Return the screen as it was when its live line last counted rows that were being read."""
+    """Return the last screen whose progress line shows that rows are being read."""
     shown: list[str] = []
     while process.poll() is None:
         with session.terminal.lock:
@@ -82,7 +82,7 @@ def watch(session: TerminalSession, process: subprocess.Popen[bytes]) -> list[st
 
 
 def draw_terminal(lines: list[str], title: str, path: Path) -> None:
-    """Write the lines of a screen as an SVG, which takes its font from the reader's machine."""
+    """Write the lines of a screen as an SVG that uses a font of the reader's machine."""
     own_font = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     with Path(os.devnull).open("w") as nowhere:
         console = Console(
@@ -92,8 +92,8 @@ def draw_terminal(lines: list[str], title: str, path: Path) -> None:
         console.save_svg(str(path), title=title, code_format=own_font)
 
 
-def photograph(page: Path, path: Path) -> None:
-    """Write a picture of the top of a page."""
+def take_screenshot(page: Path, path: Path) -> None:
+    """Write a picture of the top of an HTML page."""
     with tempfile.TemporaryDirectory() as profile:
         subprocess.run(
             [

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Looks for what the project needs: Python 3.10+ with pip and venv, and Java 17+.
+# Check the requirements of the project: Python 3.10+ with pip and venv, and Java 17+.
 #
-# Prints the path of the interpreter to use on standard output. Whatever is missing is named
-# on standard error, all at once and with the way to get it, and the exit is non-zero.
-# PYTHON names an interpreter to take instead of the first one that fits.
+# The path of the Python interpreter is printed on standard output. Missing programs are listed on
+# standard error with instructions to install them, and the exit code is not 0.
+# The variable PYTHON selects an interpreter instead of the first suitable one.
 set -u
 
 missing=0
@@ -31,7 +31,7 @@ find_python() {
 check_python() {
   if ! python=$(find_python); then
     missing=1
-    say "missing: Python 3.10 or newer${PYTHON:+ (PYTHON=$PYTHON does not fit)}"
+    say "missing: Python 3.10 or newer${PYTHON:+ (PYTHON=$PYTHON is not suitable)}"
     say "  Debian, Ubuntu: apt-get install python3 python3-venv python3-pip"
     say "  macOS:          brew install python@3.12"
     say "  elsewhere:      https://www.python.org/downloads/"
@@ -46,7 +46,7 @@ check_python() {
   fi
 }
 
-# `java -version` says `openjdk version "17.0.15" ...`, before Java 9 `java version "1.8.0_402"`.
+# `java -version` prints `openjdk version "17.0.15" ...`, before Java 9 `java version "1.8.0_402"`.
 java_major() {
   "$1" -version 2>&1 | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9][0-9]*\).*/\2/p' | head -n 1
 }

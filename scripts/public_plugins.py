@@ -22,11 +22,11 @@ class Plugin:
         program: The console script.
         config: The settings; ``{url}`` and ``{folder}`` stand for the server and the folder of
             a run.
-        source: What a sync reads or writes; empty if a sync needs an account.
+        source: Kind of source or destination; empty if a sync needs an account.
         files: Names and contents of the files in the folder of a run.
         replies: Paths of the server and the JSON values or texts that it sends; ``{}`` for others.
         requires: Packages that the plugin needs and does not name.
-        is_selected: Whether a sync is given a catalog with all streams selected.
+        is_selected: True if a sync gets a catalog with all streams selected.
         python: The oldest version of Python that the plugin accepts, if it is above 3.11.
     """
 
@@ -381,4 +381,4 @@ MESSAGES = (
     {"type": "RECORD", "stream": "cities", "record": {"id": 1, "name": "Lubeca"}},
     {"type": "STATE", "value": {"bookmarks": {"cities": {"id": 3}}}},
 )
-"""What targets and mappers read."""
+"""Singer messages that targets and mappers read."""

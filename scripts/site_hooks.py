@@ -1,9 +1,9 @@
-"""Hooks with which MkDocs builds the documentation's site: generated pages, links and code fences.
+"""MkDocs hooks of the documentation's site: generated pages, rewritten links and code fences.
 
 Pages in `docs/` are written for the repository: some links lead to files outside `docs/`, and code
 fences have options for tests. Both are rewritten for the site. The reference is generated from the
-code: settings of target-spark, components of manifests, and a page for each module that stands
-below `reference/api/` in the navigation. `llms.txt` has a line for each page.
+code: settings of target-spark, components of manifests, and a page for each module that the
+navigation lists below `reference/api/`. `llms.txt` has a line for each page.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _LINK: Final = re.compile(
     r"(?P<code>^ *```.*?^ *```$)|(?P<begin>\]\(|^\[[^\]]+\]: )(?!\w+:|#)(?P<address>[^)#\s]+)",
     re.MULTILINE | re.DOTALL,
 )
-"""Block of code, or link to a file, also in a definition of its own: `[name]: address`."""
+"""Code block, or link to a file, inline or as a link definition such as `[name]: address`."""
 
 _ROW: Final = re.compile(r"^\| (\[.+?) \| (.+) \|$", re.MULTILINE)
 _SCALARS: Final = {str: "text", int: "integer", float: "number", bool: "true or false"}
@@ -135,7 +135,7 @@ def find_pages(nav: Any, section: str = "") -> Iterator[tuple[str, str]]:
 
 
 def find_description(page: str) -> str:
-    """Return one line about a page: from the README's table of pages, or from its module."""
+    """Return the one-line description of a page, from the README's table or from its module."""
     if page.startswith(_API):
         return read_summary(_get_module(page))
     about = dict(_DESCRIPTIONS)
@@ -172,7 +172,7 @@ def rewrite_links(markdown: str, page: str, repository: str) -> str:
 
 
 def rewrite_fences(markdown: str) -> str:
-    """Return a page whose code fences have no options for tests, but the names of files."""
+    """Return a page whose code fences have no options of tests; file names become titles."""
 
     def rewrite(fence: re.Match[str]) -> str:
         file = _FILE.search(fence[2])
@@ -195,7 +195,7 @@ def make_components_page() -> str:
     package = griffe.load("tap_core", search_paths=[str(ROOT)], allow_inspection=False)
     parts = [
         "# Components of manifests",
-        "Each `type` of a manifest, with its options; [here](../manifest.md) is how to use them.",
+        "Each `type` of a manifest with its options. [Manifests](../manifest.md) shows their use.",
     ]
     for module, names in groupby(MODULES, key=MODULES.__getitem__):
         parts.append(f"## {module.rpartition('.')[2].replace('_', ' ').capitalize()}")
@@ -208,7 +208,7 @@ def make_components_page() -> str:
 
 
 def describe_component(cls: type, described: griffe.Object | griffe.Alias) -> Iterator[str]:
-    """Yield the description of a component, the table of its options, and what it ignores."""
+    """Yield a component's description, the table of its options, and its options without effect."""
     summary = re.split(r"\n\n(?:Args|Attributes|Examples?|Raises):", inspect.getdoc(cls) or "")[0]
     yield summary
     plan = get_component_plan(cls)
@@ -253,7 +253,7 @@ def _describe_components(expected: type) -> Iterator[str]:
 
 
 def _format_default(default: object) -> str:
-    """Return a default as in YAML, or "" if there is none that a manifest could have."""
+    """Return a default value as in YAML, or "" if a manifest cannot contain it."""
     is_plain = isinstance(default, (str, int, float, tuple))
     return f"`{json.dumps(default, default=str)}`".replace("|", "\\|") if is_plain else ""
 

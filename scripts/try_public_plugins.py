@@ -1,15 +1,15 @@
 """Run public plugins on singer_sdk and on tap_core, and write the results to docs/tried.md.
 
 Each plugin of `public_plugins.py` is installed into a separate environment, followed by the wheel
-of this project. `tap-x` runs it on the singer_sdk that it asks for, `tap-core run tap-x` on
-tap_core. Both get the same config, files and server, and what they print is compared. Manifests
-are run on airbyte-cdk and on tap_core against a server that answers for any API. No plugin gets an
-account: the only hosts are on loopback.
+of this project. `tap-x` runs it on the singer_sdk that it requires, `tap-core run tap-x` on
+tap_core. Both get the same config, files and server, and their outputs are compared. Manifests are
+run on airbyte-cdk and on tap_core against a server that simulates any API. No plugin gets an
+account: all servers are on loopback.
 
     python scripts/try_public_plugins.py --work FOLDER [--only NAME ...]
 
-`FOLDER/trials` keeps what the programs printed, so that a later call replaces single rows: `--only`
-without a package runs nothing and only writes the page.
+`FOLDER/trials` stores the outputs, so that a later call can replace single rows. `--only` without a
+package runs nothing and only writes the page.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SHOWN = 60  # characters of a value in a verdict
 
 @dataclass(frozen=True)
 class Ended:
-    """A run of a program that has ended; ``output`` of a target is what it wrote, as JSON."""
+    """Finished run of a program. The ``output`` of a target is the data that it wrote, as JSON."""
 
     code: int
     output: str
@@ -67,7 +67,7 @@ class Ended:
 
     @property
     def reason(self) -> str:
-        """The last line of the errors, without the time and the logger before it."""
+        """Last line of the errors, without time and logger, as text for a table."""
         lines = [line for line in self.errors.splitlines() if line.strip() and "METRIC" not in line]
         last = lines[-1].split(" | ")[-1].strip() if lines else f"exit code {self.code}"
         if last.startswith('{"message": '):  # an error of Airbyte's protocol
@@ -77,7 +77,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Step:
-    """What was run on tap_core and on the other SDK."""
+    """Runs of one step on tap_core and on the other SDK."""
 
     name: str
     ours: Ended
@@ -86,10 +86,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Trial:
-    """The runs of a package, and the version of the SDK that it was compared with.
+    """Runs of a package.
 
     Attributes:
-        problem: The reason why nothing was run; empty if there is none.
+        package: Name on the package index.
+        version: Version of the package.
+        sdk: Version of singer_sdk with which the package was compared.
+        steps: Steps that were run.
+        problem: Reason for which nothing was run; empty if there is none.
     """
 
     package: str
@@ -103,10 +107,14 @@ class Trial:
 def make_environment(
     work: Path, name: str, python: str, steps: Sequence[Sequence[str]], contents: str = ""
 ) -> Path:
-    """Return the folder of programs of an environment, made unless it exists as asked.
+    """Return the folder of programs of an environment, which is created if necessary.
 
-    Each of the ``steps`` is what one call of pip installs. ``contents`` is a hash of a wheel among
-    them: if it has changed, the environment is replaced.
+    Args:
+        work: Folder of the environments.
+        name: Name of the environment.
+        python: Python interpreter of the environment.
+        steps: Arguments of the calls of pip, one call per step.
+        contents: Hash of a wheel among them; if it has changed, the environment is replaced.
     """
     place = work / "environments" / name
     stamp, wanted = place / ".ready", json.dumps([*map(list, steps), contents])
@@ -121,8 +129,8 @@ def make_environment(
 def install_plugin(plugin: Plugin, work: Path, wheel: Path) -> Path:
     """Return the folder of programs of a plugin's environment.
 
-    The plugin is installed before this project, as by a user who adds the project to a tap that
-    works: where both name a dependency, the environment has what this project needs.
+    The plugin is installed before this project, as by a user who adds the project to an existing
+    environment. Dependencies of both get a version that this project accepts.
     """
     python = shutil.which(f"python{plugin.python}") if plugin.python else sys.executable
     if not python:
@@ -164,13 +172,13 @@ _NOW = re.compile(
 
 
 def mask(text: str) -> str:
-    """Return a text without the times of today, which differ between two runs."""
+    """Return a text in which times of today, which differ between runs, are replaced."""
     return _NOW.sub(lambda found: "1" * 13 if found[0].isdigit() else "now", text)
 
 
 @dataclass(frozen=True)
 class Site:
-    """The place of the runs of a plugin: its programs, folder, server and database."""
+    """Environment of a plugin's runs: its programs, folder, server and database."""
 
     plugin: Plugin
     programs: Path
@@ -222,7 +230,7 @@ class Site:
 
 @contextmanager
 def preparing(plugin: Plugin, programs: Path, folder: Path) -> Iterator[Site]:
-    """Yield the place of a run: an empty folder with the files, a server, perhaps a database."""
+    """Yield the environment of a run: a folder with the plugin's files, a server, a database."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name, content in plugin.files.items():
@@ -237,11 +245,14 @@ def preparing(plugin: Plugin, programs: Path, folder: Path) -> Iterator[Site]:
 
 
 PAGES = ("page", "offset", "limit_start")
-"""Parameters of a request whose value is the number of the page or of its first record."""
+"""Query parameters with the number of the page or of its first record."""
 
 
 def answer_with(replies: Mapping[str, Any]) -> Callable[[ReceivedRequest], Reply]:
-    """Return a server's script: the reply of a path, ``{}`` for others; later pages are empty."""
+    """Return the function that answers requests by their path, with empty pages after the first.
+
+    The response for an unknown path is ``{}``.
+    """
 
     def answer(asked: ReceivedRequest) -> Reply:
         body = replies.get(asked.path.partition("?")[0], {})
@@ -296,7 +307,7 @@ def prepare_tables(database: Database | None) -> None:
 
 
 def read_written(site: Site) -> Any:
-    """Return what a target wrote: rows of the database, files, or requests to the server."""
+    """Return the data that a target wrote: database rows, requests to the server, or files."""
     if site.database:
         return [
             [mask(str(value)) for value in row]
@@ -370,7 +381,7 @@ def try_plugin(plugin: Plugin, work: Path, wheel: Path) -> Trial:
 
 # ------------------------------------------------------------------------- manifests
 def try_manifests(manifests: Sequence[Manifest], work: Path) -> Iterator[Trial]:
-    """Install all manifests in one environment and yield the trials of some."""
+    """Install all manifests in one environment and yield the trials of the given ones."""
     if not manifests:
         return
     pins = [f"{one.package}=={one.version}" for one in MANIFESTS]
@@ -404,7 +415,7 @@ BUILT_IN = frozenset({
     *("add_record_metadata", "validate_records", "batch_size_rows", "use_singer_decimal"),
     *("process_activate_version_messages", "emit_activate_version_messages"),
 })  # fmt: skip
-"""Settings that an SDK adds to those of the plugin."""
+"""Settings that an SDK adds to the plugin's own."""
 
 
 def read_about(output: str) -> Any:
@@ -420,7 +431,7 @@ def read_about(output: str) -> Any:
 
 
 def read_catalog(output: str) -> Any:
-    """Return the entries of a catalog by the names of their streams."""
+    """Return the entries of a catalog by stream name."""
     entries = json.loads(output)["streams"]
     for entry in entries:
         about = {"/".join(one["breadcrumb"]): one["metadata"] for one in entry["metadata"]}
@@ -446,7 +457,7 @@ LATER = {
     "additionalProperties": True,
     "selected-by-default": True,
 }
-"""What releases before singer_sdk 0.54 leave out, and what has no effect."""
+"""Keys without effect that releases before singer_sdk 0.54 do not write, with their values."""
 
 
 def find_differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
@@ -515,7 +526,7 @@ def count_records(step: Step) -> int:
 
 
 def describe_steps(trial: Trial) -> str:
-    """Return what was run, in words; steps that failed on both sides are not named."""
+    """Return the names of the steps as text, without those that failed on both SDKs."""
     words = []
     for step in trial.steps:
         if step.theirs.code and step.ours.code:
@@ -599,7 +610,7 @@ Compared with airbyte-cdk {cdk}. The server answers for any API, and may not end
 
 
 def read_trials(work: Path) -> dict[str, Trial]:
-    """Return the trials that a folder of work keeps, by package."""
+    """Return the stored trials by package."""
     trials = {}
     for path in sorted((work / "trials").glob("*.json")):
         kept = json.loads(path.read_text())
@@ -651,7 +662,7 @@ def describe_run() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is asked for and write the page."""
+    """Run the selected packages and write the page."""
     listed = [one.package for one in (*PLUGINS, *MANIFESTS)]
     parser = argparse.ArgumentParser(description="Run public plugins and write docs/tried.md.")
     parser.add_argument("--work", type=Path, required=True, help="folder for environments")

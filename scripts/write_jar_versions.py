@@ -1,12 +1,12 @@
-"""Write target_spark/spark/jar_versions.py: versions of jars by line of Spark, and their hashes.
+"""Write target_spark/spark/jar_versions.py: versions of jars for each Spark, and their hashes.
 
-Versions are changed here and nowhere else. Run it in the repository's folder after a change:
+Versions are changed only in this script. Run it in the repository's folder after a change:
 
     .venv/bin/python scripts/write_jar_versions.py
 
-Every jar is fetched anew, by Spark's resolver, from the Maven repository that this machine is set
-up for, and its SHA-256 is written beside its name. The resolver compares what it gets with the
-checksums that the repository publishes. Review the difference before you commit it.
+Spark's resolver downloads all jars again from the configured Maven repository, and compares them
+with the repository's checksums. The script writes the SHA-256 of each jar. Review the difference
+before you commit it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ __all__ = ["ARTIFACTS", "HADOOP_AWS", "SHA256"]
 '''
 
 
-def artifacts() -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return the artifacts of each format and line of Spark."""
+def list_artifacts() -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return the artifacts by format and minor version of Spark."""
     delta = {
         ("delta", line): (
             f"io.delta:delta-spark_{line}_2.13:{DELTA}",
@@ -59,18 +59,18 @@ def artifacts() -> dict[tuple[str, str], tuple[str, ...]]:
     return delta | iceberg
 
 
-def hashes(library: Library) -> Iterator[tuple[str, str]]:
-    """Fetch a library; yield the coordinates and the SHA-256 of each of its jars.
+def fetch_hashes(library: Library) -> Iterator[tuple[str, str]]:
+    """Download a library; yield the Maven coordinates and the SHA-256 of each of its jars.
 
     Raises:
-        SystemExit: it cannot be fetched, or brings other jars than it should.
+        SystemExit: The library cannot be downloaded, or has other jars than expected.
     """
     with tempfile.TemporaryDirectory() as folder:
         conf = {
             "spark.jars.packages": ",".join(library.requested),
             "spark.jars.excludes": ",".join((*EXCLUDES, *library.excludes)),
             "spark.jars.ivy": folder,
-            # No local repository of Maven's, which others may have filled.
+            # Without the user's local Maven repository, which may have other files.
             "spark.driver.extraJavaOptions": f"-Duser.home={folder}",
         }
         with locked(Path(folder)) as lock:
@@ -81,22 +81,22 @@ def hashes(library: Library) -> Iterator[tuple[str, str]]:
             jar = jars.pop(f"{name.replace(':', '_', 1).replace(':', '-')}.jar", None)
             if jar is None:
                 sys.exit(
-                    f"{library.requested[0]} does not bring {name}:"
+                    f"{library.requested[0]} does not include {name}:"
                     " change target_spark/spark/jars.py."
                 )
             with jar.open("rb") as file:
                 yield name, sha256(file)
         if jars:
             sys.exit(
-                f"{library.requested[0]} brings {sorted(jars)} too:"
+                f"{library.requested[0]} also includes {sorted(jars)}:"
                 " change target_spark/spark/jars.py."
             )
 
 
-def rendered(found: dict[str, str]) -> str:
-    """Return the source of the module."""
+def render(found: dict[str, str]) -> str:
+    """Return the source code of the module, with hashes by Maven coordinates."""
     lines = ["ARTIFACTS: Mapping[tuple[str, str], tuple[str, ...]] = {"]
-    for (form, line), names in artifacts().items():
+    for (form, line), names in list_artifacts().items():
         lines += [
             f'    ("{form}", "{line}"): (',
             *(f'        "{name}",' for name in names),
@@ -123,12 +123,12 @@ def rendered(found: dict[str, str]) -> str:
 
 
 def main() -> None:
-    """Fetch every library and write the module."""
-    libraries = [*map(format_library, artifacts().values())]
+    """Download all libraries and write the module."""
+    libraries = [*map(format_library, list_artifacts().values())]
     libraries += [s3_library(*releases) for releases in HADOOP_AWS.values()]
     libraries += [azure_library(hadoop) for hadoop, _ in HADOOP_AWS.values()]
-    found = {name: digest for library in libraries for name, digest in hashes(library)}
-    OUTPUT.write_text(rendered(found), encoding="utf-8")
+    found = {name: digest for library in libraries for name, digest in fetch_hashes(library)}
+    OUTPUT.write_text(render(found), encoding="utf-8")
     subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", str(OUTPUT)], check=True)
     print(f"{OUTPUT}: {len(found)} jars")
 

@@ -1,11 +1,11 @@
 """Write the definitions of plugins into samples/meltano.yml and the templates of `tap-core new`.
 
-A definition is that of ``--about --format=meltano``, without the keys that depend on the installed
-package. Run it in the repository's folder after a change of the settings:
+The definitions are those of ``--about --format=meltano``, without the keys that depend on the
+installed package. Run the script in the repository's folder after a change of the settings:
 
     .venv/bin/python scripts/write_meltano_definitions.py
 
-What a file adds to a definition (``config``, ``select``) is kept.
+Keys that a file adds to a definition (``config``, ``select``) are kept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def define(plugin: type[PluginBase], names: tuple[str, ...] = ()) -> dict[str, A
 
 
 def render(path: Path) -> str:
-    """Return the text of one of the files with the definitions of today."""
+    """Return the text of one of the files with its definitions updated."""
     text = path.read_text("utf-8")
     for plugin, names in ((TapFlights, ()), (TargetSpark, FILES[path])):
         entry = re.compile(_ENTRY.format(plugin.name), re.MULTILINE | re.DOTALL)
@@ -54,7 +54,7 @@ def render(path: Path) -> str:
 
 
 def _entry(definition: dict[str, Any], _: re.Match[str]) -> str:
-    """Return a definition as an item of the list of a `meltano.yml`."""
+    """Return a definition as a list item of `meltano.yml`."""
     lines = write_yaml({"plugins": {"all": [definition]}}).splitlines(keepends=True)
     return "".join(lines[2:])  # without the keys around the list
 

@@ -104,7 +104,7 @@ def new(
     from tap_core.scaffold.render import write
 
     try:
-        project = Project.of(name, kind or None, auth or None, pagination or None)
+        project = Project.from_options(name, kind or None, auth or None, pagination or None)
         place = Path(folder or name)
         write(project, place)
     except ProjectError as error:

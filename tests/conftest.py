@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave files without Spark out of runs of Spark tests: importing them takes half a minute."""
+    """Ignore files without Spark tests in runs of Spark tests, because imports take 30 seconds."""
     is_asked_for = any(
         Path(arg.partition("::")[0]).resolve() == collection_path for arg in config.args
     )
@@ -100,7 +100,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{marker or 'unmarked'} tests: {seconds:.0f} s{of_all}")
 
 
-@pytest.hookimpl(trylast=True)  # after marks have chosen
+@pytest.hookimpl(trylast=True)  # after the selection by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep one of the tests that differ only in the table format, but none without Spark."""
     taken = items if config.getoption("--every-format") else _one_for_each_format(items)

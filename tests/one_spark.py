@@ -1,10 +1,10 @@
-"""One Spark for all tests that want one: starting it costs more than most tests do.
+"""Spark session that all tests share, because starting Spark takes longer than most tests.
 
-It is optimized for small runs: tests run much code once, so Java's second compiler costs them a
-fifth more CPU time than it saves. Its memory for compiled code is larger than the 48 MB which Java
-reserves without that compiler: a Spark that lives for hundreds of tests fills them, and Java would
-then drop code and compile it again. Queries are interpreted, because compiling them takes longer
-than running them on a few rows; `compiled_spark` compiles, as Spark does by default.
+It is optimized for small runs. Tests run most code only once, so Java's second compiler would cost
+a fifth more CPU time than it saves. Without that compiler Java reserves 48 MB for compiled code,
+which hundreds of tests fill; Java would then discard code and compile it again, so the session has
+a larger code cache. Queries are interpreted, because compiling them takes longer than running them
+on a few rows; the queries of `compiled_spark` are compiled, as by default.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ def spark_session() -> Iterator[Session]:
 
 @pytest.fixture
 def spark(spark_session: Session) -> SparkSession:
-    """A session whose settings and temporary views no other test sees."""
+    """Session with settings and temporary views that are separate from those of other tests."""
     return spark_session.spark().newSession()
 
 
 @pytest.fixture
 def compiled_spark(spark_session: Session) -> SparkSession:
-    """Like `spark`, but Spark compiles queries: for tests of the values that they compute."""
+    """Session like `spark` with compiled queries, for tests of the values that they compute."""
     return ConfiguredSession(spark_session, COMPILED).thread_session()

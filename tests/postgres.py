@@ -1,12 +1,12 @@
-"""A real PostgreSQL for tests and benchmarks: one server per process, throw-away databases.
+"""Real PostgreSQL servers for tests and benchmarks: one per process, with temporary databases.
 
-A test asks for the fixture `postgres` and is skipped, saying why, when the
-server programs are not there; it never installs anything. `python -m tests.postgres` does, with
-Debian's package, before the tests run. The server listens on loopback alone, with a password. It
-is the child of a keeper that ends it and removes its files as soon as the pipe to the process
-that wanted it closes, so that it outlives no test run, however that dies.
+A test that uses the fixture `postgres` is skipped with a reason if the server programs are not
+installed. `python -m tests.postgres` installs them from Debian's package; tests install nothing.
+The server listens only on loopback, with a password. It is started by a keeper process, which
+stops it and removes its files when the pipe to the test process closes. So the server ends with the
+test process, even if that is killed.
 
-`TAP_CORE_POSTGRES_BIN` names a folder with `initdb` and `postgres` instead of the one found.
+The variable `TAP_CORE_POSTGRES_BIN` selects another folder with `initdb` and `postgres`.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ SETTINGS = {
     "autovacuum": "off",
     "jit": "off",
     "max_connections": "60",
-    "max_locks_per_transaction": "512",  # thousands of tables made in one transaction
+    "max_locks_per_transaction": "512",  # tests create thousands of tables in one transaction
     "timezone": "UTC",
     "log_timezone": "UTC",
-    "log_line_prefix": "%m %d ",  # which database a line is about
+    "log_line_prefix": "%m %d ",  # with the name of the database
 }
 
 
 @dataclass(frozen=True)
 class Database:
-    """A database of a running server, and how to reach it."""
+    """Database of a running server, with the parameters of a connection."""
 
     host: str
     port: int
@@ -81,16 +81,16 @@ class Database:
 
     @property
     def url(self) -> str:
-        """The address as SQLAlchemy wants it, for psycopg 3."""
+        """URL of the database for SQLAlchemy with psycopg 3."""
         return self.url_for("postgresql+psycopg")
 
     def url_for(self, driver: str) -> str:
-        """Return the address for another driver (`postgresql`: libpq's own form)."""
+        """Return the URL of the database for another driver; `postgresql` is that of libpq."""
         return f"{driver}://{self.user}:{self.password}@{self.host}:{self.port}/{self.name}"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The same in parts, named as taps and targets name their settings."""
+        """Parameters of a connection, with the names of the settings of taps and targets."""
         return {
             "host": self.host,
             "port": self.port,
@@ -100,14 +100,14 @@ class Database:
         }
 
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
-        """Return a connection that commits each statement by itself; close it (`with`)."""
+        """Return a connection in autocommit mode; use it in a ``with`` block, which closes it."""
         import psycopg
 
         options = {"autocommit": True, **options}
         return psycopg.connect(self.url_for("postgresql"), **options)
 
     def run(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run statements one by one; return the rows of the last, none where it has none."""
+        """Run statements, and return the rows of the last one; an empty list if it returns none."""
         with self.connect() as connection:
             for statement in statements:
                 cursor = connection.execute(statement.encode())
@@ -116,7 +116,7 @@ class Database:
 
 @dataclass(frozen=True)
 class Server:
-    """A running server; ``folder`` has its files, ``folder / "log"`` what it says."""
+    """Running server; ``folder`` contains its files."""
 
     port: int
     password: str
@@ -126,19 +126,19 @@ class Server:
 
     @property
     def log(self) -> Path:
-        """What the server says, in a file."""
+        """Path of the server's log."""
         return self.folder / "log"
 
     @property
     def maintenance(self) -> Database:
-        """The database that is always there; for what concerns the server, not for tables."""
+        """Database `postgres`, for statements about the server; tests create no tables in it."""
         return self._named("postgres")
 
     @contextlib.contextmanager
     def database(self, name: str | None = None) -> Iterator[Database]:
-        """Make a database, and drop it at the end, also if clients are still connected.
+        """Create a database, and drop it at the end, even if clients are still connected.
 
-        Without ``name`` it gets one of its own.
+        The default of ``name`` is a new random name.
         """
         name = name or f"test_{secrets.token_hex(6)}"
         quoted = '"' + name.replace('"', '""') + '"'
@@ -155,7 +155,7 @@ class Server:
 # ------------------------------------------------------------------------- for tests
 @pytest.fixture(scope="session")
 def postgres() -> Server:
-    """The server that all tests of this process share."""
+    """Server that all tests of this process share."""
     if server_programs() is None:
         pytest.skip(missing_reason())
     return shared_server()
@@ -163,7 +163,7 @@ def postgres() -> Server:
 
 @cache
 def shared_server() -> Server:
-    """Start this process's server on the first call; it ends with the process."""
+    """Return the server of this process, which is started by the first call."""
     running = server()
     started = running.__enter__()
     atexit.register(running.__exit__, None, None, None)
@@ -171,7 +171,7 @@ def shared_server() -> Server:
 
 
 def missing_reason() -> str:
-    """Say why a test is skipped and how to get what it needs."""
+    """Return the reason for which tests are skipped, with the command that installs PostgreSQL."""
     return (
         f"PostgreSQL's server programs are not installed: Debian's package {PACKAGE}, "
         f"or {VARIABLE} as the folder of initdb and postgres (python -m tests.postgres)"
@@ -179,21 +179,21 @@ def missing_reason() -> str:
 
 
 def server_programs() -> Path | None:
-    """Return the folder that has `initdb` and `postgres`, or None where there is none.
+    """Return the folder with `initdb` and `postgres`, or None if they are not installed.
 
     Raises:
         FileNotFoundError: ``TAP_CORE_POSTGRES_BIN`` names a folder without them.
     """
     if given := os.environ.get(VARIABLE):
         if not _has_programs(Path(given)):
-            message = f"{VARIABLE}={given}: no initdb and postgres there"
+            message = f"{VARIABLE}={given}: the folder lacks initdb or postgres"
             raise FileNotFoundError(message)
         return Path(given)
-    return next(filter(_has_programs, _places()), None)
+    return next(filter(_has_programs, _list_folders()), None)
 
 
-def _places() -> Iterator[Path]:
-    """Yield where the programs may be; those of Debian's package are not on the path."""
+def _list_folders() -> Iterator[Path]:
+    """Yield folders that may contain the programs; that of Debian's package is not on the PATH."""
     if found := shutil.which("initdb"):
         yield Path(found).resolve().parent
     if shutil.which("pg_config"):
@@ -207,7 +207,7 @@ def _places() -> Iterator[Path]:
 
 
 def _run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, whatever that is."""
+    """Run a program and return its result, also if it fails."""
     options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, **options}
     return subprocess.run(command, check=False, **options)
 
@@ -219,19 +219,19 @@ def _has_programs(folder: Path) -> bool:
 # --------------------------------------------------------------------------- running
 @contextlib.contextmanager
 def server(**settings: str) -> Iterator[Server]:
-    """Run a server of one's own, with more settings of `postgresql.conf`.
+    """Run a separate server with additional settings of `postgresql.conf`.
 
     Raises:
-        FileNotFoundError: its programs are not installed.
-        RuntimeError: it does not start; the message has what it said.
+        FileNotFoundError: The server programs are not installed.
+        RuntimeError: The server does not start; the message has the end of its log.
     """
     programs = server_programs()
     if programs is None:
         raise FileNotFoundError(missing_reason())
-    folder, password = _folder(), secrets.token_urlsafe(12)
+    folder, password = _make_folder(), secrets.token_urlsafe(12)
     try:
         _make_cluster(programs, folder, password)
-        keeper, started = _started(programs, folder, password, {**SETTINGS, **settings})
+        keeper, started = _start(programs, folder, password, {**SETTINGS, **settings})
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -241,8 +241,8 @@ def server(**settings: str) -> Iterator[Server]:
         _stop(keeper)
 
 
-def _folder() -> Path:
-    """Make a folder that the server's user can reach; not every TMPDIR is open to others."""
+def _make_folder() -> Path:
+    """Create a temporary folder that the server's user can access, and return it."""
     places = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]
     fits = [place for place in places if place.is_dir() and _is_open(place.resolve())]
     folder = Path(tempfile.mkdtemp(prefix="tap-core-postgres-", dir=(fits or places)[0]))
@@ -257,7 +257,7 @@ def _is_open(place: Path) -> bool:
 
 @cache
 def _server_user() -> str | None:
-    """Return who runs the server: PostgreSQL refuses to run as root."""
+    """Return the user of the server if this process runs as root, which PostgreSQL rejects."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -268,7 +268,7 @@ def _server_user() -> str | None:
 
 
 def _as_server_user() -> dict[str, Any]:
-    """Return what `subprocess` needs to start a program as that user."""
+    """Return the arguments with which `subprocess` starts a program as the server's user."""
     name = _server_user()
     if name is None:
         return {}
@@ -290,10 +290,10 @@ def _make_cluster(programs: Path, folder: Path, password: str) -> None:
         raise RuntimeError(message)
 
 
-def _started(
+def _start(
     programs: Path, folder: Path, password: str, settings: dict[str, str]
 ) -> tuple[subprocess.Popen[bytes], Server]:
-    """Start the server; another process may take the port that was free a moment ago."""
+    """Start the server on a free port; try another port if a different process takes it first."""
     for _ in range(ATTEMPTS):
         port = _free_port()
         options = [f"--{key}={value}" for key, value in {**settings, "port": str(port)}.items()]
@@ -302,18 +302,18 @@ def _started(
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
-            start_new_session=True,  # a Ctrl-C is for the tests; they end their server
+            start_new_session=True,  # Ctrl-C signals only the tests, which stop the server
         )
         started = Server(port, password, folder)
-        if _answers(keeper, started):
+        if _wait_until_ready(keeper, started):
             return keeper, started
     errors = started.log.read_text(errors="replace") if started.log.exists() else "(nothing)"
     message = f"PostgreSQL does not start: {errors[-2000:]}"
     raise RuntimeError(message)
 
 
-def _answers(keeper: subprocess.Popen[bytes], started: Server) -> bool:
-    """Wait until the server takes connections; False when it has ended instead."""
+def _wait_until_ready(keeper: subprocess.Popen[bytes], started: Server) -> bool:
+    """Wait until the server accepts connections; return False if it has ended."""
     import psycopg
 
     deadline = time.monotonic() + START_SECONDS
@@ -340,7 +340,7 @@ def _stop(keeper: subprocess.Popen[bytes]) -> None:
 
 # -------------------------------------------------------------------------- the keeper
 def _keep(program: str, folder: Path, options: list[str]) -> int:
-    """Run the server until standard input ends or it does; leave nothing behind."""
+    """Run the server until it ends or standard input is closed; then remove its files."""
     command = [program, "-D", str(folder / "data"), *options]
     with (folder / "log").open("ab") as log:
         child = subprocess.Popen(
@@ -369,7 +369,7 @@ def _keep(program: str, folder: Path, options: list[str]) -> int:
 
 # ------------------------------------------------------------------------ installing
 def _may_install() -> list[str] | None:
-    """Return what stands before `apt-get` so that it may install, or None where it may not."""
+    """Return the command before `apt-get`, such as sudo; None if packages cannot be installed."""
     if shutil.which("apt-get") is None:
         return None
     if os.geteuid() == 0:
@@ -381,7 +381,7 @@ def _may_install() -> list[str] | None:
 
 
 def _install(prefix: list[str], package: str) -> bool:
-    """Install a package of Debian; its lists are fetched only when it is not known without."""
+    """Install a Debian package; the package lists are updated only if the first attempt fails."""
     apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
     install = [*apt, "install", "--no-install-recommends", package]
     for command in (install, [*apt, "update"], install):
@@ -393,24 +393,27 @@ def _install(prefix: list[str], package: str) -> bool:
 
 
 def _install_plugin(name: str) -> None:
-    """Install a plugin for the output of the log; benchmarks are skipped without it."""
+    """Install an output plugin of logical replication; without it, its benchmarks are skipped."""
     programs, prefix = server_programs(), _may_install()
     if programs is None or (programs.parent / "lib" / f"{name}.so").exists():
         return
     package = f"{PACKAGE}-{programs.parent.name}-{name}"
     if prefix is None or not _install(prefix, package):
-        print(f"left out: {package}")
+        print(f"not installed: {package}")
 
 
 def main(plugins: list[str]) -> int:
-    """Install the server programs unless they are there; 1 when they could be and are not.
+    """Install the server programs if necessary, and return the exit code.
 
-    ``plugins`` are names of plugins for the output of the log, such as ``wal2json``.
+    It is 1 if the installation fails, and 0 if this user cannot install packages.
+
+    Args:
+        plugins: Names of output plugins of logical replication, such as ``wal2json``.
     """
     if server_programs() is None:
         prefix = _may_install()
         if prefix is None:
-            print(f"left out: {missing_reason()}")
+            print(f"not installed: {missing_reason()}")
             return 0
         print(f"Installing {PACKAGE}", flush=True)
         if not _install(prefix, PACKAGE) or server_programs() is None:

@@ -1,11 +1,16 @@
-"""The API that `tap_regions` reads, for those who try it: made-up records, real manners.
+"""HTTP server with the API that `tap_regions` reads. It does not depend on `tap_core`.
 
-`python samples/cluster/server.py` prints its address and serves until it is stopped. Every record
-follows from its number, so whoever reads a table knows what must be in it. What happens after
-`--until` is not there yet. With `--latency 0.1` each page takes as long; `--fail region-07` is out
-of order for good where a request says so, `--fail region-07=3` three times; `--most 20` answers
-twenty requests a second and tells the others to come back. It wants the token `t-1`. Nothing here
-knows about taps.
+`python samples/cluster/server.py` prints its URL and serves until it is stopped. It requires the
+token `t-1`. The records are computed from their numbers, so a test knows all records that a table
+must have.
+
+Options:
+
+- `--until`: time up to which there are records; a later time simulates new records.
+- `--latency 0.1`: delay of each response in seconds.
+- `--fail region-07`: status 500 for all requests with this text in their URL; `--fail region-07=3`
+  for the first three of them.
+- `--most 20`: maximum number of requests per second; others get status 429 and `Retry-After: 1`.
 """
 
 from __future__ import annotations
@@ -24,21 +29,20 @@ from threading import Event, Lock, Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-__all__ = ["API", "Answer", "Asked", "serving"]
+__all__ = ["API", "ReceivedRequest", "Response", "serving"]
 
-TOKEN = "t-1"  # noqa: S105  (of a service that has no secrets)
+TOKEN = "t-1"  # noqa: S105  (test data)
 FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 UNTIL = "2024-01-15T00:00:00Z"
 ALWAYS = -1
-EVENTS_A_DAY = 24
-MOST_A_PAGE = 1_000
+MAX_PAGE_SIZE = 1_000
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What goes back: a status, a document as bytes, and headers."""
+class Response:
+    """A response: its status, its body as bytes, and its headers."""
 
     status: int
     content: bytes
@@ -46,8 +50,14 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One request: its path with the query, when it came, and what it was answered."""
+class ReceivedRequest:
+    """A received request and the status of its response.
+
+    Attributes:
+        target: Path with the query.
+        at: Time of the request, in seconds since the epoch.
+        status: Status of the response.
+    """
 
     target: str
     at: float
@@ -56,11 +66,19 @@ class Asked:
 
 @dataclass
 class API:
-    """The answers, whatever they are sent through; ``asked`` are the requests that came.
+    """The API without its HTTP server: it returns the responses of requests.
 
-    ``records`` are the orders of each region. ``latency`` is in seconds, and for each answer.
-    ``fails`` says for pieces of a request's path or query how many times still a request with it
-    fails, ``ALWAYS`` for all of them. ``most`` requests are answered in any one second.
+    Attributes:
+        regions: Number of regions.
+        records: Maximum number of orders of each region.
+        customers: Number of customers.
+        notes: Maximum number of notes on each customer.
+        until: Time up to which there are records.
+        latency: Delay of each response, in seconds.
+        fails: Parts of URLs with the number of requests with this part that still fail; ``ALWAYS``
+            for all of them.
+        most: Maximum number of requests per second; None for no limit.
+        requests: Received requests, in their order.
     """
 
     regions: int = 50
@@ -71,112 +89,117 @@ class API:
     latency: float = 0.0
     fails: dict[str, int] = field(default_factory=dict[str, int])
     most: int | None = None
-    asked: list[Asked] = field(default_factory=list[Asked])
-    _answered: deque[float] = field(default_factory=deque[float], repr=False)
+    requests: list[ReceivedRequest] = field(default_factory=list[ReceivedRequest])
+    _accepted: deque[float] = field(default_factory=deque[float], repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
-    # What there is
+    # Records
 
-    def names(self) -> list[str]:
-        """Return the regions."""
+    def list_regions(self) -> list[str]:
+        """Return the names of the regions."""
         return [f"region-{number:02}" for number in range(self.regions)]
 
-    def orders(self, region: str, since: str = "") -> list[Row]:
-        """Return the orders of a region in the order of their numbers, which is not that of time.
+    def list_orders(self, region: str, since: str = "") -> list[Row]:
+        """Return the orders of a region that were changed at ``since`` or later.
 
-        There is one for each hour.
+        There is one change per hour. The orders are sorted by number, not by time of change.
         """
-        numbers = range(min(self.records, self._hours()))
-        return self._between((_order(region, number) for number in numbers), since)
+        numbers = range(min(self.records, self._count_hours()))
+        return self._filter((_make_order(region, number) for number in numbers), since)
 
-    def events(self, first: str = "", last: str = "") -> list[Row]:
-        """Return the events from one moment to another, both included: one for each hour."""
-        return self._between((_event(number) for number in range(self._hours())), first, last)
+    def list_events(self, first: str = "", last: str = "") -> list[Row]:
+        """Return the events from ``first`` to ``last``, both included; there is one per hour."""
+        numbers = range(self._count_hours())
+        return self._filter((_make_event(number) for number in numbers), first, last)
 
-    def people(self) -> list[Row]:
+    def list_customers(self) -> list[Row]:
         """Return the customers."""
         return [{"id": n, "name": f"Customer {n}"} for n in range(1, self.customers + 1)]
 
-    def notes_of(self, customer: int, since: str = "") -> list[Row]:
-        """Return the notes on a customer, oldest first: one a day."""
-        return self._between((_note(customer, number) for number in range(self.notes)), since)
+    def list_notes(self, customer: int, since: str = "") -> list[Row]:
+        """Return the notes on a customer of ``since`` or later, sorted by time; one per day."""
+        return self._filter((_make_note(customer, number) for number in range(self.notes)), since)
 
-    def _hours(self) -> int:
-        """Return more hours than there are from the start to the end."""
-        return max(0, int((_moment(self.until) - START).total_seconds()) // 3600 + 10)
+    def _count_hours(self) -> int:
+        """Return a number of hours, at least those from `START` to ``until``."""
+        return max(0, int((_parse_time(self.until) - START).total_seconds()) // 3600 + 10)
 
-    def _between(self, rows: Iterable[Row], first: str, last: str = "") -> list[Row]:
+    def _filter(self, rows: Iterable[Row], first: str, last: str = "") -> list[Row]:
+        """Return the rows from ``first`` to ``last`` or ``until``, whichever is earlier."""
         end = min(last or self.until, self.until)
         return [row for row in rows if first <= row["updated_at"] <= end]
 
-    # What is answered
+    # Responses
 
-    def answer(self, target: str, token: str | None) -> Answer:
-        """Answer a request for a path with its query; it takes as long as ``latency`` says."""
+    def handle(self, target: str, authorization: str | None) -> Response:
+        """Return the response of a request for ``target``, a path with its query."""
         time.sleep(self.latency)
         with self._lock:
-            answer = self._refusal(target, token)
-            found = answer or Answer(200, b"")
-            self.asked.append(Asked(target, time.time(), found.status))
-        return answer or self._answer(target)
+            error = self._find_error(target, authorization)
+            status = error.status if error else 200
+            self.requests.append(ReceivedRequest(target, time.time(), status))
+        return error or self._make_page(target)
 
-    def _refusal(self, target: str, token: str | None) -> Answer | None:
-        if token != f"Bearer {TOKEN}":
-            return _said(401, "Who are you?")
-        if self.most is not None and self._is_too_fast(self.most):
-            return _said(429, "Not so fast.", {"Retry-After": "1"})
-        for piece, times in self.fails.items():
-            if piece in target and times:
-                self.fails[piece] = times if times == ALWAYS else times - 1
-                return _said(500, f"Out of order: {piece}.")
+    def _find_error(self, target: str, authorization: str | None) -> Response | None:
+        if authorization != f"Bearer {TOKEN}":
+            return _make_error(401, "Invalid token.")
+        if self.most is not None and self._exceeds_limit(self.most):
+            return _make_error(429, "Too many requests.", {"Retry-After": "1"})
+        for part, times in self.fails.items():
+            if part in target and times:
+                self.fails[part] = times if times == ALWAYS else times - 1
+                return _make_error(500, f"Simulated failure of {part}.")
         return None
 
-    def _is_too_fast(self, most: int) -> bool:
+    def _exceeds_limit(self, most: int) -> bool:
+        """Return True if ``most`` requests were accepted in the last second; count this one."""
         now = time.monotonic()
-        while self._answered and self._answered[0] <= now - 1:
-            self._answered.popleft()
-        if len(self._answered) >= most:
+        while self._accepted and self._accepted[0] <= now - 1:
+            self._accepted.popleft()
+        if len(self._accepted) >= most:
             return True
-        self._answered.append(now)
+        self._accepted.append(now)
         return False
 
-    def _answer(self, target: str) -> Answer:
-        address = urlsplit(target)
-        query = dict(parse_qsl(address.query))
-        size = min(int(query.get("limit", "50")), MOST_A_PAGE)
+    def _make_page(self, target: str) -> Response:
+        """Return one page of records; ``next`` is the cursor of the next page, or null."""
+        url = urlsplit(target)
+        query = dict(parse_qsl(url.query))
+        size = min(int(query.get("limit", "50")), MAX_PAGE_SIZE)
         begin = int(query.get("cursor", "0"))
-        rows = self._rows(address.path.strip("/").split("/"), query)
+        rows = self._find_rows(url.path.strip("/").split("/"), query)
         if rows is None:
-            return _said(404, "There is no such thing.")
+            return _make_error(404, "Not found.")
         end = begin + size
         following = str(end) if end < len(rows) else None
-        return Answer(200, json.dumps({"data": rows[begin:end], "next": following}).encode())
+        return Response(200, json.dumps({"data": rows[begin:end], "next": following}).encode())
 
-    def _rows(self, path: list[str], query: dict[str, str]) -> Sequence[Row] | None:
+    def _find_rows(self, path: list[str], query: dict[str, str]) -> Sequence[Row] | None:
+        """Return all records of a path, or None if it does not exist."""
         since = query.get("updated_since", "")
         match path:
-            case ["regions", region, "orders"] if region in self.names():
-                return self.orders(region, since)
+            case ["regions", region, "orders"] if region in self.list_regions():
+                return self.list_orders(region, since)
             case ["events"]:
-                return self.events(query.get("from", ""), query.get("to", ""))
+                return self.list_events(query.get("from", ""), query.get("to", ""))
             case ["customers"]:
-                return self.people()
+                return self.list_customers()
             case ["customers", customer, "notes"] if customer.isdecimal():
-                return self.notes_of(int(customer), since)
+                return self.list_notes(int(customer), since)
             case _:
                 return None
 
 
-def _said(status: int, text: str, headers: dict[str, str] | None = None) -> Answer:
-    return Answer(status, json.dumps({"error": text}).encode(), headers or {})
+def _make_error(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
+    return Response(status, json.dumps({"error": text}).encode(), headers or {})
 
 
-# ------------------------------------------------------------------------- the data
+# -------------------------------------------------------------------------- records
 
 
 @lru_cache(maxsize=100_000)
-def _order(region: str, number: int) -> Row:
-    """Of each ten orders the later are not those that changed later."""
+def _make_order(region: str, number: int) -> Row:
+    """Return an order. Within each ten numbers, a higher number is not always a later change."""
     hour = number // 10 * 10 + number * 7 % 10
     return {
         "id": number,
@@ -184,54 +207,55 @@ def _order(region: str, number: int) -> Row:
         "amount": number * 25 % 10_000 / 100,
         "customer_id": number % 20 + 1,
         "note": f"Order {number} of {region}",
-        "updated_at": _text(hour),
+        "updated_at": _format_time(hour),
     }
 
 
-def _event(number: int) -> Row:
+def _make_event(number: int) -> Row:
     kind = ("opened", "paid", "sent")[number % 3]
-    return {"id": f"e-{number}", "kind": kind, "updated_at": _text(number)}
+    return {"id": f"e-{number}", "kind": kind, "updated_at": _format_time(number)}
 
 
-def _note(customer: int, number: int) -> Row:
-    at = _text(number * 24 + customer % 24)
+def _make_note(customer: int, number: int) -> Row:
+    at = _format_time(number * 24 + customer % 24)
     return {"customer_id": customer, "id": number, "text": f"Note {number}", "updated_at": at}
 
 
 @lru_cache(maxsize=100_000)
-def _text(hour: int) -> str:
+def _format_time(hour: int) -> str:
+    """Return the time that is ``hour`` hours after `START`."""
     return (START + timedelta(hours=hour)).strftime(FORMAT)
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     return datetime.strptime(text, FORMAT).replace(tzinfo=timezone.utc)
 
 
-# ------------------------------------------------------------------------- the wire
+# ---------------------------------------------------------------------- HTTP server
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 128  # a cluster comes all at once
+    request_queue_size = 128  # all tasks of a cluster connect at the same time
 
 
 @contextmanager
 def serving(api: API, port: int = 0) -> Generator[str, None, None]:
-    """Serve an API in threads of their own; give its address."""
+    """Serve an API in background threads within a ``with`` block, and yield its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
-            answer = api.answer(self.path, self.headers["Authorization"])
-            self.send_response(answer.status)
-            for name, value in answer.headers.items():
+            response = api.handle(self.path, self.headers["Authorization"])
+            self.send_response(response.status)
+            for name, value in response.headers.items():
                 self.send_header(name, value)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(answer.content)))
+            self.send_header("Content-Length", str(len(response.content)))
             self.end_headers()
-            self.wfile.write(answer.content)
+            self.wfile.write(response.content)
 
         def log_message(self, format: str, *args: Any) -> None:
             pass
@@ -245,29 +269,29 @@ def serving(api: API, port: int = 0) -> Generator[str, None, None]:
 
 
 def main() -> None:
-    """Serve until stopped."""
+    """Run the server until the process is stopped."""
     parser = argparse.ArgumentParser(prog="server.py")
-    parser.add_argument("--port", type=int, default=0, help="0 takes any that is free")
-    parser.add_argument("--regions", type=int, default=50)
-    parser.add_argument("--records", type=int, default=100, help="orders of each region")
-    parser.add_argument("--until", default=UNTIL, help=f"a time such as {UNTIL}")
-    parser.add_argument("--latency", type=float, default=0.0, help="seconds for each answer")
+    parser.add_argument("--port", type=int, default=0, help="0 takes any free port")
+    parser.add_argument("--regions", type=int, default=50, help="number of regions")
+    parser.add_argument("--records", type=int, default=100, help="number of orders per region")
+    parser.add_argument("--until", default=UNTIL, help="time up to which there are records")
+    parser.add_argument("--latency", type=float, default=0.0, help="delay of a response in seconds")
     parser.add_argument("--fail", action="append", default=[], metavar="TEXT[=TIMES]")
-    parser.add_argument("--most", type=int, help="requests that are answered in a second")
-    asked = parser.parse_args()
+    parser.add_argument("--most", type=int, help="maximum number of requests per second")
+    options = parser.parse_args()
     fails = {
-        text: int(times or ALWAYS) for text, _, times in (f.partition("=") for f in asked.fail)
+        text: int(times or ALWAYS) for text, _, times in (f.partition("=") for f in options.fail)
     }
     api = API(
-        asked.regions,
-        asked.records,
-        until=asked.until,
-        latency=asked.latency,
+        options.regions,
+        options.records,
+        until=options.until,
+        latency=options.latency,
         fails=fails,
-        most=asked.most,
+        most=options.most,
     )
-    with serving(api, asked.port) as address:
-        print(address, flush=True)
+    with serving(api, options.port) as url:
+        print(url, flush=True)
         Event().wait()
 
 

@@ -1,14 +1,14 @@
-"""A tap that is worth a cluster: fifty partitions, a month of days, a parent and its children.
+"""Sample tap for a Spark cluster, with streams that can be read in parallel.
 
-| stream    | way                                                                            |
-|-----------|--------------------------------------------------------------------------------|
-| orders    | a partition for each region, incremental, in no order                          |
-| events    | incremental, asked for a day at a time                                         |
-| customers | the whole list, each time; the parent of notes                                 |
-| notes     | child: asked for each customer, from its own bookmark on                       |
+| stream    | replication                                                      |
+|-----------|------------------------------------------------------------------|
+| orders    | incremental and unsorted, with one partition per region          |
+| events    | incremental, in windows of one day                               |
+| customers | full list in each run; parent stream of notes                    |
+| notes     | child stream, incremental and sorted; bookmark per customer      |
 
-`python samples/cluster/server.py` serves what it reads. It is one file, so that
-`spark-submit --py-files tap_regions.py` takes it wherever it is needed.
+`python samples/cluster/server.py` serves the API. The tap is a single file, so that
+`spark-submit --py-files tap_regions.py` can copy it to the executors.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ __all__ = ["TapRegions"]
 ISO = "%Y-%m-%dT%H:%M:%SZ"
 
 
-class OfRegions(RESTStream[str | None]):
-    """What all streams of the API have in common: where it is, who asks, how pages follow."""
+class RegionsAPIStream(RESTStream[str | None]):
+    """Base class of the API's streams: URL, authentication and pagination."""
 
     records_jsonpath = "$.data[*]"
-    next_page_token_jsonpath = "$.next"  # noqa: S105  (a path, no secret)
+    next_page_token_jsonpath = "$.next"  # noqa: S105  (not a secret)
 
     @property
     def url_base(self) -> str:
-        """Where the API is; `path` of a stream comes behind it."""
+        """Base URL of the API; the `path` of a stream is appended to it."""
         return str(self.config["api_url"])
 
     @cached_property
     def authenticator(self) -> BearerTokenAuthenticator:
-        """What puts the token on each request."""
+        """The authenticator, which adds the token to each request."""
         return BearerTokenAuthenticator(token=self.config["token"])
 
     def get_url_params(
         self, context: Context | None, next_page_token: str | None
     ) -> dict[str, Any]:
-        """What stands behind the question mark; None is left out."""
+        """Return the query parameters of a request; those that are None are not sent."""
         return {"limit": self.config.get("page_size"), "cursor": next_page_token}
 
 
-class SinceThen(OfRegions):
-    """Streams that are asked for what has changed since a moment, that moment included."""
+class IncrementalStream(RegionsAPIStream):
+    """Base class of streams that request the records changed at a time or later."""
 
     def get_url_params(
         self, context: Context | None, next_page_token: str | None
     ) -> dict[str, Any]:
-        """The same, and since when."""
+        """Return the query parameters of a request, with the time of the bookmark."""
         since = self.get_starting_timestamp(context)
         text = since.strftime(ISO) if since else None
         return {**super().get_url_params(context, next_page_token), "updated_since": text}
 
 
-class Orders(SinceThen):
-    """The orders of each region; the API sends them in the order of their numbers."""
+class Orders(IncrementalStream):
+    """Orders of each region; the API returns them sorted by number, not by time of change."""
 
     name = "orders"
     path = "/regions/{region}/orders"
@@ -81,12 +81,12 @@ class Orders(SinceThen):
 
     @property
     def partitions(self) -> list[dict[str, Any]]:
-        """A region is a partition: it has a bookmark of its own, and may be read anywhere."""
+        """The regions as partitions; each has a bookmark and can be read by any executor."""
         return [{"region": f"region-{n:02}"} for n in range(self.config["regions"])]
 
 
-class Events(OfRegions):
-    """What happened, a day at a time."""
+class Events(RegionsAPIStream):
+    """Events, read in windows of one day."""
 
     name = "events"
     path = "/events"
@@ -108,8 +108,8 @@ class Events(OfRegions):
     ).to_dict()
 
 
-class Customers(OfRegions):
-    """The customers; without a replication key all of them are read each time."""
+class Customers(RegionsAPIStream):
+    """Customers; the stream has no replication key, so each run reads all of them."""
 
     name = "customers"
     path = "/customers"
@@ -120,12 +120,12 @@ class Customers(OfRegions):
     ).to_dict()
 
     def get_child_context(self, record: Record, context: Context | None) -> Context:
-        """What tells the notes on one customer from those on another."""
+        """Return the context of the customer's notes, which fills `{customer_id}` in their path."""
         return {"customer_id": record["id"]}
 
 
-class Notes(SinceThen):
-    """The notes on each customer, oldest first."""
+class Notes(IncrementalStream):
+    """Notes on each customer, sorted by time of change."""
 
     name = "notes"
     path = "/customers/{customer_id}/notes"
@@ -142,16 +142,16 @@ class Notes(SinceThen):
 
 
 class TapRegions(Tap):
-    """Reads the API that `python samples/cluster/server.py` serves."""
+    """Reads orders, events, customers and notes from `python samples/cluster/server.py`."""
 
     name = "tap-regions"
     config_jsonschema = th.PropertiesList(
-        th.Property("api_url", th.StringType, required=True, description="Where the API is"),
+        th.Property("api_url", th.StringType, required=True, description="URL of the API"),
         th.Property("token", th.StringType, required=True, secret=True),
         th.Property("start_date", th.DateTimeType, default="2024-01-01T00:00:00Z"),
         th.Property("end_date", th.DateTimeType, default="2024-01-30T23:59:59Z"),
-        th.Property("regions", th.IntegerType, default=50, description="How many there are"),
-        th.Property("page_size", th.IntegerType, description="Records of a page; at most 1,000"),
+        th.Property("regions", th.IntegerType, default=50, description="Number of regions"),
+        th.Property("page_size", th.IntegerType, description="Records per page; at most 1,000"),
     ).to_dict()
 
     def discover_streams(self) -> list[Stream]:

@@ -1,6 +1,6 @@
-"""The streams of these manifests as classes: the same cursors, the same requests.
+"""The streams of the sample manifests as Python classes, which send the same requests.
 
-`python samples/manifests/in_python.py --config config.json` is a tap like any other. The settings
+`python samples/manifests/in_python.py --config config.json` runs them as a Singer tap. The settings
 are those of the manifests.
 """
 
@@ -18,26 +18,26 @@ from tap_core.pagination import PageNumberPaginator
 ISO = "%Y-%m-%dT%H:%M:%SZ"
 
 
-class OfPress(RESTStream):
-    """What these streams share: where the API is."""
+class PressAPIStream(RESTStream):
+    """Base class of the streams: URL of the API."""
 
     @property
     def url_base(self) -> str:
-        """Where the API is; `path` of a stream comes behind it."""
+        """Base URL of the API; the `path` of a stream is appended to it."""
         return str(self.config["api_url"])
 
 
 class ArticlePages(PageNumberPaginator):
-    """Pages of which each says how many there are."""
+    """Paginator of responses that contain the number of pages."""
 
     def has_more(self, response: Any) -> bool:
-        """Whether there is a page behind this one."""
-        about = response.json()["response"]
-        return bool(about["currentPage"] < about["pages"])
+        """Return True if there is another page."""
+        body = response.json()["response"]
+        return bool(body["currentPage"] < body["pages"])
 
 
-class Articles(OfPress):
-    """Both ends of the interval are parameters, as for The Guardian's search."""
+class Articles(PressAPIStream):
+    """Articles, filtered by two parameters for start and end of the interval."""
 
     name = "articles"
     path = "/search"
@@ -59,26 +59,26 @@ class Articles(OfPress):
 
     @property
     def authenticator(self) -> APIKeyAuthenticator:
-        """What puts the key on each request."""
+        """The authenticator, which sends the API key in a header."""
         return APIKeyAuthenticator(key="api-key", value=self.config["api_key"], location="header")
 
     def get_new_paginator(self) -> ArticlePages:
-        """What follows the pages of one interval."""
+        """Return the paginator of one interval."""
         return ArticlePages(1)
 
     def get_url_params(self, context: Any, next_page_token: Any) -> dict[str, Any]:
-        """The first page needs no number; None is left out."""
+        """Return the query parameters of a request; that for the first page has no page number."""
         return {"page": next_page_token if next_page_token != 1 else None}
 
 
-class Posts(OfPress):
-    """Newest first and without a filter: pages are read down to what is known."""
+class Posts(PressAPIStream):
+    """Posts, newest first, read up to the first page with a post of the last sync."""
 
     name = "posts"
-    path = "/r/{board}/new"  # a setting
+    path = "/r/{board}/new"  # {board} is filled from the settings
     primary_keys = ("name",)
     records_jsonpath = "$.data.children[*].data"
-    next_page_token_jsonpath = "$.data.after"  # noqa: S105  (no password)
+    next_page_token_jsonpath = "$.data.after"  # noqa: S105  (not a secret)
     incremental_sync = DatetimeBasedCursor(
         cursor_field="created_utc",
         datetime_format="%s",
@@ -92,12 +92,12 @@ class Posts(OfPress):
     ).to_dict()
 
     def get_url_params(self, context: Any, next_page_token: Any) -> dict[str, Any]:
-        """Where the page before ended."""
+        """Return the query parameters of a request: page size, last post of the previous page."""
         return {"limit": "25", "after": next_page_token}
 
 
-class Rates(OfPress):
-    """One day in each request: the day is part of the path."""
+class Rates(PressAPIStream):
+    """Exchange rates, with one request per day; the day is part of the path."""
 
     name = "rates"
     path = "/rates/{day}"
@@ -119,12 +119,12 @@ class Rates(OfPress):
     ).to_dict()
 
     def get_url_params(self, context: Any, next_page_token: Any) -> dict[str, Any]:
-        """What the rates are of."""
+        """Return the query parameters of a request: the base currency."""
         return {"base": self.config["base"]}
 
 
-class Messages(OfPress):
-    """Both ends of the interval in one parameter, with words around them."""
+class Messages(PressAPIStream):
+    """Messages, filtered by one parameter with a condition on start and end of the interval."""
 
     name = "messages"
     path = "/v3/messages"
@@ -146,13 +146,13 @@ class Messages(OfPress):
 
     @property
     def authenticator(self) -> BearerTokenAuthenticator:
-        """What puts the key on each request, another way."""
+        """The authenticator, which sends the API key as a bearer token."""
         return BearerTokenAuthenticator(token=self.config["api_key"])
 
     def get_url_params(self, context: Any, next_page_token: Any) -> dict[str, Any]:
-        """Everything around the interval stands here, so the cursor injects nothing."""
+        """Return the query parameters of a request, with the condition on the interval."""
         interval = self.stream_interval
-        assert interval is not None  # noqa: S101  (a window is being read)
+        assert interval is not None  # noqa: S101  (set because the stream has a cursor)
         return {
             "limit": "1000",
             "query": f'last_event_time BETWEEN TIMESTAMP "{interval.start_time}"'
@@ -161,7 +161,7 @@ class Messages(OfPress):
 
 
 class TapPress(Tap):
-    """Articles, posts, rates and messages."""
+    """Reads articles, posts, rates and messages from `python samples/manifests/serve.py`."""
 
     name = "tap-press"
     config_jsonschema = th.PropertiesList(
@@ -173,8 +173,8 @@ class TapPress(Tap):
         th.Property("end_date", th.StringType),
     ).to_dict()
 
-    def discover_streams(self) -> list[OfPress]:
-        """The streams of this tap."""
+    def discover_streams(self) -> list[PressAPIStream]:
+        """Return the streams."""
         return [Articles(self), Posts(self), Rates(self), Messages(self)]
 
 

@@ -1,8 +1,8 @@
-"""The APIs that these manifests read, for those who try them: made-up records, real manners.
+"""HTTP server with the APIs that the sample manifests read. It does not depend on `tap_core`.
 
-`python samples/manifests/serve.py` prints its address and serves until it is stopped. What happens
-after `--until` is not there yet. Articles and messages want the key `k-1`. Nothing here knows
-about taps.
+`python samples/manifests/serve.py` prints its URL and serves until it is stopped. It has generated
+records up to `--until`; a later time simulates new records. Articles and messages require the API
+key `k-1`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from threading import Event, Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-__all__ = ["API", "Asked", "serving"]
+__all__ = ["API", "ReceivedRequest", "serving"]
 
 KEY = "k-1"
 LATEST = "2023-04-15T07:30:58Z"
 FORMAT = "%Y-%m-%dT%H:%M:%SZ"
-PAGE = 10
-BETWEEN = re.compile(r'last_event_time BETWEEN TIMESTAMP "(\S+)" AND TIMESTAMP "(\S+)"')
-Rows = list[dict[str, Any]]
+PAGE_SIZE = 10
+CONDITION = re.compile(r'last_event_time BETWEEN TIMESTAMP "(\S+)" AND TIMESTAMP "(\S+)"')
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One request: its path, and the parameters of its query."""
+class ReceivedRequest:
+    """A received request: its path and its query parameters."""
 
     path: str
     query: dict[str, str]
@@ -39,31 +38,36 @@ class Asked:
 
 @dataclass
 class API:
-    """The answers, whatever they are sent through; ``asked`` are the requests that came."""
+    """The APIs without their HTTP server: it returns the responses of requests.
+
+    Attributes:
+        until: Time up to which there are records.
+        requests: Received requests, in their order.
+    """
 
     until: str = LATEST
-    asked: list[Asked] = field(default_factory=list["Asked"])
+    requests: list[ReceivedRequest] = field(default_factory=list["ReceivedRequest"])
 
-    def answer(self, target: str, key: str | None) -> tuple[int, Any]:
-        """Answer a request for a path with its query: a status and a document."""
-        address = urlsplit(target)
-        asked = Asked(address.path, dict(parse_qsl(address.query)))
-        self.asked.append(asked)
-        match asked.path.strip("/").split("/"):
+    def handle(self, target: str, key: str | None) -> tuple[int, Any]:
+        """Return status and JSON body of the response for ``target``, a path with its query."""
+        url = urlsplit(target)
+        request = ReceivedRequest(url.path, dict(parse_qsl(url.query)))
+        self.requests.append(request)
+        match request.path.strip("/").split("/"):
             case ["search"] if key == KEY:
-                return 200, self._articles(asked.query)
+                return 200, self._find_articles(request.query)
             case ["v3", "messages"] if key == KEY:
-                return 200, self._messages(asked.query)
+                return 200, self._find_messages(request.query)
             case ["search"] | ["v3", "messages"]:
-                return 401, {"message": "Who are you?"}
+                return 401, {"message": "Invalid API key."}
             case ["r", _, "new"]:
-                return 200, self._posts(asked.query)
+                return 200, self._find_posts(request.query)
             case ["rates", day]:
-                return 200, _rates(day, asked.query["base"])
+                return 200, _make_rates(day, request.query["base"])
             case _:
-                return 404, {"message": "There is no such thing."}
+                return 404, {"message": "Not found."}
 
-    def _articles(self, query: dict[str, str]) -> Any:
+    def _find_articles(self, query: dict[str, str]) -> Any:
         rows = [
             {
                 "id": f"world/{number}",
@@ -73,32 +77,32 @@ class API:
                 "webPublicationDate": at,
                 "webTitle": f"What we know, part {number}",
             }
-            for number, at in self._moments()
+            for number, at in self.list_times()
             if query["from-date"] <= at <= query["to-date"]
         ]
         page = int(query.get("page", "1"))
-        pages = max((len(rows) + PAGE - 1) // PAGE, 1)
-        results = rows[(page - 1) * PAGE : page * PAGE]
-        about = {"status": "ok", "total": len(rows), "currentPage": page, "pages": pages}
-        return {"response": {**about, "results": results}}
+        pages = max((len(rows) + PAGE_SIZE - 1) // PAGE_SIZE, 1)
+        results = rows[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
+        counts = {"total": len(rows), "currentPage": page, "pages": pages}
+        return {"response": {"status": "ok", **counts, "results": results}}
 
-    def _messages(self, query: dict[str, str]) -> Any:
-        found = BETWEEN.fullmatch(query["query"])
-        if found is None:
+    def _find_messages(self, query: dict[str, str]) -> Any:
+        condition = CONDITION.fullmatch(query["query"])
+        if condition is None:
             return {"messages": []}
-        first, last = found.groups()
+        first, last = condition.groups()
         return {
             "messages": [
                 {"msg_id": f"m-{number}", "last_event_time": at, "status": "delivered"}
-                for number, at in self._moments()
+                for number, at in self.list_times()
                 if first <= at <= last
             ]
         }
 
-    def _posts(self, query: dict[str, str]) -> Any:
+    def _find_posts(self, query: dict[str, str]) -> Any:
         posts = [
-            {"name": f"t3_{number}", "title": f"Post {number}", "created_utc": _seconds(at)}
-            for number, at in reversed(self._moments())
+            {"name": f"t3_{number}", "title": f"Post {number}", "created_utc": _to_seconds(at)}
+            for number, at in reversed(self.list_times())
         ]
         names = [post["name"] for post in posts]
         begin = names.index(query["after"]) + 1 if "after" in query else 0
@@ -108,24 +112,27 @@ class API:
             "data": {"after": names[end - 1] if end < len(names) else None, "children": children}
         }
 
-    def _moments(self) -> list[tuple[int, str]]:
-        """Return when something happened, in order: every thirty hours, the latest at LATEST."""
+    def list_times(self) -> list[tuple[int, str]]:
+        """Return numbers and times of the records up to ``until``, in ascending order.
+
+        There is a record every 30 hours; the last one is at `LATEST`.
+        """
         latest = datetime.strptime(LATEST, FORMAT).replace(tzinfo=timezone.utc)
-        moments = [(latest - timedelta(hours=30 * n)).strftime(FORMAT) for n in range(90, -1, -1)]
-        return [(number, at) for number, at in enumerate(moments) if at <= self.until]
+        times = [(latest - timedelta(hours=30 * n)).strftime(FORMAT) for n in range(90, -1, -1)]
+        return [(number, at) for number, at in enumerate(times) if at <= self.until]
 
 
-def _rates(day: str, base: str) -> Any:
+def _make_rates(day: str, base: str) -> Any:
     return {"base": base, "date": day, "rates": {"CHF": 0.97, "NOK": 11.4}}
 
 
-def _seconds(at: str) -> int:
+def _to_seconds(at: str) -> int:
     return int(datetime.strptime(at, FORMAT).replace(tzinfo=timezone.utc).timestamp())
 
 
 @contextmanager
 def serving(api: API, port: int = 0) -> Generator[str, None, None]:
-    """Serve an API in threads of their own; give its address."""
+    """Serve an API in background threads within a ``with`` block, and yield its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -133,8 +140,8 @@ def serving(api: API, port: int = 0) -> Generator[str, None, None]:
 
         def do_GET(self) -> None:
             bearer = (self.headers["Authorization"] or "").removeprefix("Bearer ")
-            status, document = api.answer(self.path, self.headers["api-key"] or bearer)
-            content = json.dumps(document).encode()
+            status, body = api.handle(self.path, self.headers["api-key"] or bearer)
+            content = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
@@ -153,13 +160,15 @@ def serving(api: API, port: int = 0) -> Generator[str, None, None]:
 
 
 def main() -> None:
-    """Serve until stopped."""
+    """Run the server until the process is stopped."""
     parser = argparse.ArgumentParser(prog="serve.py")
-    parser.add_argument("--port", type=int, default=0, help="0 takes any that is free")
-    parser.add_argument("--until", default=LATEST, help=f"a time such as {LATEST}")
+    parser.add_argument("--port", type=int, default=0, help="0 takes any free port")
+    parser.add_argument(
+        "--until", default=LATEST, help=f"time of the last record, such as {LATEST}"
+    )
     arguments = parser.parse_args()
-    with serving(API(arguments.until), arguments.port) as address:
-        print(address, flush=True)
+    with serving(API(arguments.until), arguments.port) as url:
+        print(url, flush=True)
         Event().wait()
 
 

@@ -1,4 +1,4 @@
-"""The flights pipeline as an Airflow DAG. The report of each run is the XCom of its task."""
+"""Airflow DAG of the flights pipeline. The XCom of the task is the report of the run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ with DAG(
     "flights",
     schedule="*/15 * * * *",
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
-    catchup=False,  # one run loads all that is new
+    catchup=False,  # one run loads all new data
     max_active_runs=1,
 ):
     BashOperator(
         task_id="load",
-        # The last line of the output becomes the XCom: the report, without its line ends.
+        # The last line of the output becomes the XCom, so the report is printed as one line.
         bash_command=f"{FOLDER}/load.sh && tr -d '\\n' < {FOLDER}/report.json",
         output_processor=json.loads,
         retries=2,

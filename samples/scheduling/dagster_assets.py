@@ -1,4 +1,4 @@
-"""Each stream of the flights pipeline as a Dagster asset, with the numbers of its last run."""
+"""Dagster assets of the flights pipeline: one per stream, with the row counts of the last run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NUMBERS = ("received", "inserted", "updated", "quarantined", "seconds")
     pool="flights",
 )
 def flights_tables() -> Iterator[MaterializeResult]:
-    """Load all streams in one run, which raises an error if it fails."""
+    """Load all streams in one run; a failed run raises an error."""
     subprocess.run([FOLDER / "load.sh"], check=True)
     streams = json.loads((FOLDER / "report.json").read_text())["streams"]
     for stream in STREAMS:

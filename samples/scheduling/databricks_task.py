@@ -1,4 +1,4 @@
-"""The task of a Databricks job: run target-spark from an environment of its own on the driver."""
+"""Task of a Databricks job: run target-spark from a separate environment on the driver."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-# The cluster's variables name its own Spark, whose versions are not those of target-spark.
+# These variables select the cluster's Spark, whose version differs from that of target-spark.
 CLUSTER = ("PYSPARK_", "PYTHON", "SPARK_")
 TARGET_SPARK = "/local_disk0/flights/bin/target-spark"
 

@@ -1,4 +1,4 @@
-"""The flights pipeline as a Prefect flow: retries, and the numbers of each run as an artifact."""
+"""Prefect flow of the flights pipeline, with retries and an artifact with the row counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBERS = ("received", "inserted", "updated", "quarantined", "seconds")
 
 @task(retries=2, retry_delay_seconds=60)
 def load() -> dict[str, dict[str, Any]]:
-    """Load all streams in one run; return the numbers of each. A failed run is an error."""
+    """Load all streams in one run and return the row counts; a failed run raises an error."""
     subprocess.run([FOLDER / "load.sh"], check=True)
     streams: dict[str, dict[str, Any]] = json.loads((FOLDER / "report.json").read_text())["streams"]
     return streams
@@ -25,7 +25,7 @@ def load() -> dict[str, dict[str, Any]]:
 
 @flow
 def load_flights() -> None:
-    """Load the flights that are new, and show the numbers of rows on the page of the run."""
+    """Load new flights, and add a table of row counts to the page of the run."""
     rows = [
         {"stream": stream, **{name: numbers[name] for name in NUMBERS}}
         for stream, numbers in load().items()

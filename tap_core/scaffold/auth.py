@@ -42,7 +42,7 @@ def _member(constructor: str) -> str:
     return f"""
     @cached_property
     def authenticator(self) -> {name}:
-        \"\"\"The authenticator that adds the credentials to each request.\"\"\"
+        \"\"\"The authenticator, which adds the credentials to each request.\"\"\"
         return {constructor}
 """
 
@@ -50,11 +50,11 @@ def _member(constructor: str) -> str:
 _OAUTH = '''
 
 class ServiceAuthenticator(OAuthAuthenticator):
-    """Gets an access token with the client's id and secret, and renews it before it expires."""
+    """Requests an access token with the client's id and secret, and renews it before it expires."""
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """The body of the request to the token endpoint."""
+        """Body of the request to the token endpoint."""
         return {
             "grant_type": "client_credentials",
             "client_id": self.client_id,

@@ -1,7 +1,7 @@
-"""Definitions of a new project for Meltano: the same as of the finished plugin's ``--about``.
+"""Definitions of a new project for Meltano, equal to those of ``--about`` of the finished plugin.
 
-The plugin's class does not exist yet, so its base class is described with the name and the settings
-of the project.
+The plugin's class does not exist yet, so the definition is made from its base class with the name
+and the settings of the project.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _DESCRIPTIONS: Final = {
 
 def describe(project: Project) -> str:
     """Return the docstring of a new plugin's class."""
-    text = _DESCRIPTIONS.get(f"{project.what}_{project.kind}", _DESCRIPTIONS[project.what])
+    text = _DESCRIPTIONS.get(
+        f"{project.plugin_type}_{project.kind}", _DESCRIPTIONS[project.plugin_type]
+    )
     return text.format(project.source)
 
 
@@ -48,17 +50,17 @@ def render_plugin_definition(project: Project) -> str:
 
 
 def render_project_entry(project: Project) -> str:
-    """Return the plugin's entry in `meltano.yml`, with the settings of the project alone."""
+    """Return the plugin's entry in `meltano.yml`, with only the settings of the project."""
     entry = {**_define(project), "settings": define_settings(build_schema(project.settings))}
     entry.pop("variant")
-    plugins = "extractors" if project.what == "tap" else "loaders"
+    plugins = "extractors" if project.plugin_type == "tap" else "loaders"
     lines = write_yaml({"plugins": {plugins: [entry]}}).splitlines(keepends=True)
     return "".join(lines[2:])  # without "plugins:" and its only key
 
 
 def _define(project: Project) -> dict[str, Any]:
-    """Return the definition of a new plugin, without ``pip_url``: it is on no package index."""
-    base: type[PluginBase] = Tap if project.what == "tap" else Target
+    """Return the definition of a new plugin, without ``pip_url``, as it is not on an index yet."""
+    base: type[PluginBase] = Tap if project.plugin_type == "tap" else Target
     members: dict[str, Any] = {
         "__doc__": describe(project),
         "name": project.name,
@@ -71,11 +73,14 @@ def _define(project: Project) -> dict[str, Any]:
 
 
 def _sql_members(project: Project) -> dict[str, Any]:
-    """Return what `SQLTap` or `SQLTarget` add to their base class. They would import SQLAlchemy."""
+    """Return the class members that `SQLTap` or `SQLTarget` add to their base class.
+
+    The classes themselves are not used, because they import SQLAlchemy.
+    """
     if project.kind != "sql":
         return {}
     schema = build_schema(project.settings)
-    if project.what == "tap":
+    if project.plugin_type == "tap":
         merge_missing_config_jsonschema(SQL_TAP_USE_SINGER_DECIMAL, schema)
         return {"config_jsonschema": schema}
     merge_missing_config_jsonschema(TARGET_SCHEMA_CONFIG, schema)

@@ -85,7 +85,7 @@ PAGINATION: dict[str, Pagination] = {
         page="""\
     start = int(query.get("from", "0"))
     more = start + PAGE_SIZE < len(rows)
-    link = {"Link": f'<{address}?from={start + PAGE_SIZE}>; rel="next"'} if more else {}
+    link = {"Link": f'<{path}?from={start + PAGE_SIZE}>; rel="next"'} if more else {}
     return {"data": rows[start : start + PAGE_SIZE]}, link
 """,
     ),

@@ -22,7 +22,7 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {
 """Kinds of projects by plugin type; the first kind is the default."""
 
 _NAME: Final = re.compile(r"(tap|target)(-[a-z][a-z0-9]*)+")
-_PAGES_OF: Final = {"rest": tuple(PAGINATION), "graphql": ("cursor",)}
+_PAGINATIONS: Final = {"rest": tuple(PAGINATION), "graphql": ("cursor",)}
 _NEITHER: Final = ("none",)
 
 
@@ -32,7 +32,7 @@ class ProjectError(ValueError):
 
 @dataclass(frozen=True)
 class Project:
-    """Validated options of a new project, created by `of`.
+    """Validated options of a new project, created by `from_options`.
 
     Attributes:
         name: Name of the plugin and its command, such as ``tap-example``.
@@ -47,7 +47,7 @@ class Project:
     pagination: str
 
     @classmethod
-    def of(
+    def from_options(
         cls, name: str, kind: str | None = None, auth: str | None = None, pages: str | None = None
     ) -> Project:
         """Validate the options of a project. An option that is None gets its default.
@@ -62,24 +62,24 @@ class Project:
             )
         plugin_type = name.partition("-")[0]
         kind = _choose("kind", kind, KINDS[plugin_type])
-        http = plugin_type == "tap" and kind in _PAGES_OF
+        http = plugin_type == "tap" and kind in _PAGINATIONS
         return cls(
             name,
             kind,
             _choose("auth", auth, tuple(AUTHENTICATION) if http else _NEITHER),
-            _choose("pagination", pages, _PAGES_OF[kind] if http else _NEITHER),
+            _choose("pagination", pages, _PAGINATIONS[kind] if http else _NEITHER),
         )
 
     @property
     def settings(self) -> tuple[ProjectSetting, ...]:
         """Settings of the plugin: first those of its kind, then those of its authentication."""
         return (
-            *KIND_SETTINGS[f"{self.what}_{self.kind}"],
+            *KIND_SETTINGS[f"{self.plugin_type}_{self.kind}"],
             *AUTHENTICATION[self.auth].settings,
         )
 
     @property
-    def what(self) -> str:
+    def plugin_type(self) -> str:
         """Type of the plugin: ``tap`` or ``target``."""
         return self.name.partition("-")[0]
 
@@ -96,7 +96,7 @@ class Project:
     @property
     def source(self) -> str:
         """Prefix of the names of other classes, such as ``Example`` for ``tap-example``."""
-        return self.class_name.removeprefix(self.what.capitalize())
+        return self.class_name.removeprefix(self.plugin_type.capitalize())
 
 
 def _choose(choice: str, value: str | None, possible: tuple[str, ...]) -> str:

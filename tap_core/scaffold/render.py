@@ -54,7 +54,7 @@ def write(project: Project, folder: Path) -> list[Path]:
 def _files(project: Project) -> Iterator[_File]:
     """Yield the project's files from the templates for all plugins, for its type and its kind."""
     placeholders = _make_placeholders(project)
-    for layer in ("plugin", project.what, f"{project.what}_{project.kind}"):
+    for layer in ("plugin", project.plugin_type, f"{project.plugin_type}_{project.kind}"):
         root = _TEMPLATES / layer
         for template in sorted(root.rglob("*.txt")):
             path = template.relative_to(root).as_posix().removesuffix(".txt")
@@ -74,7 +74,7 @@ def _make_placeholders(project: Project) -> dict[str, str]:
     auth, pages = AUTHENTICATION[project.auth], PAGINATION[project.pagination]
     return {
         "name": project.name,
-        "what": project.what,
+        "plugin_type": project.plugin_type,
         "sdk_extra": "[sql]" if project.kind == "sql" else "",
         "settings": render_properties(project.settings),
         "description": describe(project),

@@ -42,16 +42,16 @@ class ProjectSetting:
 
 _DATABASE = ProjectSetting(
     "sqlalchemy_url",
-    "Address of the database, such as postgresql+psycopg://user:pw@host/name",
+    "URL of the database, such as postgresql+psycopg://user:pw@host/name",
     "password",
     required=True,
 )
 _START = ProjectSetting("start_date", "Earliest change that the first run reads", "date_iso8601")
 _HTTP = (
-    ProjectSetting("api_url", "Address of the API", default="https://api.example.com"),
+    ProjectSetting("api_url", "URL of the API", default="https://api.example.com"),
     _START,
 )
-_OUTPUT = ProjectSetting("folder", "Folder of the written files", required=True)
+_OUTPUT = ProjectSetting("folder", "Folder to which files are written", required=True)
 
 KIND_SETTINGS: dict[str, tuple[ProjectSetting, ...]] = {
     "tap_rest": _HTTP,

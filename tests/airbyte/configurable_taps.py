@@ -71,7 +71,7 @@ class People(Stream):
 
 
 class Open(People):
-    """The same stream with a schema that allows undeclared properties."""
+    """Stream with the rows of its base class and a schema that allows undeclared properties."""
 
     name = "open"
     schema = {**People.schema, "additionalProperties": True}

@@ -142,7 +142,7 @@ def test_cursor_precedence_of_a_destination(source_defined, configured, default,
 
 
 def test_names_may_be_any_text() -> None:
-    """E13: also the empty string."""
+    """E13: names in a catalog may be any text, including the empty string."""
     for name in ("", " ", "ä.b/c", "\u0000"):
         assert parse_one({"stream": {"name": name, "namespace": name}}).id == StreamId(name, name)
 

@@ -128,7 +128,7 @@ def test_read_keeps_the_rules_of_order_and_count(command_runs: CommandRuns) -> N
 
 
 def test_nothing_is_written_to_standard_error(command_runs: CommandRuns) -> None:
-    """E7: logs are messages; standard error is empty without a terminal."""
+    """E7: logs are messages on standard output; standard error is empty without a terminal."""
     assert [run.log for run in all_runs(command_runs)] == [""] * 6
 
 

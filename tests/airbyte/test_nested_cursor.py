@@ -122,7 +122,7 @@ class Either(Rows):
 
 
 class TapRows(Tap):
-    """The same rows in streams that take different code paths."""
+    """Tap whose streams have the same rows and take different code paths."""
 
     name = "tap-rows"
 
@@ -269,7 +269,7 @@ def test_source_defined_cursor_may_be_nested(
 
 
 def test_deselected_nested_replication_key_is_still_sent_by_singer() -> None:
-    """Like a replication key at the top level, it is sent even if it is deselected."""
+    """A nested replication key is sent even if it is deselected, like one at the top level."""
     entry = TapRows().streams["defined"]._singer_catalog_entry.to_dict()
     for one in entry["metadata"]:
         one["metadata"]["selected"] = not one["breadcrumb"]

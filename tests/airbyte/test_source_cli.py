@@ -210,7 +210,7 @@ def test_check_sends_the_credentials_to_the_source(api: Any, tmp_path: Path) -> 
 
 
 def test_check_does_not_wait_for_an_unavailable_source(api: Any, tmp_path: Path) -> None:
-    """Neither for a closed port nor for Retry-After; a read would wait for minutes."""
+    """`check` does not wait for a closed port or for Retry-After; a read would wait for minutes."""
     answers = {"/token": Reply("busy", 503, {"Retry-After": "600"})}
     with serving() as server:
         server.answers_by(lambda asked: answers.get(asked.path, Reply("later", 429)))

@@ -256,7 +256,7 @@ def test_states_become_bookmarks_by_stream_name() -> None:
 
 
 def test_null_state_resets_only_its_stream() -> None:
-    """ST3, ST13: in each kind of state."""
+    """ST3, ST13: this holds for each kind of state."""
     both = {"bookmarks": {"people": AT, "open": OTHER}}
     for states in (
         [stream(AT), stream(OTHER, "open"), stream(None)],

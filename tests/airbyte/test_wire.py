@@ -255,6 +255,6 @@ def test_failure_to_write_the_log_is_ignored(logger: Any) -> None:
 
 
 def test_lone_surrogates_do_not_break_a_line() -> None:
-    """E13: data of the source may contain them."""
+    """E13: data of the source may contain lone surrogates."""
     assert json.loads(log_line("INFO", "\ud83d!"))["log"]["message"] == "?!"
     assert encode_json({"a": [1]}) == b'{"a":[1]}'

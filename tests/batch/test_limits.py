@@ -152,7 +152,7 @@ LONG = b'{"id":"' + b"x" * 1000 + b'"}\n'
     ids=["line", "last", "values", "blank"],
 )
 def test_file_check_has_the_limits_of_the_reader(tmp_path, text, reason):
-    """SEC13: a file that another reader reads has the same limits."""
+    """SEC13: the limits of the SDK's reader also apply to a file that another reader reads."""
     for compression in (None, "gzip"):
         path = tmp_path / f"rows-{compression}"
         path.write_bytes(text if compression is None else gzip.compress(text))
@@ -320,7 +320,7 @@ def test_batch_schemes_and_configured_storage_allow_more_urls():
 
 
 def test_path_cannot_leave_the_configured_storage(tmp_path):
-    """Neither `..`, plain or escaped, nor an absolute path within a path leads outside."""
+    """Paths with `..`, also escaped, and absolute paths are not read outside of the storage."""
     (tmp_path / "secret.json").write_text('{"id":"secret"}')
     inner = tmp_path / "files"
     inner.mkdir()

@@ -1,4 +1,4 @@
-"""Checks of the output of programs, without which a result would mean nothing.
+"""Checks of the output of benchmarked programs: a program with wrong output has no result.
 
 The records of an output are compared with those of the generator, value by value. Extraction times
 and the metadata columns of a program are not compared.

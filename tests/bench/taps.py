@@ -57,7 +57,7 @@ def narrow(folder: Path, records: int, rounds: int) -> Iterator[Row]:
 
 
 def nested(folder: Path, records: int, rounds: int) -> Iterator[Row]:
-    """The same tap with an object that contains an object in place of one column."""
+    """Benchmark of a tap in whose records one column is a nested object."""
     config = _write_config(folder, "nested", records)
     programs = {
         "ours": _our_tap(config),

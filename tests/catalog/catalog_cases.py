@@ -1,8 +1,7 @@
 """Cases of catalogs, metadata and selections, evaluated with tap_core and with singer_sdk.
 
-Run as a script it uses the package named in its first argument, reads cases made by
-the test from standard input, and prints what comes out. It must run without anything
-of this project.
+Run as a script, it uses the package named in its first argument, reads cases from standard input,
+and prints their results. It must not import other modules of this project.
 """
 
 from __future__ import annotations

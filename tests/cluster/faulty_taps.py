@@ -136,7 +136,7 @@ class Faulty(Stream):
         return self.faults.reading(self.name, key, self.rows(context))
 
     def rows(self, context: Context | None) -> Iterator[Record]:
-        """Yield the rows behind the bookmark, not that of the bookmark itself: none comes twice."""
+        """Yield the rows after the bookmark, without its own row, so that no row is read twice."""
         start = self.get_starting_timestamp(context) if self.replication_key == "at" else None
         first = start.strftime(_FORM) if start else ""
         for row in self.made(list(self.numbers()), str(context)):
@@ -181,7 +181,7 @@ class Orders(ByShop):
 
 
 class Events(ByShop):
-    """The same without keys, so that tables append."""
+    """Stream without keys, whose rows are appended to the table."""
 
     name = "events"
     replication_key = "at"
@@ -212,7 +212,7 @@ class Totals(ByShop):
         ]
 
     def rows(self, context: Context | None) -> Iterator[Record]:
-        """Say the shop, too: a record is given what its bookmark is kept for, and no more."""
+        """Yield the rows with the shop, which is not added to records by the bookmark's context."""
         for row in super().rows(context):
             yield {**row, "shop": (context or {})["shop"]}
 
@@ -239,7 +239,7 @@ class Journal(Faulty):
     schema = _schema()
 
     def rows(self, context: Context | None) -> Iterator[Record]:
-        """Yield the rows behind the bookmark."""
+        """Yield the rows after the bookmark."""
         first = self.get_starting_replication_key_value(context) or 0
         for row in self.made(sorted(self.numbers()), "journal"):
             if row["id"] > first:

@@ -1,8 +1,8 @@
-"""A real S3 server on loopback: moto's, in its own environment and process.
+"""S3 server of moto on loopback, in a separate environment and process.
 
-It ends with the process that started it, since it reads a pipe that closes then. Clients reach it
-through a proxy, which can be closed: existing connections break, new ones are refused, and the
-server keeps its objects.
+It ends with the process that started it, because it reads a pipe to that process. Clients connect
+through a proxy, which can be closed: then existing connections are broken and new ones refused, but
+the server keeps its objects.
 """
 
 from __future__ import annotations

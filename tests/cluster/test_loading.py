@@ -85,7 +85,7 @@ def test_every_write_mode_gives_the_tables_of_one_machine(
 
 @pytest.mark.thorough
 def test_doctor_checks_the_folders_on_the_executors(standalone: Standalone, tmp_path: Path) -> None:
-    """It reports what the executors can do, and leaves no files."""
+    """`doctor` reports that executors read and write in both folders, and leaves no files."""
     load = Load(tmp_path / "job", standalone)
     done = load.word("doctor")
     output = done.stdout.decode()

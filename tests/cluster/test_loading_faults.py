@@ -1,4 +1,4 @@
-"""Parts of a cluster die during a load: no row is lost or duplicated, and no state is ahead."""
+"""Processes of a cluster are killed during a load: no row is lost or duplicated, no state ahead."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_failed_machine_loses_no_rows(standalone: Standalone, tmp_path: Path) ->
 def test_killed_driver_is_resumed_by_the_next_run(
     standalone: Standalone, tmp_path: Path, form: str, stream: str
 ) -> None:
-    """Its Python is killed, then Python and JVM; the next run resumes from the tables."""
+    """First Python is killed, then Python and the JVM; the next run resumes from the tables."""
     load = Load(tmp_path, standalone, form, {"flush_rows": ROUND})
     resumed, rounds = 0, 6
     for both_die in (False, True):
@@ -170,7 +170,7 @@ def test_full_staging_folder_is_an_error(
 
 
 def test_second_application_of_a_job_is_rejected(standalone: Standalone, tmp_path: Path) -> None:
-    """It fails at the job lock; the first one is not affected."""
+    """The second application fails at the job lock; the first one is not affected."""
     load = Load(tmp_path, standalone, settings={"flush_rows": ROUND})
     second = Load(tmp_path / "second", standalone, settings={"path": str(load.tables)})
     with load.running() as run:
@@ -264,7 +264,7 @@ finally:
 
 
 def test_rows_of_a_lost_executor_are_counted_once(standalone: Standalone, tmp_path: Path) -> None:
-    """Its shuffle files are computed again, and Spark's own counters count those rows twice."""
+    """Lost shuffle files are computed again, and Spark's counters count their rows twice."""
     for part in range(4):
         lines = ({"n": n, "t": None, "v": None, "r": {"k": n}} for n in range(part, 400, 4))
         (tmp_path / f"rows-{part}").write_text("".join(json.dumps(each) + "\n" for each in lines))

@@ -180,7 +180,7 @@ def test_denied_access_is_an_error_that_names_the_setting_and_no_secret(
 def test_doctor_checks_both_addresses_and_leaves_no_objects(
     server: S3Server, bucket: str, tmp_path: Path
 ) -> None:
-    """It reports its checks of the staging address and the path."""
+    """`doctor` reports the checks of `staging` and `path`."""
     job = make_load(tmp_path, server, bucket)
     done = job.word("doctor")
     output = done.stdout.decode()

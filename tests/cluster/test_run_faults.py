@@ -109,7 +109,7 @@ def check_all_but(job: Job, *shops: int) -> str:
 
 @pytest.mark.parametrize("kind", ["delta upsert", "parquet append"])
 def test_killed_executor_loses_no_rows(job: Job, kind: str) -> None:
-    """Its contexts are read again on another executor; the first attempt leaves no row."""
+    """The executor's contexts are read again on another one; the first attempt leaves no row."""
     form, mode = kind.split()
     job.config.update(SLOW)
     job.target.update(format=form, write_mode=mode)
@@ -147,7 +147,7 @@ def test_killed_worker_loses_no_rows(job: Job) -> None:
 
 @pytest.mark.parametrize("kind", ["delta append", "iceberg append"])
 def test_killed_driver_is_resumed_by_the_next_run(job: Job, kind: str) -> None:
-    """It is killed during the reads and during the commits; each run resumes."""
+    """The driver is killed during the reads and during the commits; each run resumes."""
     form, mode = kind.split()
     job.config.update(SLOW)
     job.target.update(format=form, write_mode=mode)

@@ -1,6 +1,6 @@
-"""Reader of source files for the import rules and gates: imports, names and lengths.
+"""Reader of source files for the code rules: imports, names and lengths.
 
-Sources are parsed, never imported, so that an import under a condition is found too.
+Sources are parsed and not imported, so that conditional imports are found, too.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ __all__ = [
     "STDLIB",
     "Import",
     "Module",
-    "circle",
+    "assert_empty",
+    "count_function_lines",
+    "find_cycle",
     "find_imports",
     "find_layer",
-    "fits",
-    "function_lines",
-    "modules",
-    "nothing",
-    "sized",
-    "visible_names",
+    "find_public_names",
+    "has_prefix",
+    "measure_definitions",
+    "read_modules",
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ PACKAGES = ("tap_core", "target_spark")
 
 @dataclass(frozen=True)
 class Module:
-    """One source file: its dotted name, whether it is an ``__init__``, and its tree."""
+    """Source file of a module, with its dotted name."""
 
     name: str
     path: Path
@@ -52,11 +52,13 @@ class Module:
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module: its dotted name, the line, and whether importing us imports it too."""
+    """Import of a module."""
 
     target: str
+    """Dotted name of the imported module."""
     line: int
     lazily: bool
+    """True if the import is in a function or for type checkers only."""
 
 
 @cache
@@ -64,8 +66,8 @@ def _parsed(source: str) -> ast.Module:
     return ast.parse(source)
 
 
-def modules(root: Path = ROOT, packages: Iterable[str] = PACKAGES) -> list[Module]:
-    """Read every module of the packages."""
+def read_modules(root: Path = ROOT, packages: Iterable[str] = PACKAGES) -> list[Module]:
+    """Return all modules of the packages."""
     found = []
     for package in packages:
         for path in sorted((root / package).rglob("*.py")):
@@ -77,7 +79,7 @@ def modules(root: Path = ROOT, packages: Iterable[str] = PACKAGES) -> list[Modul
 
 
 def find_imports(module: Module, known: Iterable[str]) -> Iterator[Import]:
-    """Yield what a module imports; ``from a import b`` means ``a.b`` where that is a module."""
+    """Yield the imports of a module; ``from a import b`` imports ``a.b`` if ``known`` has it."""
     names = frozenset(known)
     for node, lazily in _import_nodes(module.tree, lazily=False):
         if isinstance(node, ast.Import):
@@ -109,21 +111,23 @@ def _find_base(module: Module, node: ast.ImportFrom) -> str:
     return ".".join([*parts[:keep], *([node.module] if node.module else [])])
 
 
-def fits(name: str, prefix: str) -> bool:
-    """Return True if a dotted name is the prefix or begins with it."""
+def has_prefix(name: str, prefix: str) -> bool:
+    """Return True if a dotted name equals the prefix or is below it."""
     return name == prefix or name.startswith(f"{prefix}.")
 
 
 def find_layer(name: str, layers: Mapping[str, int]) -> int | None:
     """Return the layer of a module: that of the longest listed prefix, or None."""
     prefixes = [
-        prefix for prefix in layers if name == prefix or ("." in prefix and fits(name, prefix))
+        prefix
+        for prefix in layers
+        if name == prefix or ("." in prefix and has_prefix(name, prefix))
     ]
     return layers[max(prefixes, key=len)] if prefixes else None
 
 
-def circle(graph: Mapping[str, Iterable[str]]) -> list[str] | None:
-    """Return one circle of imports as the modules along it, or None."""
+def find_cycle(graph: Mapping[str, Iterable[str]]) -> list[str] | None:
+    """Return an import cycle as a list of modules that ends with its first one, or None."""
     done: set[str] = set()
     for start in sorted(graph):
         path: list[str] = []
@@ -148,10 +152,12 @@ def _walk(
     return None
 
 
-def sized(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[tuple[str, int, int]]:
-    """Yield name, line and length in lines of each node of these kinds.
+def measure_definitions(
+    tree: ast.AST, kinds: tuple[type[ast.AST], ...]
+) -> Iterator[tuple[str, int, int]]:
+    """Yield name, line and number of lines of each definition of these node types.
 
-    Decorators do not count, nor does the docstring of a function.
+    The lines of decorators and of a function's docstring are not counted.
     """
     for node in ast.walk(tree):
         if isinstance(node, kinds):
@@ -161,21 +167,23 @@ def sized(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[tuple[str
             yield node.name, node.lineno, lines
 
 
-def function_lines(tree: ast.AST) -> Iterator[int]:
-    """Yield the length of each function in lines, its docstring not counted."""
-    yield from (lines for _, _, lines in sized(tree, (ast.FunctionDef, ast.AsyncFunctionDef)))
+def count_function_lines(tree: ast.AST) -> Iterator[int]:
+    """Yield the number of lines of each function, without its docstring."""
+    yield from (
+        lines for _, _, lines in measure_definitions(tree, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
 
 
-def nothing(found: Collection[str] | Mapping[str, object], advice: str = "") -> None:
-    """Assert that nothing was found; otherwise show all of it, one a line, and the advice."""
+def assert_empty(found: Collection[str] | Mapping[str, object], advice: str = "") -> None:
+    """Assert that ``found`` is empty; the message has the advice, and one line per item."""
     shown = [f"{k}: {v}" for k, v in found.items()] if isinstance(found, Mapping) else list(found)
     assert not shown, "\n".join([advice, *shown])
 
 
-def visible_names(module: Module, *, reexports: bool) -> set[str]:
-    """Return what a module shows: its own public names, and what it re-exports by `as`.
+def find_public_names(module: Module, *, reexports: bool) -> set[str]:
+    """Return the public names of a module: those that it defines, or re-exports by `as`.
 
-    With ``reexports`` all imported names count, as in an ``__init__`` file.
+    With ``reexports``, all imported names are public, as in an ``__init__`` file.
     """
     names: set[str] = set()
     for node in _top_level(module.tree):

@@ -10,9 +10,9 @@ import ast
 from collections import defaultdict
 from functools import cache
 
-from tests.code_rules.source_files import Module, modules, nothing
+from tests.code_rules.source_files import Module, assert_empty, read_modules
 
-MODULES = modules()
+MODULES = read_modules()
 
 LINES = 900
 LINKS = 4
@@ -71,7 +71,7 @@ def list_bases(node: ast.ClassDef, above: tuple[str, ...] = ()) -> list[ast.Clas
     return links
 
 
-def figures() -> dict[str, tuple[int, int]]:
+def measure_large_classes() -> dict[str, tuple[int, int]]:
     """Return lines and links of each class above a limit, with its bases, by name."""
     large = {}
     for name, found in classes().items():
@@ -85,17 +85,19 @@ def figures() -> dict[str, tuple[int, int]]:
 
 def test_classes_with_their_bases_are_short() -> None:
     over = {}
-    for name, (lines, links) in figures().items():
+    for name, (lines, links) in measure_large_classes().items():
         most_lines, most_links = LARGER.get(name, (LINES, LINKS))
         if lines > max(LINES, most_lines) or links > max(LINKS, most_links):
             over[name] = f"{lines} lines in {links} classes, at most {most_lines} in {most_links}"
-    nothing(over, "compose: let the class have an object, or call a function beside it")
+    assert_empty(over, "compose: let the class have an object, or call a function beside it")
 
 
 def test_exceptions_of_classes_that_became_short_are_removed() -> None:
-    nothing(sorted(set(LARGER) - set(figures())), "remove these names from LARGER")
+    assert_empty(
+        sorted(set(LARGER) - set(measure_large_classes())), "remove these names from LARGER"
+    )
 
 
-def test_protocols_do_not_become_more() -> None:
+def test_number_of_protocols_does_not_grow() -> None:
     count = sum(is_protocol(node) for found in classes().values() for _, node in found)
     assert count == PROTOCOLS, f"{count} Protocols: set PROTOCOLS to a smaller number, never larger"

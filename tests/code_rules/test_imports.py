@@ -23,20 +23,20 @@ from tests.code_rules.source_files import (
     STDLIB,
     Import,
     Module,
-    circle,
+    assert_empty,
+    find_cycle,
     find_imports,
     find_layer,
-    fits,
-    modules,
-    nothing,
+    has_prefix,
+    read_modules,
 )
 
-MODULES = modules()
+MODULES = read_modules()
 KNOWN = {module.name for module in MODULES}
-OURS = [
+PROJECT_IMPORTS = [
     (m, i) for m in MODULES for i in find_imports(m, KNOWN) if i.target.split(".")[0] in PACKAGES
 ]
-FOREIGN = [
+LIBRARY_IMPORTS = [
     (m, i)
     for m in MODULES
     for i in find_imports(m, KNOWN)
@@ -45,10 +45,10 @@ FOREIGN = [
 
 
 def is_compatibility_path(name: str) -> bool:
-    return any(fits(name, path) for path in COMPATIBILITY_PATHS) and name not in LAYERS
+    return any(has_prefix(name, path) for path in COMPATIBILITY_PATHS) and name not in LAYERS
 
 
-def where(module: Module, item: Import) -> str:
+def describe_import(module: Module, item: Import) -> str:
     return f"{module.path.relative_to(ROOT)}:{item.line} imports {item.target}"
 
 
@@ -58,33 +58,33 @@ def test_every_module_has_a_layer() -> None:
         for m in MODULES
         if not is_compatibility_path(m.name) and find_layer(m.name, LAYERS) is None
     ]
-    nothing(unlisted, "add the layer of these modules to tests/code_rules/layers.py")
+    assert_empty(unlisted, "add the layer of these modules to tests/code_rules/layers.py")
 
 
-def test_nothing_that_is_imported_is_missing() -> None:
-    nothing([where(m, i) for m, i in OURS if i.target not in KNOWN])
+def test_every_imported_module_exists() -> None:
+    assert_empty([describe_import(m, i) for m, i in PROJECT_IMPORTS if i.target not in KNOWN])
 
 
 def test_no_module_imports_from_a_higher_layer() -> None:
     upward = []
-    for module, item in OURS:
+    for module, item in PROJECT_IMPORTS:
         if is_compatibility_path(module.name) or is_compatibility_path(item.target):
             continue
         if module.name.split(".")[0] != item.target.split(".")[0]:
-            continue  # between the packages TARGET_MAY_USE decides
+            continue  # imports between the packages are checked with TARGET_MAY_USE
         here, there = find_layer(module.name, LAYERS), find_layer(item.target, LAYERS)
         if here is not None and there is not None and there > here:
-            upward.append(f"{where(module, item)} (layer {here} to {there})")
-    nothing(upward)
+            upward.append(f"{describe_import(module, item)} (layer {here} to {there})")
+    assert_empty(upward)
 
 
 def test_no_module_imports_a_compatibility_path() -> None:
     into = [
-        where(m, i)
-        for m, i in OURS
+        describe_import(m, i)
+        for m, i in PROJECT_IMPORTS
         if is_compatibility_path(i.target) and not is_compatibility_path(m.name)
     ]
-    nothing(
+    assert_empty(
         into,
         "these are import paths of singer_sdk; import the names from the modules that define them",
     )
@@ -92,67 +92,70 @@ def test_no_module_imports_a_compatibility_path() -> None:
 
 def test_there_is_no_import_cycle() -> None:
     graph: dict[str, set[str]] = {name: set() for name in KNOWN}
-    for module, item in OURS:
+    for module, item in PROJECT_IMPORTS:
         graph[module.name].add(item.target)
-    found = circle(graph)
+    found = find_cycle(graph)
     assert found is None, " -> ".join(found or ())
 
 
 def test_no_protocol_imports_another() -> None:
     across = []
-    for module, item in OURS:
-        here = [peer for peer in PROTOCOL_PACKAGES if fits(module.name, peer)]
-        there = [peer for peer in PROTOCOL_PACKAGES if fits(item.target, peer)]
+    for module, item in PROJECT_IMPORTS:
+        here = [peer for peer in PROTOCOL_PACKAGES if has_prefix(module.name, peer)]
+        there = [peer for peer in PROTOCOL_PACKAGES if has_prefix(item.target, peer)]
         if here and there and here != there:
-            across.append(where(module, item))
-    nothing(across)
+            across.append(describe_import(module, item))
+    assert_empty(across)
 
 
 def test_target_spark_imports_only_listed_modules_of_tap_core() -> None:
     wrong = []
-    for module, item in OURS:
+    for module, item in PROJECT_IMPORTS:
         package = item.target.split(".")[0]
         if package == module.name.split(".")[0]:
             continue
-        reads = fits(module.name, "target_spark.extract")
+        reads = has_prefix(module.name, "target_spark.extract")
         prefixes = EXTRACT_MAY_USE if reads else TARGET_MAY_USE
-        if package == "target_spark" or not any(fits(item.target, prefix) for prefix in prefixes):
-            wrong.append(where(module, item))
-    nothing(wrong)
+        if package == "target_spark" or not any(
+            has_prefix(item.target, prefix) for prefix in prefixes
+        ):
+            wrong.append(describe_import(module, item))
+    assert_empty(wrong)
 
 
-def test_libraries_are_imported_only_where_they_may() -> None:
-    strays = []
-    for module, item in FOREIGN:
+def test_libraries_are_imported_only_by_listed_modules() -> None:
+    unlisted = []
+    for module, item in LIBRARY_IMPORTS:
         library = item.target.split(".")[0]
         if library in LIGHT:
             continue
         use = HEAVY.get(library)
         if use is None:
-            strays.append(f"{where(module, item)}, which layers.py does not list")
-        elif not any(fits(module.name, prefix) for prefix in use.modules):
-            strays.append(
-                f"{where(module, item)}, which only these may import: {', '.join(use.modules)}"
+            unlisted.append(f"{describe_import(module, item)}, which layers.py does not list")
+        elif not any(has_prefix(module.name, prefix) for prefix in use.modules):
+            unlisted.append(
+                f"{describe_import(module, item)},"
+                f" which only these may import: {', '.join(use.modules)}"
             )
-    nothing(strays)
+    assert_empty(unlisted)
 
 
 def test_slow_libraries_are_imported_inside_functions() -> None:
     eager = [
-        f"{where(m, i)} at the top: {use.why}"
-        for m, i in FOREIGN
+        f"{describe_import(m, i)} at the top: {use.why}"
+        for m, i in LIBRARY_IMPORTS
         if (use := HEAVY.get(i.target.split(".")[0])) and use.lazily and not i.lazily
     ]
-    nothing(eager)
+    assert_empty(eager)
 
 
-# ---------------------------------------------------------------- what really gets loaded
+# ----------------------------------------------------------------- libraries loaded at run time
 
 HEAVY_NAMES = sorted(HEAVY)
 
 
-def loaded_by(code: str, *argv: str) -> set[str]:
-    """Run code in a fresh process and return which heavy libraries it has loaded at its end."""
+def run_and_list_loaded(code: str, *argv: str) -> set[str]:
+    """Run code in a new process and return the heavy libraries that it has loaded at its end."""
     program = (
         "import atexit, os, sys\n"
         f"heavy = {HEAVY_NAMES!r}\n"
@@ -174,43 +177,43 @@ def loaded_by(code: str, *argv: str) -> set[str]:
     return set(names.split(",")) - {""}
 
 
-def test_the_probe_sees_what_is_loaded() -> None:
-    assert loaded_by("import jsonschema") >= {"jsonschema"}
+def test_loaded_library_is_detected() -> None:
+    assert run_and_list_loaded("import jsonschema") >= {"jsonschema"}
 
 
 @pytest.mark.parametrize(
     "code", ["import tap_core", "from tap_core import typing", "import target_spark"]
 )
-def test_importing_a_package_loads_nothing_heavy(code: str) -> None:
-    assert loaded_by(code) == set()
+def test_importing_a_package_loads_no_heavy_library(code: str) -> None:
+    assert run_and_list_loaded(code) == set()
 
 
 @pytest.mark.parametrize("flag", ["--help", "--version", "--about", "--discover"])
-def test_a_tap_asked_for_light_things_loads_only_the_command_line(flag: str) -> None:
+def test_information_commands_of_a_tap_load_few_libraries(flag: str) -> None:
     code = "from tap_flights.tap import TapFlights\nTapFlights.cli(standalone_mode=True)"
-    assert loaded_by(code, flag) <= {"typer"} | (
+    assert run_and_list_loaded(code, flag) <= {"typer"} | (
         {"jsonschema", "dotenv"} if flag == "--discover" else set()
     )
 
 
 @pytest.mark.parametrize("flag", ["--help", "--version", "--about"])
-def test_the_target_asked_for_light_things_never_loads_spark(flag: str) -> None:
+def test_information_commands_of_the_target_do_not_load_spark(flag: str) -> None:
     code = "from target_spark.target import TargetSpark\nTargetSpark.cli(standalone_mode=True)"
-    assert loaded_by(code, flag) <= {"typer"}
+    assert run_and_list_loaded(code, flag) <= {"typer"}
 
 
-# --------------------------------------------------- the readers find what they look for
+# ------------------------------------------------------------------- tests of the readers
 
 
-def made(tmp_path: Path, **files: str) -> list[Module]:
+def write_modules(tmp_path: Path, **files: str) -> list[Module]:
     for name, source in files.items():
         path = tmp_path / "sample" / (name.replace("__", "/") + ".py")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
-    return modules(tmp_path, ["sample"])
+    return read_modules(tmp_path, ["sample"])
 
 
-def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
+def test_imports_in_all_positions_are_found(tmp_path: Path) -> None:
     source = (
         "from typing import TYPE_CHECKING\n"
         "import sample.b\n"
@@ -219,7 +222,7 @@ def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
         "def f():\n    from sample import e\n"
         "class K:\n    def m(self):\n        import json\n"
     )
-    sample = made(tmp_path, a=source, b="", c="", d="class D: ...", e="")
+    sample = write_modules(tmp_path, a=source, b="", c="", d="class D: ...", e="")
     [a] = [module for module in sample if module.name == "sample.a"]
     found = {(i.target, i.lazily) for i in find_imports(a, {m.name for m in sample})}
     assert found == {
@@ -232,13 +235,13 @@ def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
     }
 
 
-def test_a_circle_is_found_and_shown() -> None:
-    assert circle({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c", "b"]
-    assert circle({"a": ["a"]}) == ["a", "a"]
-    assert circle({"a": ["b", "c"], "b": ["c"], "c": []}) is None
+def test_import_cycle_is_found_and_returned() -> None:
+    assert find_cycle({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c", "b"]
+    assert find_cycle({"a": ["a"]}) == ["a", "a"]
+    assert find_cycle({"a": ["b", "c"], "b": ["c"], "c": []}) is None
 
 
-def test_the_longest_prefix_decides_the_layer() -> None:
+def test_longest_prefix_determines_the_layer() -> None:
     layers = {"sample.inner": 1, "sample.inner.deep": 3, "sample": 7}
     assert find_layer("sample.inner.other", layers) == 1
     assert find_layer("sample.inner.deep", layers) == 3

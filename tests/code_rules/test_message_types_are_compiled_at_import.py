@@ -10,7 +10,7 @@ import ast
 import subprocess
 import sys
 
-from tests.code_rules.source_files import ROOT, modules
+from tests.code_rules.source_files import ROOT, read_modules
 
 BUILTIN = {"str", "bytes", "int", "float", "bool", "dict", "list"}
 
@@ -44,7 +44,7 @@ def is_decode_with_a_type(node: ast.AST) -> bool:
 def test_no_function_decodes_with_a_type_of_its_module() -> None:
     calls = [
         f"{module.path.relative_to(ROOT)}:{node.lineno}"
-        for module in modules()
+        for module in read_modules()
         for node in ast.walk(module.tree)
         if is_decode_with_a_type(node)
     ]

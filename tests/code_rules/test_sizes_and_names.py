@@ -15,15 +15,15 @@ from tests.code_rules.layers import COMPATIBILITY_PATHS
 from tests.code_rules.source_files import (
     ROOT,
     Module,
-    fits,
-    function_lines,
-    modules,
-    nothing,
-    sized,
-    visible_names,
+    assert_empty,
+    count_function_lines,
+    find_public_names,
+    has_prefix,
+    measure_definitions,
+    read_modules,
 )
 
-MODULES = modules()
+MODULES = read_modules()
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 FILE_LINES = 1000
@@ -31,35 +31,36 @@ FUNCTION_LINES = 50
 MEDIAN_FUNCTION_LINES = 10
 INIT_IMPORTS = 15
 IGNORES_PER_THOUSAND_LINES = 1
-SHAPELESS_NAMES = {"utils", "util", "common", "misc"}
+VAGUE_NAMES = {"utils", "util", "common", "misc"}
 
 # Compatibility paths have the names of singer_sdk, such as `helpers._util` and `singerlib.utils`.
-at_compatibility_paths = [
-    m for m in MODULES if any(fits(m.name, path) for path in COMPATIBILITY_PATHS)
+COMPATIBILITY_MODULES = [
+    m for m in MODULES if any(has_prefix(m.name, path) for path in COMPATIBILITY_PATHS)
 ]
 
 
-def here(module: Module) -> str:
+def relative_path(module: Module) -> str:
+    """Return the path of a module, relative to the repository."""
     return str(module.path.relative_to(ROOT))
 
 
 def test_files_are_short() -> None:
-    long = {here(m): n for m in MODULES if (n := len(m.source.splitlines())) > FILE_LINES}
-    nothing(long)
+    long = {relative_path(m): n for m in MODULES if (n := len(m.source.splitlines())) > FILE_LINES}
+    assert_empty(long)
 
 
 def test_functions_are_short() -> None:
     long = [
-        f"{here(module)}:{line} {name}: {length} lines, at most {FUNCTION_LINES}"
+        f"{relative_path(module)}:{line} {name}: {length} lines, at most {FUNCTION_LINES}"
         for module in MODULES
-        for name, line, length in sized(module.tree, FUNCTIONS)
+        for name, line, length in measure_definitions(module.tree, FUNCTIONS)
         if length > FUNCTION_LINES
     ]
-    nothing(long)
+    assert_empty(long)
 
 
 def test_half_of_all_functions_are_very_short() -> None:
-    lengths = [length for module in MODULES for length in function_lines(module.tree)]
+    lengths = [length for module in MODULES for length in count_function_lines(module.tree)]
     assert median(lengths) < MEDIAN_FUNCTION_LINES
 
 
@@ -73,17 +74,17 @@ def ruff(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_no_function_is_tangled() -> None:
+def test_complexity_of_functions_is_limited() -> None:
     done = ruff("--select", "C901", "--output-format", "concise", "tap_core", "target_spark")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_limit_of_tangle_is_eight(tmp_path: Path) -> None:
+def test_limit_of_the_complexity_is_eight(tmp_path: Path) -> None:
     def branches(count: int) -> str:
         lines = [f"    if x == {n}:\n        return {n}" for n in range(count)]
         return '"""M."""\n\n\ndef f(x):\n' + "\n".join(lines) + "\n"
 
-    path = tmp_path / "tangled.py"
+    path = tmp_path / "complex.py"
     settings = ("--config", str(ROOT / "pyproject.toml"), "--select", "C901", str(path))
     path.write_text(branches(7))
     assert ruff(*settings).returncode == 0
@@ -93,7 +94,7 @@ def test_the_limit_of_tangle_is_eight(tmp_path: Path) -> None:
 
 def test_types_are_rarely_ignored() -> None:
     ignores = [
-        f"{here(module)}:{number}"
+        f"{relative_path(module)}:{number}"
         for module in MODULES
         for number, line in enumerate(module.source.splitlines(), 1)
         if re.search(r"#\s*type:\s*ignore", line)
@@ -102,7 +103,7 @@ def test_types_are_rarely_ignored() -> None:
     assert len(ignores) <= IGNORES_PER_THOUSAND_LINES * lines / 1000, ignores
 
 
-def test_both_packages_say_that_they_are_typed() -> None:
+def test_both_packages_have_a_py_typed_file() -> None:
     assert (ROOT / "tap_core" / "py.typed").is_file()
     assert (ROOT / "target_spark" / "py.typed").is_file()
 
@@ -111,7 +112,7 @@ def test_both_packages_say_that_they_are_typed() -> None:
 
 
 def is_import_statement(node: ast.stmt) -> bool:
-    """Tell whether a statement of an ``__init__`` only shows something, now or when asked."""
+    """Return True for imports, `__all__`, a module `__getattr__` and docstrings."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return True
     if isinstance(node, ast.If):
@@ -125,30 +126,33 @@ def is_import_statement(node: ast.stmt) -> bool:
     return False
 
 
-def test_inits_define_nothing() -> None:
+def test_init_files_contain_only_imports() -> None:
     wrong = [
-        f"{here(module)}:{node.lineno}"
+        f"{relative_path(module)}:{node.lineno}"
         for module in MODULES
         if module.is_init
         for node in module.tree.body
         if not is_import_statement(node)
     ]
-    nothing(wrong)
+    assert_empty(wrong)
 
 
-def test_the_annex_only_shows() -> None:
+def test_compatibility_modules_contain_only_imports() -> None:
     wrong = []
-    for module in at_compatibility_paths:
+    for module in COMPATIBILITY_MODULES:
         wrong += [
-            f"{here(module)}:{n.lineno}" for n in module.tree.body if not is_import_statement(n)
+            f"{relative_path(module)}:{n.lineno}"
+            for n in module.tree.body
+            if not is_import_statement(n)
         ]
         imports = [n for n in module.tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
         if len(imports) > INIT_IMPORTS:
-            wrong.append(f"{here(module)}: {len(imports)} imports")
-    nothing(wrong)
+            wrong.append(f"{relative_path(module)}: {len(imports)} imports")
+    assert_empty(wrong)
 
 
-def declared(module: Module) -> list[str] | None:
+def read_all(module: Module) -> list[str] | None:
+    """Return the names in ``__all__`` of a module, or None if it has none."""
     for node in module.tree.body:
         if isinstance(node, ast.Assign) and any(
             isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets
@@ -157,8 +161,8 @@ def declared(module: Module) -> list[str] | None:
     return None
 
 
-def only_shows(module: Module) -> bool:
-    """Tell whether all that a module does is `from x import y as y`, which needs no list."""
+def only_reexports(module: Module) -> bool:
+    """Return True if a module has only imports such as `from x import y as y`."""
     return all(is_import_statement(node) for node in module.tree.body) and all(
         alias.asname == alias.name
         for node in module.tree.body
@@ -167,32 +171,34 @@ def only_shows(module: Module) -> bool:
     )
 
 
-def test_all_is_what_is_visible() -> None:
+def test_all_lists_exactly_the_public_names() -> None:
     wrong: dict[str, str] = {}
     for module in MODULES:
-        names = declared(module)
-        visible = visible_names(
-            module, reexports=module.is_init or module in at_compatibility_paths
+        names = read_all(module)
+        visible = find_public_names(
+            module, reexports=module.is_init or module in COMPATIBILITY_MODULES
         )
-        visible.discard("logger")  # every module may have one; it is not part of an interface
+        visible.discard("logger")  # a module may have a logger that is not part of its interface
         if names is None:
-            if visible and not only_shows(module):
-                wrong[here(module)] = "has no __all__"
+            if visible and not only_reexports(module):
+                wrong[relative_path(module)] = "has no __all__"
         elif set(names) != visible:
-            wrong[here(module)] = f"__all__ differs in {sorted(set(names) ^ visible)}"
-    nothing(wrong)
+            wrong[relative_path(module)] = f"__all__ differs in {sorted(set(names) ^ visible)}"
+    assert_empty(wrong)
 
 
-def test_every_file_begins_with_a_docstring_of_its_subject() -> None:
-    silent = [here(m) for m in MODULES if m.source.strip() and ast.get_docstring(m.tree) is None]
-    nothing(silent)
+def test_every_module_has_a_docstring() -> None:
+    undocumented = [
+        relative_path(m) for m in MODULES if m.source.strip() and ast.get_docstring(m.tree) is None
+    ]
+    assert_empty(undocumented)
 
 
 # ---------------------------------------------------------------------------- texts
 
 
-def tracked_texts() -> dict[str, str]:
-    """Return every text file of the project by its path: what git knows, or would add."""
+def read_tracked_files() -> dict[str, str]:
+    """Return the contents of the project's text files, also of new ones, by path."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -201,7 +207,7 @@ def tracked_texts() -> dict[str, str]:
         check=False,
     )
     if listed.returncode != 0:
-        pytest.skip("not a git checkout: there is no list of the project's own files")
+        pytest.skip("this is not a git checkout, so the project's files cannot be listed")
     texts = {}
     for name in listed.stdout.splitlines():
         path = ROOT / name
@@ -213,38 +219,38 @@ def tracked_texts() -> dict[str, str]:
     return texts
 
 
-def test_no_module_is_named_after_nothing() -> None:
-    shapeless = [
-        here(module)
+def test_no_module_has_a_vague_name() -> None:
+    vague = [
+        relative_path(module)
         for module in MODULES
-        if set(module.name.split(".")) & SHAPELESS_NAMES and module not in at_compatibility_paths
+        if set(module.name.split(".")) & VAGUE_NAMES and module not in COMPATIBILITY_MODULES
     ]
-    nothing(shapeless)
+    assert_empty(vague)
 
 
-def test_no_text_names_a_place_of_one_machine() -> None:
+def test_no_text_contains_a_path_of_one_machine() -> None:
     home = re.compile(r"(?<![\w.])/(?:home/[a-z]+|root|Users/[A-Za-z]+|work)/")
     named = [
         f"{name}:{number}"
-        for name, text in tracked_texts().items()
+        for name, text in read_tracked_files().items()
         for number, line in enumerate(text.splitlines(), 1)
         if home.search(line)
     ]
-    nothing(named)
+    assert_empty(named)
 
 
-def test_no_text_names_the_host_of_a_package_index() -> None:
+def test_no_text_contains_the_host_of_a_package_index() -> None:
     host = re.compile(r"https?://[\w.-]*(?:py[p]i|pythonhosted|maven|npmjs|crates)[\w.-]*")
     named = [
         f"{name}:{number}"
-        for name, text in tracked_texts().items()
+        for name, text in read_tracked_files().items()
         for number, line in enumerate(text.splitlines(), 1)
         if host.search(line)
     ]
-    nothing(named)
+    assert_empty(named)
 
 
-def test_every_lint_rule_that_is_off_says_why() -> None:
+def test_every_disabled_lint_rule_has_a_reason() -> None:
     lines = (ROOT / "pyproject.toml").read_text().splitlines()
     bare = [line for line in lines if re.match(r'\s*"[A-Z]+[0-9]+",?\s*$', line)]
-    nothing(bare)
+    assert_empty(bare)

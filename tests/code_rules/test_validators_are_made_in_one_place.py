@@ -1,4 +1,4 @@
-"""No module but one makes validators of jsonschema, whose own registry fetches references."""
+"""One module makes all validators of jsonschema, whose default registry fetches references."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ MAKES = re.compile(
     r"|^\s*(?:from jsonschema\b.*|import jsonschema\b.*)",
     re.MULTILINE,
 )
-HARMLESS = re.compile(
+ALLOWED = re.compile(
     r"\s*from jsonschema import (?:(?:ValidationError|SchemaError|FormatChecker)(?:, )?)+$"
 )
 EXTENDS = {
     "tap_core/sinks/validation.py": "from jsonschema import Draft202012Validator, FormatChecker",
     "tap_core/typing/validators.py": "from jsonschema import validators",
 }
-"""What only type checkers see, and what extends a class that the one place then binds."""
+"""Allowed imports by file: for annotations, or for a subclass of a validator made in `HOME`."""
 
 
-def offences(path: Path) -> list[str]:
+def find_validator_uses(path: Path) -> list[str]:
     name = path.relative_to(ROOT).as_posix()
     found = [one[0].strip() for one in MAKES.finditer(path.read_text(encoding="utf-8"))]
     return [
-        f"{name}: {one}" for one in found if not HARMLESS.match(one) and one != EXTENDS.get(name)
+        f"{name}: {one}" for one in found if not ALLOWED.match(one) and one != EXTENDS.get(name)
     ]
 
 
 def test_validators_are_made_in_one_place() -> None:
-    """SEC11: every validator is made by `tap_core.schema.validators`, which fetches nothing."""
+    """SEC11: `tap_core.schema.validators` makes all validators; they fetch no references."""
     files = [*ROOT.glob("tap_core/**/*.py"), *ROOT.glob("target_spark/**/*.py")]
-    wrong = [one for file in files if file != ROOT / HOME for one in offences(file)]
+    wrong = [one for file in files if file != ROOT / HOME for one in find_validator_uses(file)]
     assert wrong == [], "use validator_class() of tap_core.schema.validators"
 
 
-def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
+def test_uses_in_the_allowed_module_are_found() -> None:
     sample = ROOT / HOME
-    assert any("jsonschema" in one for one in offences(sample))
+    assert any("jsonschema" in one for one in find_validator_uses(sample))
 
 
 def test_a_reference_reader_fetches_only_through_its_caller() -> None:
-    """Registries that retrieve documents exist where a tap's author names the documents."""
+    """Only this module makes registries that fetch documents, those that a tap's author names."""
     uses = [
         file.relative_to(ROOT).as_posix()
         for file in ROOT.glob("tap_core/**/*.py")

@@ -3,7 +3,7 @@
 The blocks of one document are one terminal session in a temporary folder: a later block starts in
 the directory that an earlier one changed to, with the variables that it exported, and may use the
 files that it made. The project's commands are on the PATH. `test_installed_wheel` runs the pages
-for users once more, without the repository. The word after the three backticks says what happens:
+for users once more, without the repository. The word after the three backticks defines the action:
 
 - ``sh``: run by `sh -e`, exit 0 expected; ``sh exit=1``: that exit expected
 - ``python``: run by the interpreter; ``python file=tap.py``: saved under that name, then imported

@@ -134,9 +134,9 @@ def test_blocks_of_a_built_page_are_read_as_visitors_copy_them() -> None:
 
 @pytest.fixture
 def newcomer(tmp_path: Path) -> dict[str, str]:
-    """Environment variables of a user whose home has DuckDB's extensions and nothing else.
+    """Environment variables of a user whose home folder contains only DuckDB's extensions.
 
-    DuckDB would download them from a server of its own, and has those of one version here.
+    DuckDB would download them from its server; here they are those of one version.
     """
     home = tmp_path / "home"
     home.mkdir()

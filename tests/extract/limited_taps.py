@@ -65,7 +65,7 @@ class Crowd(Limited):
 
 
 class Declared(make_tap_class(Path(__file__).with_name("limited_manifest.yaml"))):
-    """The same source as a manifest with an API budget."""
+    """Tap for the source of this module as a manifest with an API budget."""
 
 
 def limited(jobs: Any, start: Any, done: Any) -> None:

@@ -260,7 +260,7 @@ def test_error_of_a_parent_names_the_child_stream(shop: Shop):
 def test_stream_is_read_as_a_dataframe(
     spark: SparkSession, read: Callable[..., DataFrameReader], shop: Shop, tmp_path: Path
 ):
-    """It can be counted, limited, queried and written; each action reads the tap again."""
+    """A DataFrame can be counted, limited, queried and written; each action reads the tap again."""
     orders = read("orders").load()
     assert orders.dtypes == [
         ("region", "string"),

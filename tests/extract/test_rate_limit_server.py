@@ -132,7 +132,7 @@ def test_retry_after_of_one_process_delays_the_others(server, processes):
 
 
 def pickle_and_load(permits: Any) -> Any:
-    """Return a copy as a worker gets it."""
+    """Return a copy of an object made by pickle, as Spark sends objects to workers."""
     return pickle.loads(pickle.dumps(permits))  # noqa: S301
 
 
@@ -246,7 +246,7 @@ def test_static_shares_never_send_at_the_same_time(monkeypatch):
 
 
 def test_static_share_waits_for_a_reported_limit(monkeypatch):
-    """Its next request uses its own next slot after that wait."""
+    """After the wait, a task with a static share uses its next slot."""
     now = 1_800_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
     counters = StaticShare(1, 4).counters()
@@ -261,7 +261,7 @@ def test_static_share_waits_for_a_reported_limit(monkeypatch):
 @pytest.mark.spark
 @pytest.mark.thorough
 def test_server_listens_on_the_host_of_the_spark_driver():
-    """It uses the configured port and rejects an invalid one."""
+    """The server uses the configured port; an invalid port is rejected."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     settings = SparkSettings(master="local[1]", format="parquet", small_runs=True)

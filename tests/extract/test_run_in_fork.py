@@ -15,7 +15,7 @@ class Unpicklable(Exception):  # noqa: N818
     """Cannot be unpickled from its message."""
 
     def __init__(self, one: Any, two: Any) -> None:
-        """Take two values that become the message."""
+        """Initialize the error with two values, which are joined to its message."""
         super().__init__(f"{one} and {two}")
 
 

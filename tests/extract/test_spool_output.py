@@ -90,7 +90,7 @@ def test_published_lines_are_exactly_the_kept_lines(
 
 
 def test_child_process_writes_to_the_same_files(readers: Readers) -> None:
-    """Also to a file that the parent had not opened; the lines of a killed child are dropped."""
+    """A child can open further files; the lines of a killed child are dropped."""
 
     def write_in_child(word: bytes, then: Callable[[], None] = bool) -> None:
         readers.lines.drop()
@@ -145,7 +145,7 @@ def test_full_disk_does_not_count_as_a_failed_part(readers: Readers) -> None:
 
 
 def test_unwritable_folder_is_named_in_the_error(tmp_path: Path) -> None:
-    """A file is in the place of the folder."""
+    """The path of the folder is that of a file."""
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(WriteFailedError, match="file"):
         SpoolOutput(str(tmp_path / "file")).write(0, b"row\n")

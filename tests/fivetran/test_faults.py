@@ -281,7 +281,7 @@ def test_message_fits_into_a_header(sign: str) -> None:
 
 
 def test_secret_is_masked_before_the_message_is_truncated() -> None:
-    """F3: so that truncation leaves no part of a secret."""
+    """F3: the truncated message contains no part of a secret."""
     for length in range(7_700, 7_900, 7):
         text = format_error(
             ValueError("x" * length + SECRET), lambda text: text.replace(SECRET, "***")
@@ -348,7 +348,7 @@ def test_scrubbing_is_idempotent_and_complete(text: str) -> None:
 
 @pytest.mark.parametrize("piece", PIECES)
 def test_scrubbing_time_is_linear_in_the_length(piece: str) -> None:
-    """No repeated text makes the regular expressions slow."""
+    """The regular expressions have no quadratic runtime for repeated text."""
 
     def seconds(times: int) -> float:
         text = piece * times

@@ -475,7 +475,7 @@ def test_pkcs5_padding_is_removed(path: Path) -> None:
 
 
 def test_worker_error_contains_no_data_of_the_row() -> None:
-    """F3: also for unexpected errors."""
+    """F3: errors of a worker process, also unexpected ones, contain no values of the row."""
     file = RequestFile("secret\0path/batch_1.csv", FileKind.REPLACE)  # which no system has
     numbers = pa.record_batch([pa.array([0])], names=["id"])
     with pytest.raises(Exception, match=r"batch_1\.csv cannot be read: ValueError") as caught:

@@ -120,6 +120,6 @@ def test_loopback_host_accepts_no_connection_from_other_addresses(program: list[
 def own_addresses() -> set[str]:
     """Return other addresses of this machine, at least one of its loopback network."""
     found: set[str] = set()
-    with suppress(socket.gaierror):  # not every machine knows its own name
+    with suppress(socket.gaierror):  # some machines cannot resolve their own name
         found = {str(each[4][0]) for each in socket.getaddrinfo(socket.gethostname(), None)}
     return {"127.0.0.2", *(each for each in found if each not in {"127.0.0.1", "::1"})}

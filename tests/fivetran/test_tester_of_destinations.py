@@ -56,7 +56,7 @@ def test_failed_describe_table_stops_the_tester() -> None:
 
 
 def test_failed_connection_test_stops_the_tester() -> None:
-    with pytest.raises(StoppedError, match="nowhere to write"):
+    with pytest.raises(StoppedError, match="nothing can be written"):
         run_tester(password="another")
 
 

@@ -96,7 +96,7 @@ def test_differences_are_reported_by_counts_and_columns() -> None:
     other.apply(NAME, ["id"], RecordType.UPSERT, cells(9, "a"))
     assert list(one.differences(other)) == [
         "table t: 2 rows are missing",
-        "table t: 1 rows are there that must not be",
+        "table t: 1 rows are unexpected",
         "table t: values differ in text",
     ]
 
@@ -117,7 +117,7 @@ def test_sampled_checkpoints_are_limited_and_exclude_the_last(most: int, count: 
     ("kind", "value", "fault"),
     [
         (DataType.BOOLEAN, {"bool": True}, None),
-        (DataType.BOOLEAN, {"string": "true"}, "of the kind string"),
+        (DataType.BOOLEAN, {"string": "true"}, "has the type string"),
         (DataType.SHORT, {"short": 1 << 15}, "16 bits"),
         (DataType.DECIMAL, {"decimal": "-0012.500"}, None),
         (DataType.DECIMAL, {"decimal": "12.345"}, "more digits"),
@@ -130,7 +130,7 @@ def test_sampled_checkpoints_are_limited_and_exclude_the_last(most: int, count: 
         (DataType.NAIVE_DATE, {"naive_date": {"seconds": 1}}, "not midnight"),
         (DataType.UTC_DATETIME, {"utc_datetime": {"seconds": -(10**12)}}, "outside the years"),
         (DataType.UNSPECIFIED, {"string": "anything"}, None),
-        (DataType.STRING, {}, "no kind"),
+        (DataType.STRING, {}, "no value"),
         (DataType.STRING, {"null": True}, None),
     ],
 )
@@ -236,7 +236,7 @@ def form() -> Any:
 
 def test_form_is_printed_as_the_user_sees_it() -> None:
     assert [line.split() for line in form_lines(form())] == [
-        ["The", "form", "(*", "must", "be", "given)"],
+        ["Configuration", "form", "(*", "required)"],
         ["Host", "text", "host", "[here]"],
         ["Kind", "one", "of", "First", "kind"],
         ["Tunnel", "on", "or", "off", "tunnel"],
@@ -262,7 +262,7 @@ def test_invalid_form_is_reported() -> None:
     check_form(wrong, findings)
     text = "\n".join(findings.lines())
     assert findings.rules == {6}
-    for words in ("host twice", "no label", "empty is of no type", "password looks like a secret"):
+    for words in ("host twice", "no label", "empty has no type", "password looks like a secret"):
         assert words in text
 
 

@@ -107,7 +107,7 @@ class Search(Api):
 
 
 class Form(Search):
-    """The same search with its body sent as a form."""
+    """Stream that sends the body of the search as a form."""
 
     name = "form"
     payload_as_json = False

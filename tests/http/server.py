@@ -90,7 +90,7 @@ class Server:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = 65_536  # head and body leave together
+    wbufsize = 65_536  # headers and body are sent together
     test_server: Server
 
     def handle_one_request(self) -> None:

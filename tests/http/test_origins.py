@@ -350,7 +350,7 @@ def test_response_has_the_history_and_final_url_of_redirects(server, source):
 
 def test_redirects_of_a_custom_session_are_checked(server, source, other):
     class Own(requests.Session):
-        """A session that sends as requests does."""
+        """Session that sends requests like one of the requests library."""
 
     own = Own()
     server.answers(redirect(f"{other.url}/elsewhere"))

@@ -1,4 +1,4 @@
-"""The same REST tap on singer_sdk sends the same requests, records and last state."""
+"""A REST tap sends the same requests, records and last state on tap_core and on singer_sdk."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_taps_with_shared_counters_share_the_rate_limit(now, waits):
 def test_retry_after_of_a_429_delays_all_taps_with_shared_counters(
     now, waits, counters, status, waited
 ):
-    """It delays only with shared counters, and only for status 429 (too many requests)."""
+    """Other taps wait only with shared counters, and only for status 429 (too many requests)."""
 
     class Response:
         status_code = status

@@ -1,4 +1,4 @@
-"""A stream's own session: less work for each request, and everything as requests does it."""
+"""The HTTP session of a stream behaves as that of requests, with less work per request."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ READ = "version status code reason chunked chunk_left length will_close"
 
 
 def received(kind, sent, method):
-    """Return all that a class of responses makes of some bytes, or its error."""
+    """Return the results of a response class for some bytes, or its error."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(sent)
@@ -201,7 +201,7 @@ class Plain(Users):
 
 
 class Overriding(Plain):
-    """The same stream with an override of each hook that has a faster path without one."""
+    """Stream that overrides each hook for which there is a faster path."""
 
     @property
     def requests_session(self):

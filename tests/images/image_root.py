@@ -3,8 +3,8 @@
 No registry and no Docker are needed: the base image is this machine's own system (Debian or Ubuntu)
 with the Python that runs this program. Each stage is an overlay over it, and its instructions run
 in a changed root. /opt, /home, /root and /tmp of this machine are not visible there. Targets that
-are built in one folder share their stages. It needs root. Run it in a mount namespace of its own,
-which takes all mounts with it when it ends:
+are built in one folder share their stages. It needs root. Run it in a separate mount namespace,
+which removes all mounts at its end:
 
     unshare --mount python -m tests.images.image_root build tap-manifest /var/tmp/images
     unshare --mount --net python -m tests.images.image_root run tap /var/tmp/images -- --help
@@ -36,7 +36,7 @@ _SYSTEM = ("usr", "etc", "var")
 _SEEN_BY_BUILDS = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy")
 _NOBODY = 65534
 _MACHINE = "this-machine"
-"""The folder of what the stages see of this machine."""
+"""Name of the folder with the files of this machine that are visible to the stages."""
 _CONTAINER = "container"
 """The folder of what a container adds to its image. It is in memory, and another one for each."""
 _TMPFS = "noexec,nosuid,nodev"
@@ -60,7 +60,7 @@ def mount(*arguments: str | Path) -> None:
 
 
 def make_base(work: Path) -> None:
-    """Create what the stages see of this machine in addition to /usr, /etc and /var."""
+    """Create the files that are visible to the stages in addition to /usr, /etc and /var."""
     root, etc, programs = (work / _MACHINE / name for name in ("root", "etc", "usr/local/bin"))
     for name in ("opt", "home", "root", "tmp", "run", "proc", "dev", "python", *_SYSTEM):
         (root / name).mkdir(parents=True)
@@ -121,7 +121,7 @@ class Builder:
         self._roots: dict[str, Path] = {}
 
     def build(self, stages: Sequence[Stage]) -> None:
-        """Build the stages that are not there yet."""
+        """Build the stages that do not exist yet."""
         if not (self._work / _MACHINE).is_dir():
             make_base(self._work)
         for stage in stages:

@@ -116,7 +116,7 @@ def find_pip_commands(image: str) -> list[str]:
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_packages_are_installed_with_hashes(image: str) -> None:
-    """SEC20: but for the project itself, and a tap without a lock file of its own."""
+    """SEC20: exceptions are the project itself, and a tap without a lock file."""
     commands = find_pip_commands(image)
     unlocked = [command for command in commands if "--require-hashes" not in command]
     project, installed, *rest = unlocked

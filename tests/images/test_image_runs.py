@@ -1,8 +1,8 @@
-"""The images are built and run: every step of the Dockerfile, in a root of its own.
+"""Builds and runs of the images: every step of the Dockerfile, in a separate root file system.
 
-A container has a read-only root with a /tmp in memory, the user of the image, and no network but
-loopback. What it writes to is mounted: the folder of the tables, and for the tap a folder of data.
-The services of the compose file run as it says, with another S3 server in place of its own.
+A container has a read-only root with a /tmp in memory, the user of the image, and only loopback as
+its network. The folders of the tables and of the tap's data are mounted. The services of the
+compose file run with its settings, and with another S3 server.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Container:
 
 
 def separate(*, network: bool) -> list[str]:
-    """Return the command that starts the builder with mounts, and perhaps a network, of its own."""
+    """Return the command that starts the builder in a separate mount and network namespace."""
     net = [] if network else ["--net"]
     program = [sys.executable, "-m", "tests.images.image_root"]
     return ["unshare", "--mount", "--propagation", "private", *net, *program]
@@ -197,7 +197,7 @@ def folder() -> Iterator[Path]:
 
 
 def own(folder: Path) -> Path:
-    """Give a folder and the files in it to the user of the images; return the folder."""
+    """Change the owner of a folder and its files to the user of the images; return the folder."""
     for path in (folder, *folder.rglob("*")):
         shutil.chown(path, LOADER, LOADER)
     return folder
@@ -277,7 +277,7 @@ def test_tap_is_loaded_without_a_network(
 
 @pytest.mark.spark
 def test_class_archive_of_the_image_is_used(target: Container, folder: Path) -> None:
-    """Java says so: the archive fits the Java and the jars of the last stage."""
+    """Java reports that it uses the archive, which fits the Java and the jars of the last stage."""
     java = {"spark.driver.extraJavaOptions": "-Xlog:class+load:file=/tmp/classes.log"}
     write_json(folder, "target.json", {"path": str(folder / "tables"), "spark": java})
     own(folder)
@@ -296,9 +296,9 @@ def test_class_archive_of_the_image_is_used(target: Container, folder: Path) -> 
 
 @contextmanager
 def separate_network() -> Iterator[None]:
-    """Context manager: this thread, and what it starts, has a network of its own: loopback alone.
+    """Context manager: run this thread and its child processes in a network with only loopback.
 
-    Containers that use it have the same one, so servers have the ports of the compose file.
+    The containers share this network, so the servers can use the ports of the compose file.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     with Path("/proc/thread-self/ns/net").open() as before:

@@ -512,7 +512,7 @@ def test_sorted_stream_advances_its_bookmark_with_each_record(server: Server) ->
 
 
 def test_get_records_works_outside_of_a_sync(server: Server) -> None:
-    """Then no state is written and no threads are started."""
+    """Outside of a sync, no state is written and no threads are started."""
     api, output = Api(server, ARTICLES), Output()
     kind = dated(**STEPS, max_parallel_windows=3)
     [made] = make(kind, output=output, config={"url": server.url}).streams.values()

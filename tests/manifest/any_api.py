@@ -96,7 +96,7 @@ class _Page:
         self._spoken = re.compile(rf"\b{re.escape(self._name)}\"?\s*[:=]\s*\"?(\d+)")
 
     def is_late(self, asked: ReceivedRequest) -> bool:
-        """Return whether the request asks for a page after the second."""
+        """Return True if the request is for a page after the second."""
         given = asked.query.get(self._name) or [asked.headers.get(self._name, "")]
         found = self._spoken.search(unquote_plus(asked.body.decode()))
         token = given[0] or (found[1] if found else "0")

@@ -1,4 +1,4 @@
-"""Published manifests of connectors, run by both sides against one API that fits all of them.
+"""Published manifests of connectors, run on airbyte-cdk and tap_core against a simulated API.
 
 The manifests are in a peer's environment; none of their text is in this project. Their hosts become
 paths of a server on loopback, their pages become small. A manifest is run twice: the second run

@@ -266,7 +266,7 @@ def test_irrelevant_options_are_ignored_with_a_warning(caplog):
 
 
 def test_state_migration_without_a_type_is_the_legacy_migration():
-    """It is the only built-in migration, so its type may be missing or misspelled."""
+    """There is one built-in migration, so its type may be missing or misspelled."""
     text = "type: DeclarativeStream\nstate_migrations:\n  - Type: anything\n"
     manifest = read_manifest(f"type: DeclarativeSource\nstreams: []\npiece:\n{indent(text, '  ')}")
     [node] = manifest.tree["piece"]["state_migrations"]

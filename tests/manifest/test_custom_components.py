@@ -242,7 +242,7 @@ def test_custom_authenticator_logs_in_once_for_all_streams(tmp_path: Path):
 
 @pytest.mark.parametrize("hook", ["_make_handled_request", "_get_refresh_access_token_response"])
 def test_token_of_a_custom_oauth_class_can_be_nested(tmp_path: Path, hook: str):
-    """The first hook is of airbyte-cdk 7, the second of earlier versions."""
+    """The first hook is that of airbyte-cdk 7, the second that of earlier versions."""
     components = f"""
     from {CDK}.auth import DeclarativeOauth2Authenticator
 

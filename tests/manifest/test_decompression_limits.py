@@ -132,7 +132,7 @@ def damaged(archive: bytes, field: int, value: int) -> bytes:
 
 
 def test_damaged_archive_is_a_response_error():
-    """It may have a false size or checksum, encryption, an unknown method or be truncated."""
+    """An archive may have a wrong size or checksum, encryption or an unknown method, or be cut."""
     body = zipped(a=b'{"id": 1}' * 100)
     decoder = ZipfileDecoder(JsonParser())
     for broken in (

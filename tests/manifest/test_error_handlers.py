@@ -170,7 +170,7 @@ def test_composite_handler_uses_the_first_known_wait():
 
 
 class Silent:
-    """A custom handler that decides nothing."""
+    """Custom error handler that returns no action for any response."""
 
     max_tries, max_seconds = 1, None
 

@@ -44,7 +44,7 @@ sys.exit(any(entry["vulns"] for entry in out))
 
 
 class Feed(BaseHTTPRequestHandler):
-    """A feed that knows the advisories of a table."""
+    """Feed with the advisories of a dict."""
 
     advisories: ClassVar[dict[tuple[str, str, str], str]] = {}
     queries: ClassVar[list[tuple[str, str, str]]] = []
@@ -105,7 +105,7 @@ def audit(feed: str, program: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_audit_queries_every_locked_package_and_jar(feed: str, pip_audit: Path) -> None:
-    """SEC20: packages for every Python and the jars of every format are asked for."""
+    """SEC20: the packages for all Python versions and the jars of all formats are queried."""
     done = audit(feed, pip_audit)
     assert done.returncode == 0, done.stderr
     assert "0 advisories" in done.stdout
@@ -123,7 +123,7 @@ def test_advisories_fail_the_audit_and_name_their_package(feed: str, pip_audit: 
     [jinja] = {p.version for p in read_lock("requirements-dev.lock") if p.name == "jinja2"}
     jar = ("Maven", "io.delta:delta-storage", "4.4.0")
     Feed.advisories |= {("PyPI", "jinja2", str(jinja)): "OSV-1", jar: "OSV-2"}
-    # pip-audit reads the first page alone; the stand-in does as well.
+    # pip-audit reads only the first page, and so does the stand-in.
     done = audit(feed, pip_audit)
     assert done.returncode == 1
     assert "io.delta:delta-storage 4.4.0: OSV-2: a hole" in done.stdout
@@ -135,7 +135,7 @@ def test_advisories_fail_the_audit_and_name_their_package(feed: str, pip_audit: 
     "feed_address", ["http://127.0.0.1:1/v1/query", "http://feed.invalid/v1/query"]
 )
 def test_unreachable_feed_fails_the_audit(feed_address: str, pip_audit: Path) -> None:
-    """SEC20: without a feed the audit says that nothing was checked."""
+    """SEC20: without a feed the audit reports that nothing was checked."""
     done = audit(feed_address, pip_audit)
     assert done.returncode == 3
     assert "NOT CHECKED" in done.stderr
@@ -148,7 +148,7 @@ def test_feed_without_known_advisories_fails_the_audit(feed: str, pip_audit: Pat
     Feed.advisories = {}
     done = audit(feed, pip_audit)
     assert done.returncode == 3
-    assert "knows no advisory for jinja2 2.4.1" in done.stderr
+    assert "has no advisory for jinja2 2.4.1" in done.stderr
 
 
 def test_failing_pip_audit_fails_the_audit(feed: str, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ REAL = ROOT / ".venv-audit" / "bin" / "pip-audit"
 
 @pytest.mark.skipif(not REAL.exists(), reason="pip-audit is not installed: make audit")
 def test_real_pip_audit_queries_the_feed(feed: str) -> None:
-    """SEC20: pip-audit takes our files and the feed's address, and reports its hits."""
+    """SEC20: pip-audit accepts the project's files and the feed's URL, and reports advisories."""
     Feed.advisories = {KNOWN: "OSV-0"}
     done = audit(feed, REAL)
     assert done.returncode == 0, done.stderr

@@ -1,7 +1,7 @@
 """The oldest release of each dependency without known vulnerabilities.
 
 The table names the advisory; pyproject.toml must not admit older releases, and no lock file may
-have one. `make audit` asks a feed for what the table does not know yet.
+have one. `make audit` queries a feed for advisories that are not in the table yet.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def check_installs(commands: list[str]) -> None:
 
 @pytest.mark.parametrize("target", ["setup", "lock", "audit", "docs"])
 def test_make_installs_with_hashes(target: str) -> None:
-    """SEC20: `make` takes no archive whose hash is not in a lock file."""
+    """SEC20: `make` installs no archive whose hash is not in a lock file."""
     done = subprocess.run(
         ["make", "--dry-run", "--always-make", target],
         cwd=ROOT,

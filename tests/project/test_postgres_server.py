@@ -56,7 +56,7 @@ def test_server_ends_when_its_process_is_killed(postgres: Server) -> None:
 
 def test_missing_server_programs_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("TAP_CORE_POSTGRES_BIN", raising=False)
-    monkeypatch.setattr(postgres_server, "_places", lambda: iter([tmp_path]))
+    monkeypatch.setattr(postgres_server, "_list_folders", lambda: iter([tmp_path]))
     assert server_programs() is None
     assert "Debian's package postgresql" in missing_reason()
     with pytest.raises(FileNotFoundError, match="package postgresql"), postgres_server.server():
@@ -67,7 +67,7 @@ def test_configured_folder_must_contain_the_programs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TAP_CORE_POSTGRES_BIN", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="no initdb"):
+    with pytest.raises(FileNotFoundError, match="lacks initdb"):
         server_programs()
 
 
@@ -77,16 +77,16 @@ def test_installation_is_skipped_without_permission(
     monkeypatch.setattr(postgres_server, "server_programs", lambda: None)
     monkeypatch.setattr(postgres_server, "_may_install", lambda: None)
     assert postgres_server.main([]) == 0
-    assert "left out: PostgreSQL's server programs" in capsys.readouterr().out
+    assert "not installed: PostgreSQL's server programs" in capsys.readouterr().out
     monkeypatch.setattr(postgres_server, "_may_install", list)
     monkeypatch.setattr(postgres_server, "_install", lambda *_: False)
     assert postgres_server.main([]) == 1
 
 
-def test_plugin_that_cannot_be_installed_is_left_out(
+def test_plugin_that_cannot_be_installed_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(postgres_server, "server_programs", lambda: tmp_path / "15" / "bin")
     monkeypatch.setattr(postgres_server, "_may_install", lambda: None)
     assert postgres_server.main(["wal2json"]) == 0
-    assert "left out: postgresql-15-wal2json" in capsys.readouterr().out
+    assert "not installed: postgresql-15-wal2json" in capsys.readouterr().out

@@ -97,7 +97,7 @@ def test_configured_interpreter_is_not_replaced(machine: Path) -> None:
     program(machine, "old", "exit 1")
     done = preflight(machine, PYTHON=str(machine / "old"))
     assert done.returncode == 1
-    assert "does not fit" in done.stderr
+    assert "is not suitable" in done.stderr
 
 
 def test_python_without_venv_is_reported(machine: Path) -> None:

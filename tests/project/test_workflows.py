@@ -129,7 +129,7 @@ def test_jobs_have_a_time_limit() -> None:
 
 
 def test_values_of_events_are_not_pasted_into_commands() -> None:
-    """A branch or a title that others choose is no part of a script."""
+    """Names of branches and titles of pull requests are not inserted into scripts."""
     pasted = re.compile(r"\$\{\{ (?!matrix\.)")
     assert [line for _, line in commands() if pasted.search(line)] == []
 

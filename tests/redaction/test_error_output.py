@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.code_rules.source_files import modules
+from tests.code_rules.source_files import read_modules
 
 RAW = {
     "a traceback": re.compile(r"traceback\.(format|print)_|print_exc"),
@@ -22,7 +22,7 @@ MAY = {
 def test_no_module_writes_errors_without_the_redaction(kind):
     found = [
         module.name
-        for module in modules()
+        for module in read_modules()
         if not module.name.startswith(("tap_core.redaction", "tap_core.testing"))
         and module.name not in MAY
         and RAW[kind].search(module.source)

@@ -100,7 +100,7 @@ def test_progress_bars_are_shown_on_a_terminal() -> None:
         "with Display() as display:\n"
         "    for rows in range(1, 3002):\n"
         "        display.count('flights', rows)\n"
-        "    display.say('done')\n"
+        "    display.print_message('done')\n"
     )
     leader, follower = pty.openpty()
     with subprocess.Popen(

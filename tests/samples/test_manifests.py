@@ -54,8 +54,8 @@ class Reader:
     states: list[Any] = field(default_factory=list)
 
     def read(self, sample: str, stream: str, config: Any, *flags: str) -> list[dict[str, Any]]:
-        """Sync a stream; return its records. ``api.asked`` has the requests of this sync."""
-        self.api.asked.clear()
+        """Sync a stream; return its records. ``api.requests`` has the requests of this sync."""
+        self.api.requests.clear()
         described = {"name": stream, "json_schema": {}}
         entry = {"stream": described, "sync_mode": "incremental", "destination_sync_mode": "append"}
         files = {
@@ -82,7 +82,7 @@ class Reader:
 
     @property
     def queries(self) -> list[dict[str, str]]:
-        return [asked.query for asked in self.api.asked]
+        return [request.query for request in self.api.requests]
 
 
 @pytest.fixture(params=[True, False], ids=["manifest", "Python"])
@@ -148,7 +148,7 @@ def test_interval_is_split_into_slices_of_ten_days(reader: Reader) -> None:
         ("2023-01-31T00:00:00Z", "2023-02-05T00:00:00Z"),
     ]
     assert [row["webPublicationDate"] for row in rows] == sorted(
-        at for _, at in reader.api._moments() if "2023-01-01" <= at <= "2023-02-05"
+        at for _, at in reader.api.list_times() if "2023-01-01" <= at <= "2023-02-05"
     )
 
 
@@ -181,10 +181,13 @@ def test_each_day_in_the_path_is_one_request(reader: Reader) -> None:
     """stream_interval.start_time in the path: once per day, with leap day and last day."""
     rows = reader.read("rates", "rates", RATES)
     days = ["2024-02-27", "2024-02-28", "2024-02-29", "2024-03-01", "2024-03-02"]
-    assert [asked.path for asked in reader.api.asked] == [f"/rates/{day}" for day in days]
+    assert [request.path for request in reader.api.requests] == [f"/rates/{day}" for day in days]
     assert [row["date"] for row in rows] == days
     reader.read("rates", "rates", {**RATES, "end_date": "2024-03-03"})
-    assert [asked.path for asked in reader.api.asked] == ["/rates/2024-03-02", "/rates/2024-03-03"]
+    assert [request.path for request in reader.api.requests] == [
+        "/rates/2024-03-02",
+        "/rates/2024-03-03",
+    ]
 
 
 def test_interval_in_a_request_parameter_has_prefix_and_suffix(reader: Reader) -> None:

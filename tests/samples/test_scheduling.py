@@ -97,7 +97,7 @@ def rows_before(until: str) -> dict[str, int]:
 
 
 def assert_resumed(numbers: dict[str, dict[str, Any]]) -> None:
-    """Assert that a second run inserted what is new, and read little else."""
+    """Assert that a second run inserted the new rows and read few others."""
     first, second = rows_before(FIRST_UNTIL), rows_before(SECOND_UNTIL)
     for name, rows in second.items():
         assert numbers[name]["inserted"] == rows - first[name]

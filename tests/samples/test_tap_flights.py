@@ -153,8 +153,8 @@ def test_missing_data_error_names_the_package_to_install(tmp_path: Path) -> None
     code = (
         "import importlib.util as u\n"
         "u.find_spec = lambda name: None\n"
-        "from tap_flights.data import default_folder\n"
-        "default_folder()\n"
+        "from tap_flights.data import find_default_folder\n"
+        "find_default_folder()\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -74,9 +74,9 @@ def get_values(rows: Rows) -> list[tuple[Any, ...]]:
 
 
 def check_history(rows: Rows) -> None:
-    """Check that the versions of a key do not overlap, and that none is there twice.
+    """Check that the versions of a key do not overlap, and that there are no duplicates.
 
-    An update that changes nothing is a version, too, because its position differs.
+    An update that changes no value is a version, too, because its position differs.
     """
 
     def start(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -44,17 +44,23 @@ def test_first_run_reads_everything_and_second_run_only_new_records(tmp_path: Pa
     api = server.API(regions=4, records=60, customers=3, until="2024-01-02T12:00:00Z")
     records, state, code = read(api, tmp_path, page_size=7)
     assert code == 0
-    assert rows(records, "orders") == [row for name in api.names() for row in api.orders(name)]
-    assert rows(records, "notes") == [row for n in range(1, 4) for row in api.notes_of(n)]
-    assert rows(records, "events") == sorted(api.events(), key=lambda row: row["id"])
+    assert rows(records, "orders") == [
+        row for name in api.list_regions() for row in api.list_orders(name)
+    ]
+    assert rows(records, "notes") == [row for n in range(1, 4) for row in api.list_notes(n)]
+    assert rows(records, "events") == sorted(api.list_events(), key=lambda row: row["id"])
     later = server.API(regions=4, records=60, customers=3, until="2024-01-20T00:00:00Z")
     again, _, code = read(later, tmp_path, state)
     assert code == 0
     assert rows(again, "orders") == sorted(
-        (row for name in api.names() for row in later.orders(name, "2024-01-02T12:00:00Z")),
+        (
+            row
+            for name in api.list_regions()
+            for row in later.list_orders(name, "2024-01-02T12:00:00Z")
+        ),
         key=lambda row: (row["region"], row["id"]),
     )
-    assert 4 * len(later.orders("region-00")) > len(rows(again, "orders")) > 0
+    assert 4 * len(later.list_orders("region-00")) > len(rows(again, "orders")) > 0
 
 
 def test_no_record_is_lost_by_server_errors_and_rate_limits(tmp_path: Path) -> None:
@@ -62,5 +68,5 @@ def test_no_record_is_lost_by_server_errors_and_rate_limits(tmp_path: Path) -> N
     api = server.API(regions=2, records=20, customers=3, fails={"region-01": 1}, most=8)
     records, _, code = read(api, tmp_path, end_date="2024-01-05T00:00:00Z")
     assert code == 0
-    assert {asked.status for asked in api.asked} == {200, 429, 500}
+    assert {request.status for request in api.requests} == {200, 429, 500}
     assert len(rows(records, "orders")) == 40

@@ -15,7 +15,10 @@ from tests.peers import missing_reason, peer_python
 
 ROOT = Path(__file__).resolve().parents[2]
 MELTANO = peer_python("meltano")
-TAP, TARGET = Project.of("tap-events", "other"), Project.of("target-files", "batch")
+TAP, TARGET = (
+    Project.from_options("tap-events", "other"),
+    Project.from_options("target-files", "batch"),
+)
 
 pytestmark = [
     pytest.mark.peer,
@@ -41,7 +44,7 @@ def made(tmp_path: Path) -> Path:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "a.jsonl").write_text(
         "".join(
-            json.dumps({"id": number, "at": f"2026-01-0{number}T00:00:00Z", "what": "seen"}) + "\n"
+            json.dumps({"id": number, "at": f"2026-01-0{number}T00:00:00Z", "event": "seen"}) + "\n"
             for number in (1, 2, 3)
         )
     )

@@ -19,18 +19,18 @@ from tap_core.scaffold import Project, ProjectError, write
 ROOT = Path(__file__).resolve().parents[2]
 
 PROJECTS = [
-    Project.of("tap-plain"),
-    Project.of("tap-keyed", "rest", "api-key", "page"),
-    Project.of("tap-bearing", "rest", "bearer", "offset"),
-    Project.of("tap-basic", "rest", "basic", "link"),
-    Project.of("tap-open", "rest", "oauth", "cursor"),
-    Project.of("tap-graph", "graphql", "bearer"),
-    Project.of("tap-graph-open", "graphql", "oauth"),
-    Project.of("tap-tables", "sql"),
-    Project.of("tap-my-own-files", "other"),
-    Project.of("target-files", "batch"),
-    Project.of("target-one-by-one", "record"),
-    Project.of("target-tables", "sql"),
+    Project.from_options("tap-plain"),
+    Project.from_options("tap-keyed", "rest", "api-key", "page"),
+    Project.from_options("tap-bearing", "rest", "bearer", "offset"),
+    Project.from_options("tap-basic", "rest", "basic", "link"),
+    Project.from_options("tap-open", "rest", "oauth", "cursor"),
+    Project.from_options("tap-graph", "graphql", "bearer"),
+    Project.from_options("tap-graph-open", "graphql", "oauth"),
+    Project.from_options("tap-tables", "sql"),
+    Project.from_options("tap-my-own-files", "other"),
+    Project.from_options("target-files", "batch"),
+    Project.from_options("target-one-by-one", "record"),
+    Project.from_options("target-tables", "sql"),
 ]
 
 
@@ -67,7 +67,7 @@ def test_tests_of_a_new_project_pass(project: Project, made: Path) -> None:
 
 @pytest.mark.thorough
 def test_wrong_token_of_a_new_tap_is_one_line_of_standard_error(tmp_path: Path) -> None:
-    project = Project.of("tap-tracker", "rest", auth="bearer", pages="page")
+    project = Project.from_options("tap-tracker", "rest", auth="bearer", pages="page")
     write(project, tmp_path)
     with subprocess.Popen(
         [sys.executable, "tests/service.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
@@ -95,7 +95,7 @@ def test_definitions_for_meltano_are_those_of_the_plugin(project: Project, made:
 
     file = yaml.safe_load((made / project.name / "meltano.yml").read_text("utf-8"))
     assert "version" not in file, "deprecated since Meltano 4.4"
-    plugins = file["plugins"]["extractors" if project.what == "tap" else "loaders"]
+    plugins = file["plugins"]["extractors" if project.plugin_type == "tap" else "loaders"]
     own = [setting.name for setting in project.settings]
     about["settings"] = [setting for setting in about["settings"] if setting["name"] in own]
     assert about.pop("variant") == "default"
@@ -136,7 +136,9 @@ def test_new_project_is_complete(project: Project, made: Path) -> None:
 
 def test_git_ignores_what_runs_leave_behind_but_no_file_of_the_project(tmp_path: Path) -> None:
     folder = tmp_path / "tap-plain"
-    files = [str(path.relative_to(folder)) for path in write(Project.of("tap-plain"), folder)]
+    files = [
+        str(path.relative_to(folder)) for path in write(Project.from_options("tap-plain"), folder)
+    ]
     left = [
         *("address.txt", "messages.jsonl", "later.jsonl", "config.json", "state.json", ".env"),
         *("catalog.json", "target.json", "warehouse/x", ".meltano/x", ".venv/x", "wheels/x"),
@@ -180,7 +182,7 @@ def test_new_project_has_a_dockerfile_with_a_non_root_user(project: Project, mad
     assert (copied, installed) == (". /build", "--from=build /app /app")
     assert json.loads(found[places[1]][1]) == [project.name]
     variables = [value for word, value in found if word == "ENV" and "AIRBYTE" in value]
-    wanted = [f'AIRBYTE_ENTRYPOINT="{project.name}"'] if project.what == "tap" else []
+    wanted = [f'AIRBYTE_ENTRYPOINT="{project.name}"'] if project.plugin_type == "tap" else []
     assert variables == wanted
 
 
@@ -192,7 +194,7 @@ def test_settings_and_secrets_are_in_dockerignore(project: Project, made: Path) 
 
 def test_dockerfile_entry_point_is_an_installed_program(made: Path, tmp_path: Path) -> None:
     """The project is installed as in the Dockerfile, but without its dependencies."""
-    project = Project.of("tap-keyed", "rest", "api-key", "page")
+    project = Project.from_options("tap-keyed", "rest", "api-key", "page")
     offline = ("--no-deps", "--no-index", "--no-build-isolation", "--quiet")
     app = tmp_path / "app"
     installed = run(made, "pip", "install", *offline, "--target", str(app), project.name + "/")
@@ -308,4 +310,4 @@ def test_invalid_project_options_are_rejected_with_the_valid_ones(
     arguments: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(ProjectError, match=message):
-        Project.of(*arguments)
+        Project.from_options(*arguments)

@@ -142,7 +142,10 @@ class DeltaTables:
         return self._publish(name, self._versions[name][-1].version + 1, actions)
 
     def may_go(self, name: str, _how: str) -> bool:
-        """Return True if no commit is in progress, whose version could fit another table too."""
+        """Return True if the table can be removed: no commit to it is in progress.
+
+        The version of such a commit could be the next one of a new table, too.
+        """
         return self.exists(name) and not self._merges and not self._commits
 
     def remove(self, name: str) -> None:
@@ -224,10 +227,10 @@ class DeltaTables:
         raise AssertionError(words)
 
     def merge(self, ref: str, batch: SimulatedFrame) -> None:
-        """Make the commit of a MERGE.
+        """Merge a batch into a table and commit it.
 
         Raises:
-            ConcurrentAppendException: another writer added rows since it began.
+            ConcurrentAppendException: Another writer has added rows since the MERGE began.
         """
         self.check(ref)
         self._merges += 1

@@ -285,13 +285,13 @@ class IcebergTables:
         return (_File(path, len(rows), path.stat().st_size),)
 
     def commit(self, name: str, base: _Metadata, change: _Change) -> None:
-        """Put a change on top of the table; the files of one that is refused are removed.
+        """Commit a change; the files of a rejected change are removed.
 
         Raises:
-            CommitFailedException: other commits were faster each time.
-            ValidationException: it is a conflict, or the table is gone.
-            IllegalStateException: the table is another one.
-            TimeoutError: it is not known what became of the commit.
+            CommitFailedException: All attempts lost against other commits.
+            ValidationException: The change conflicts with another one, or the table was removed.
+            IllegalStateException: The table was replaced by another one.
+            TimeoutError: The result of the commit is unknown.
         """
         try:
             self._commit(name, base, change)

@@ -311,7 +311,7 @@ class Schedule:
             self._check_state(name, at)
 
     def looked(self, run: str, table: str) -> None:
-        """Record that a run knows a table; before, it would accept any table."""
+        """Record that a run has seen a table; before, the run would accept any table."""
         if table == "t":
             self._looked.add(run)
 

@@ -86,7 +86,7 @@ class ParquetTables:
         return True
 
     def may_go(self, name: str, how: str) -> bool:
-        """Return True if no run commits: a tool that adds files does not take the lock."""
+        """Return True if no run is committing. Other tools add files without the lock."""
         return self.exists(name) and (how == "removed" or name not in self._locked)
 
     def remove(self, name: str) -> None:

@@ -132,7 +132,7 @@ def test_runs_of_meltano_share_an_engine(project: Path, tmp_path: Path) -> None:
 
 
 def rows_before(table: str, until: str) -> int:
-    """Count the source's rows without any of the code under test."""
+    """Count the rows of the source files, independently of the code under test."""
     return sum(row["time_hour"] < until for row in read_table(table))
 
 

@@ -38,7 +38,7 @@ def rows_with(number: int, **odd: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("number", BEYOND)
 @pytest.mark.parametrize("place", [0, 17, 39])
 def test_error_names_an_integer_out_of_range_and_its_column(url, number, place):
-    """SEC21: an integer that a database cannot hold."""
+    """SEC21: an integer that the database cannot store is an error that names it."""
     message = load_error(url, *rows_with(place, size=number))
     assert f"stream 'a' has a value that the database ({url.partition('+')[0]:.6}" in message
     assert f"cannot store in its column 'size': {number} (" in message
@@ -68,7 +68,7 @@ def test_error_names_a_text_longer_than_its_column(postgres_url):
 
     class KeepingConnector(SmallConnector):
         def prepare_table(self, *_args, **_kwargs):
-            """Leave the table as it is."""
+            """Do not change the table."""
 
     class KeepingSink(SmallSink):
         connector_class = KeepingConnector

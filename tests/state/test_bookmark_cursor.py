@@ -1,4 +1,4 @@
-"""A BookmarkCursor leaves the state that `increment_state` leaves, with less work per record."""
+"""A BookmarkCursor gives the same state as `increment_state`, with less work per record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions of singer_sdk on one state dict."""
+"""The functions of `tap_core.state.bookmarks` change one state dict like those of singer_sdk."""
 
 from __future__ import annotations
 

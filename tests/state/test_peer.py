@@ -1,7 +1,7 @@
-"""The same steps leave the same state in tap_core and in singer_sdk.
+"""The same steps give the same state in tap_core and in singer_sdk.
 
-Deliberate differences, kept out of what is compared: a sorted stream gets no signpost, and
-text of a date-time key is compared as instants (here all text has one form).
+Deliberate differences are not compared: a sorted stream gets no signpost, and the text of a
+date-time key is compared as a point in time (here all texts have the same format).
 """
 
 from __future__ import annotations

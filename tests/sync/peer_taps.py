@@ -112,7 +112,7 @@ class Values(Base):
 
 
 class RootOnly(Values):
-    """The same values, conformed only at the first level."""
+    """Stream whose values are converted only at the top level of a record."""
 
     name = "root_only"
     TYPE_CONFORMANCE_LEVEL = TypeConformanceLevel.ROOT_ONLY
@@ -301,7 +301,7 @@ class Child(Unsorted):
 
 
 class FullChild(Base):
-    """A child that is a full table."""
+    """Child stream without a replication key."""
 
     name = "full_child"
     parent_stream_type = Parent
@@ -472,7 +472,7 @@ class Broken(Base):
 
 
 class BrokenTap(Tap):
-    """A tap with a stream that is out of order."""
+    """Tap with a stream whose records are not sorted, although it is declared as sorted."""
 
     name = "tap-broken"
     initialized_at = STARTED

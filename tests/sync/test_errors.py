@@ -300,7 +300,7 @@ def test_aborted_child_does_not_stop_other_children():
 
 
 def test_connection_test_reads_one_record_per_stream():
-    """It includes deselected streams and children, and activates no table version."""
+    """The test includes deselected streams and children, and activates no table version."""
     kind, pulled = pulled_by(
         [{"id": n} for n in range(10)],
         get_child_context=lambda self, record, context: {"of": record["id"]},

@@ -311,7 +311,7 @@ def test_get_context_state_beyond_the_limit_adds_no_entry() -> None:
 
 
 def test_partition_that_was_only_accessed_prevents_a_shared_bookmark() -> None:
-    """It may not have been read completely, for example if a child was aborted."""
+    """Such a partition may not have been read completely, for example if a child was aborted."""
 
     def pull(one, context):
         if context["p"] == "c":

@@ -138,7 +138,7 @@ def test_sorted_stream_has_no_signpost(on_path):
 
 @both_paths
 def test_signpost_of_the_author_limits_the_bookmark(on_path):
-    """Such a signpost may be a log position."""
+    """The signpost of an author may be a log position, for example."""
     kind, _ = parted(ROWS, get_replication_key_signpost=lambda self, context=None: 6)
     state = sync(on_path(kind)).states[-1]["bookmarks"]["a"]
     assert [entry["replication_key_value"] for entry in state["partitions"]] == [6, 6, 6]
@@ -256,7 +256,7 @@ SEED = {
 @both_paths
 @pytest.mark.parametrize("start_date", [None, "2021-01-10T00:00:00Z"])
 def test_documented_state_is_resumed_exactly(on_path, start_date):
-    """It has partitions by storeId and datetimes with one-digit hours."""
+    """The state has partitions by storeId and datetimes with one-digit hours."""
     starts = {}
 
     def rows(self, context):

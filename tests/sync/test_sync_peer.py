@@ -1,4 +1,4 @@
-"""The same taps on singer_sdk write the same records, schemas and states.
+"""Taps write the same records, schemas and states on tap_core and on singer_sdk.
 
 Only the import lines of the taps differ. Allowed differences are stated at each comparison: the
 number of states, signposts during a sync, and versions at the end.

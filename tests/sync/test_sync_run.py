@@ -222,7 +222,7 @@ class Awaited(Output):
 
 @pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
 def test_first_row_of_a_stream_is_written_immediately(on_path):
-    """It is written before the second row is pulled, without a delay."""
+    """The first row is written before the second one is read from the source."""
     output, seen = Output(), []
 
     def rows(self, context):
@@ -267,7 +267,7 @@ def test_rows_written_by_the_timer_are_covered_by_later_states():
 
 
 def test_chunk_is_closed_by_its_size_in_bytes():
-    """Otherwise the memory of a tap would grow with the size of its records."""
+    """With a limit on rows only, the memory of a tap would grow with the size of its records."""
     big = "x" * 50_000
     output = sync(stream("a", [{"at": big} for _ in range(9)]))
     assert max(map(len, output)) < 150_000

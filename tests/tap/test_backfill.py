@@ -125,7 +125,7 @@ def test_get_records_starts_at_the_range_and_not_at_bookmark_or_start_date() -> 
 
 @pytest.mark.parametrize("is_sorted", [True, False])
 def test_every_state_is_the_saved_state_unchanged(is_sorted: bool) -> None:
-    """It comes before the first row, so that a target stores nothing else with its rows."""
+    """A state precedes the first row, so that a target stores no other state with the rows."""
     rows = at("2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z")
     kind = stream("orders", rows, **ORDERS, is_sorted=is_sorted, STATE_MSG_FREQUENCY=1)
     messages = backfill(kind).messages
@@ -173,7 +173,7 @@ def test_each_partition_is_read_from_the_start_of_the_range() -> None:
 
 
 def test_stream_without_a_range_is_named_and_not_read(caplog: pytest.LogCaptureFixture) -> None:
-    """Also one whose key has another type than the range, and one that is read in full."""
+    """These are streams without a replication key, or with a key of another type than the range."""
     kinds = (
         stream("orders", TIMES, **ORDERS),
         stream("plain", [{"id": 7}]),

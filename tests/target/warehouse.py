@@ -150,7 +150,7 @@ class Warehouse:
 
 
 def make_warehouse(kind: str, session: Session, spark: SparkSession, folder: Path) -> Warehouse:
-    """Return a warehouse of a format; ``delta-rs``: Delta, small batches without Spark."""
+    """Return a warehouse of a format; ``delta-rs`` is Delta with small batches without Spark."""
     tables = folder / "tables"
     if kind == "delta-rs":
         return Warehouse(session, spark, tables, small_batches="delta-rs")

@@ -1,4 +1,4 @@
-"""A collector on loopback that takes what a process sends by OTLP over HTTP."""
+"""OpenTelemetry collector on loopback, which receives data by OTLP over HTTP."""
 
 from __future__ import annotations
 

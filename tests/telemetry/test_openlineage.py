@@ -52,7 +52,7 @@ RUN_EVENT = {
         "outputs": DATASETS,
     },
 }
-"""What OpenLineage's specification requires of the event of a run."""
+"""JSON Schema of the properties that OpenLineage's specification requires in a run event."""
 
 
 @pytest.fixture

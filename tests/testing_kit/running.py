@@ -1,7 +1,7 @@
 """Run pytest in a separate process, as tap authors do, and return the outcome of each test.
 
-A recorder that pytest loads provides names, outcomes and warnings; the text output is used only to
-check what a person reads there. A peer's environment has no pytest, so the packages of this
+A recorder that pytest loads provides names, outcomes and warnings; the text output is used only
+to check texts for users. A peer's environment has no pytest, so the packages of this
 environment's pytest, which are pure Python, are linked into it.
 """
 

@@ -1,7 +1,7 @@
 """Declarations of types, evaluated with tap_core and with singer_sdk.
 
 Run as a script it imports the module named in its first argument as ``th`` and prints
-what each declaration gives. It must run without anything of this project.
+the result of each declaration. It must not import other modules of this project.
 """
 
 from __future__ import annotations

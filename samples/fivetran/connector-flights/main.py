@@ -1,4 +1,4 @@
-"""What PyInstaller makes one executable of: the sample tap, as its command is."""
+"""Entry point of the sample tap as a single executable built by PyInstaller."""
 
 from __future__ import annotations
 

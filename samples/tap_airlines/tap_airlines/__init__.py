@@ -1,1 +1,1 @@
-"""A sample tap of a REST API: airlines, and the flights of each, in a service of its own."""
+"""Sample tap for a REST API with airlines and their flights, and a service with this API."""

@@ -1,9 +1,9 @@
-"""The streams: what all requests have in common, a parent, and its child.
+"""The streams: their base class, a parent stream and its child stream.
 
-| stream   | way                                                                        |
-|----------|----------------------------------------------------------------------------|
-| airlines | the whole list, each time; the parent of flights                           |
-| flights  | child: asked for each airline, four at a time, from its own bookmark on    |
+| stream   | replication                                                                 |
+|----------|-----------------------------------------------------------------------------|
+| airlines | full list in each run; parent stream of flights                             |
+| flights  | child stream, incremental; bookmark per airline, four airlines in parallel  |
 """
 
 from __future__ import annotations
@@ -20,31 +20,34 @@ __all__ = ["Airlines", "Flights"]
 
 
 class AirlinesAPIStream(RESTStream[str | None]):
-    """What all streams of the API have in common: where it is, who asks, how pages follow."""
+    """Base class of the API's streams: URL, authentication and pagination."""
 
     records_jsonpath = "$.data[*]"
-    next_page_token_jsonpath = "$.next"  # noqa: S105  (a path, no secret)
+    next_page_token_jsonpath = "$.next"  # noqa: S105  (not a secret)
 
     @property
     def url_base(self) -> str:
-        """Where the API is; `path` of a stream comes behind it."""
+        """Base URL of the API; the `path` of a stream is appended to it."""
         return str(self.config["api_url"])
 
     @cached_property
     def authenticator(self) -> BearerTokenAuthenticator:
-        """What puts the token on each request."""
+        """The authenticator, which adds the token to each request."""
         return BearerTokenAuthenticator(token=self.config["token"])
 
     def get_url_params(
         self, context: Context | None, next_page_token: str | None
     ) -> dict[str, Any]:
-        """What stands behind the question mark; None is left out."""
+        """Return the query parameters of a request; those that are None are not sent."""
         start = self.get_starting_timestamp(context)
         return {"updated_since": start.isoformat() if start else None, "cursor": next_page_token}
 
 
 class Airlines(AirlinesAPIStream):
-    """The companies, by their code. It has no replication key, so all of it is read each time."""
+    """Airlines, identified by their carrier code.
+
+    The stream has no replication key, so each run reads all airlines.
+    """
 
     name = "airlines"
     path = "/airlines"
@@ -55,15 +58,15 @@ class Airlines(AirlinesAPIStream):
     ).to_dict()
 
     def get_child_context(self, record: Record, context: Context | None) -> Context:
-        """What tells the flights of one airline from those of another; it fills `{carrier}`."""
+        """Return the context of the airline's flights, which fills `{carrier}` in their path."""
         return {"carrier": record["carrier"]}
 
 
 class Flights(AirlinesAPIStream):
-    """The flights of each airline, oldest change first.
+    """Flights of each airline, sorted by `updated_at`.
 
-    An interrupted run goes on where it was, airline by airline: the API sends the oldest change
-    first, which is what `is_sorted` says.
+    The API returns the oldest change first. With `is_sorted`, the next run after an interrupted one
+    resumes each airline at its last flight.
     """
 
     name = "flights"
@@ -80,5 +83,5 @@ class Flights(AirlinesAPIStream):
         th.Property("updated_at", th.DateTimeType, required=True),
         th.Property("destination", th.StringType),
         th.Property("tail_number", th.StringType),
-        th.Property("delay", th.IntegerType, description="Minutes; negative is early"),
+        th.Property("delay", th.IntegerType, description="Minutes; negative if early"),
     ).to_dict()

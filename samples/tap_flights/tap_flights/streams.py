@@ -1,11 +1,11 @@
-"""The five tables as streams, each showing one way to read a source.
+"""Streams of the five tables, with different replication methods.
 
-| stream             | way                                                                  |
-|--------------------|----------------------------------------------------------------------|
-| airlines, planes   | the whole table, each time                                           |
-| airports           | the whole table, and the parent of weather                           |
-| weather            | child of airports, incremental, in order: resumes where it stopped   |
-| flights            | incremental, not in order, one partition per airport of departure    |
+| stream           | replication                                                        |
+|------------------|--------------------------------------------------------------------|
+| airlines, planes | full table in each run                                             |
+| airports         | full table in each run; parent stream of weather                   |
+| weather          | child stream of airports; incremental and sorted, so resumable     |
+| flights          | incremental and unsorted, with one partition per departure airport |
 """
 
 from __future__ import annotations
@@ -18,63 +18,64 @@ from typing import Any
 from tap_core import Stream
 from tap_core import typing as th
 from tap_core.types import Context, Record
-from tap_flights.data import default_folder, rows
+from tap_flights.data import find_default_folder, read_rows
 
 __all__ = ["Airlines", "Airports", "Flights", "Planes", "Weather"]
 
 NEW_YORK = ("EWR", "JFK", "LGA")
-"""The airports whose departures and weather were recorded."""
+"""Codes of the airports for which the data has departures and weather."""
 
 
 class TableStream(Stream):
-    """A stream that is one CSV file: subclasses give its name, its keys and its columns."""
+    """Base class of streams that read one CSV file, which has the name of the stream."""
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield every row of the file."""
-        return map(self.record, self.rows())
+        """Return the records of all rows of the file."""
+        return map(self.make_record, self.read_rows())
 
-    def rows(self) -> Iterator[dict[str, str]]:
-        """Yield the rows of this stream's file, all cells as text."""
+    def read_rows(self) -> Iterator[dict[str, str]]:
+        """Return the rows of the stream's file, as dicts of column name to text."""
         folder = self.config.get("folder")
-        return rows(Path(folder) if folder else default_folder(), self.name)
+        return read_rows(Path(folder) if folder else find_default_folder(), self.name)
 
-    def record(self, row: dict[str, str]) -> Record:
-        """Make a record of a row: the columns of the schema, numbers as numbers."""
+    def make_record(self, row: dict[str, str]) -> Record:
+        """Return the record of a row: the columns of the schema, with converted values."""
         return {name: convert(row[name]) for name, convert in self.converters.items()}
 
     @cached_property
     def converters(self) -> dict[str, Callable[[str], Any]]:
-        """What makes a value of a cell, per column, chosen once by the column's type."""
+        """Functions that convert the text of a cell, by column name."""
         columns = self.schema["properties"].items()
-        return {name: _converter(column["type"]) for name, column in columns}
+        return {name: _make_converter(column["type"]) for name, column in columns}
 
 
-def _converter(types: list[str]) -> Callable[[str], Any]:
+def _make_converter(types: list[str]) -> Callable[[str], Any]:
+    """Return the function that converts a cell to one of the JSON Schema types, or to None."""
     convert = int if "integer" in types else float if "number" in types else str
     return lambda cell: None if cell in {"NA", ""} else convert(cell)
 
 
 class HourlyStream(TableStream):
-    """A table that grows by the hour at each airport: `time_hour` says where a run goes on."""
+    """Base class of incremental streams with hourly rows; the replication key is `time_hour`."""
 
     replication_key = "time_hour"
 
     def get_records(self, context: Context | None) -> Iterator[Record]:
-        """Yield the rows of one airport, from the hour of its bookmark (included) on.
+        """Yield the records of one airport, starting at the hour of its bookmark.
 
-        Hours are compared as text: in the files all are written alike, in UTC.
+        Hours are compared as text, because all are in the same format and in UTC.
         """
         start = self.get_starting_timestamp(context)
         first_hour = f"{start:%Y-%m-%dT%H:%M:%SZ}" if start else ""
         end_hour = self.config.get("until", "9999")
         origin = (context or {})["origin"]
-        for row in self.rows():
+        for row in self.read_rows():
             if row["origin"] == origin and first_hour <= row["time_hour"] < end_hour:
-                yield self.record(row)
+                yield self.make_record(row)
 
 
 class Airlines(TableStream):
-    """The companies, by their code."""
+    """Airlines, identified by their carrier code."""
 
     name = "airlines"
     primary_keys = ("carrier",)
@@ -85,7 +86,7 @@ class Airlines(TableStream):
 
 
 class Planes(TableStream):
-    """The aircraft, by the number on their tail."""
+    """Aircraft, identified by their tail number."""
 
     name = "planes"
     primary_keys = ("tailnum",)
@@ -103,7 +104,7 @@ class Planes(TableStream):
 
 
 class Airports(TableStream):
-    """Where flights go to and come from; the parent of `Weather`."""
+    """Airports; parent stream of `Weather`."""
 
     name = "airports"
     primary_keys = ("faa",)
@@ -112,8 +113,8 @@ class Airports(TableStream):
         th.Property("name", th.StringType),
         th.Property("lat", th.NumberType),
         th.Property("lon", th.NumberType),
-        th.Property("alt", th.IntegerType, description="Feet above the sea"),
-        th.Property("tz", th.IntegerType, description="Hours from UTC"),
+        th.Property("alt", th.IntegerType, description="Altitude in feet"),
+        th.Property("tz", th.IntegerType, description="Offset from UTC in hours"),
         th.Property("dst", th.StringType),
         th.Property("tzone", th.StringType),
     ).to_dict()
@@ -121,18 +122,18 @@ class Airports(TableStream):
     def generate_child_contexts(
         self, record: Record, context: Context | None
     ) -> Iterable[Context | None]:
-        """Weather was recorded in New York alone: other airports have no child."""
+        """Yield the context of the airport's weather, which exists only for New York."""
         if record["faa"] in NEW_YORK:
             yield {"origin": record["faa"]}
 
 
 class Weather(HourlyStream):
-    """The weather at each airport of New York, hour by hour and in order."""
+    """Hourly weather at the airports of New York, sorted by time."""
 
     name = "weather"
     parent_stream_type = Airports
     primary_keys = ("origin", "time_hour")
-    is_sorted = True  # within an airport, and an airport is one context: resumable at any row
+    is_sorted = True  # within each airport, which is a context: a run can resume at any row
     schema = th.PropertiesList(
         th.Property("origin", th.StringType, required=True),
         th.Property("time_hour", th.DateTimeType, required=True),
@@ -149,16 +150,17 @@ class Weather(HourlyStream):
 
 
 class Flights(HourlyStream):
-    """Every departure. The hours of an airport are mixed up in the file, so `is_sorted` stays off.
+    """Departures, with one partition per airport.
 
-    A bookmark of an airport moves when all of its flights are read, not before.
+    The rows of an airport are not sorted by time, so `is_sorted` is False: the bookmark of an
+    airport advances only when all of its flights have been read.
     """
 
     name = "flights"
     primary_keys = ("time_hour", "origin", "carrier", "flight")
     partitions = [{"origin": origin} for origin in NEW_YORK]
     schema = th.PropertiesList(
-        th.Property("time_hour", th.DateTimeType, required=True, description="Hour it was due"),
+        th.Property("time_hour", th.DateTimeType, required=True, description="Scheduled hour"),
         th.Property("origin", th.StringType, required=True),
         th.Property("dest", th.StringType),
         th.Property("carrier", th.StringType, required=True),
@@ -166,7 +168,7 @@ class Flights(HourlyStream):
         th.Property("tailnum", th.StringType),
         th.Property("dep_time", th.IntegerType, description="Local time as HHMM"),
         th.Property("sched_dep_time", th.IntegerType),
-        th.Property("dep_delay", th.IntegerType, description="Minutes; negative is early"),
+        th.Property("dep_delay", th.IntegerType, description="Minutes; negative if early"),
         th.Property("arr_time", th.IntegerType),
         th.Property("sched_arr_time", th.IntegerType),
         th.Property("arr_delay", th.IntegerType),

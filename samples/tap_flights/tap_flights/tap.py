@@ -1,4 +1,4 @@
-"""The tap: its settings, and which streams it has."""
+"""The tap class: its settings and its streams."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TapFlights(Tap):
 
     name = "tap-flights"
     config_jsonschema = th.PropertiesList(
-        th.Property("folder", th.StringType, description="The folder of the CSV files"),
+        th.Property("folder", th.StringType, description="Folder of the CSV files"),
         th.Property("start_date", th.DateTimeType, description="Skip hourly rows before this time"),
         th.Property("until", th.DateTimeType, description="Skip hourly rows from this time on"),
     ).to_dict()

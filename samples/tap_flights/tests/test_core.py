@@ -1,4 +1,4 @@
-"""The tests that every tap should pass: `pytest samples/tap_flights/tests` runs them."""
+"""The SDK's standard tests of this tap. Run them with `pytest samples/tap_flights/tests`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ TestTapFlights = get_tap_test_class(
     suite_config=SuiteConfig(
         max_records_limit=40,
         max_records_limit_by_stream={
-            "airports": None,  # the first of New York's comes late, and is the parent of weather
-            "planes": 1500,  # few have a known speed, and a test needs a value
+            "airports": None,  # weather needs New York's airports, which are late in the file
+            "planes": 1500,  # few planes have a speed, and a test needs at least one value
         },
     ),
 )

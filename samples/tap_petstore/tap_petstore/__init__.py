@@ -1,1 +1,1 @@
-"""A sample tap whose schemas come from a published OpenAPI document: the Swagger Petstore."""
+"""Sample tap for the Swagger Petstore; its schemas are read from the API's OpenAPI document."""

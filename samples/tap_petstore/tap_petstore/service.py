@@ -1,7 +1,7 @@
-"""A small Petstore, for those who try the tap: it answers as `swagger.json` says.
+"""HTTP service with a part of the Petstore API of `swagger.json`. It does not depend on `tap_core`.
 
-`python -m tap_petstore.service` prints its address and serves until it is stopped. It wants the
-key `special-key`. Nothing here knows about taps.
+`python -m tap_petstore.service` prints its URL and serves until it is stopped. It requires the API
+key `special-key`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ KEY = "special-key"
 Rows = list[dict[str, Any]]
 
 
-def _pet(number: int, name: str, kind: str, status: str, *tags: str) -> dict[str, Any]:
-    """Make a pet; a pet without tags has none in its answer, as in the real store."""
+def _make_pet(number: int, name: str, kind: str, status: str, *tags: str) -> dict[str, Any]:
+    """Return a pet. Without tags it has no property ``tags``, as in the real API."""
     pet: dict[str, Any] = {
         "id": number,
         "category": {"id": len(kind), "name": kind},
@@ -33,11 +33,11 @@ def _pet(number: int, name: str, kind: str, status: str, *tags: str) -> dict[str
 
 
 PETS: Rows = [
-    _pet(1, "Argos", "Dogs", "sold", "loyal", "old"),
-    _pet(2, "Bucephalus", "Horses", "sold"),
-    _pet(3, "Felicette", "Cats", "pending", "has been to space"),
-    _pet(4, "Laika", "Dogs", "available", "has been to space"),
-    _pet(9_007_199_254_740_993, "Tiddles", "Cats", "available"),  # too large for a float
+    _make_pet(1, "Argos", "Dogs", "sold", "loyal", "old"),
+    _make_pet(2, "Bucephalus", "Horses", "sold"),
+    _make_pet(3, "Felicette", "Cats", "pending", "has been to space"),
+    _make_pet(4, "Laika", "Dogs", "available", "has been to space"),
+    _make_pet(9_007_199_254_740_993, "Tiddles", "Cats", "available"),  # too large for a float
 ]
 ORDERS: Rows = [
     {
@@ -52,13 +52,13 @@ ORDERS: Rows = [
 ]
 
 
-def _answer(target: str) -> tuple[int, Any]:
-    """Return the status and the document for a path with its query."""
-    address = urlsplit(target)
-    match address.path.strip("/").split("/"):
+def _handle(target: str) -> tuple[int, Any]:
+    """Return the status and the JSON body of a request for ``target``, a path with its query."""
+    url = urlsplit(target)
+    match url.path.strip("/").split("/"):
         case ["pet", "findByStatus"]:
-            asked = parse_qs(address.query).get("status", [])
-            return 200, [pet for pet in PETS if pet["status"] in asked]
+            statuses = parse_qs(url.query).get("status", [])
+            return 200, [pet for pet in PETS if pet["status"] in statuses]
         case ["store", "order", number] if number.isdigit():
             found = [order for order in ORDERS if order["id"] == int(number)]
             return (200, found[0]) if found else (404, {"message": "Order not found"})
@@ -67,13 +67,13 @@ def _answer(target: str) -> tuple[int, Any]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers requests."""
+    """Handler of HTTP requests."""
 
     def do_GET(self) -> None:
-        """Send what the store says."""
+        """Send the response of a GET request; status 401 if the API key is wrong."""
         allowed = self.headers["api_key"] == KEY
-        status, document = _answer(self.path) if allowed else (401, {"message": "no key"})
-        content = json.dumps(document).encode()
+        status, body = _handle(self.path) if allowed else (401, {"message": "Invalid API key"})
+        content = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
@@ -81,11 +81,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def start(port: int = 0) -> str:
-    """Serve in threads of their own; return the address."""
+    """Start the service in a background thread and return its URL. Port 0 takes any free port."""
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     Thread(target=server.serve_forever, daemon=True).start()
     return f"http://127.0.0.1:{server.server_port}"

@@ -1,9 +1,9 @@
-"""The streams: their schemas are those of `swagger.json`, which the API's owners publish.
+"""The streams. Their schemas are read from `swagger.json`, the published document of the API.
 
-| stream | way                                                                             |
-|--------|---------------------------------------------------------------------------------|
-| pets   | the API wants to know which status: one partition for each                      |
-| orders | the API has no list of them: asked for by number, and some numbers are not there |
+| stream | requests                                                                   |
+|--------|----------------------------------------------------------------------------|
+| pets   | one for each status, because the API requires a status                     |
+| orders | one for each order number, because the API does not list the orders        |
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from tap_core.types import Context
 __all__ = ["DOCUMENT", "Orders", "Pets"]
 
 DOCUMENT = OpenAPISchema(files("tap_petstore") / "swagger.json")
-"""Where schemas come from; a key is the name of a definition in the document."""
+"""OpenAPI document with the schemas; a ``key`` is the name of a definition in it."""
 
 
 class PetstoreStream(RESTStream[None]):
-    """What all streams of the API have in common."""
+    """Base class of the API's streams: URL and authentication."""
 
     primary_keys = ("id",)
 
     @property
     def url_base(self) -> str:
-        """Where the API is."""
+        """Base URL of the API; the `path` of a stream is appended to it."""
         return str(self.config["api_url"])
 
     @cached_property
     def authenticator(self) -> APIKeyAuthenticator:
-        """The header that the document names in `securityDefinitions`."""
+        """The authenticator, which sends the header of the document's `securityDefinitions`."""
         return APIKeyAuthenticator(key="api_key", value=self.config["api_key"])
 
     def get_new_paginator(self) -> SinglePagePaginator:
-        """Return what leads nowhere: this API has no pages."""
+        """Return a paginator for a single page, because the API has no pagination."""
         return SinglePagePaginator()
 
 
 class Pets(PetstoreStream):
-    """The animals, by what has become of them."""
+    """Pets, with one partition for each status."""
 
     name = "pets"
     path = "/pet/findByStatus"
@@ -52,17 +52,17 @@ class Pets(PetstoreStream):
     schema = StreamSchema(DOCUMENT, key="Pet")
 
     def get_url_params(self, context: Context | None, next_page_token: None) -> dict[str, Any]:
-        """Ask for the status of the partition."""
+        """Return the query parameters of a request: the partition's status."""
         return dict(context or {})
 
 
 class Orders(PetstoreStream):
-    """Who buys what. The document says that numbers go from 1 to 10."""
+    """Orders, requested by their numbers, which the OpenAPI document limits to 1 to 10."""
 
     name = "orders"
     path = "/store/order/{id}"
     partitions = [{"id": number} for number in range(1, 11)]
-    state_partitioning_keys = ()  # no bookmark, so no need to remember the numbers
-    tolerated_http_errors = (404,)  # no such order: no record
+    state_partitioning_keys = ()  # the stream has no bookmark, so the state needs no partitions
+    tolerated_http_errors = (404,)  # the order does not exist: no record
     records_jsonpath = "$"
     schema = StreamSchema(DOCUMENT, key="Order")

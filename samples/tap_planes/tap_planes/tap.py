@@ -1,4 +1,4 @@
-"""The tap: its settings and its stream."""
+"""The tap class: its settings and its stream."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["TapPlanes"]
 
 
 class TapPlanes(Tap):
-    """Reads the service that `python -m tap_planes.service` starts."""
+    """Reads planes from the API of `python -m tap_planes.service`."""
 
     name = "tap-planes"
     config_jsonschema = th.PropertiesList(
-        th.Property("api_url", th.StringType, required=True, description="Where the API is"),
+        th.Property("api_url", th.StringType, required=True, description="URL of the API"),
         th.Property("token", th.StringType, required=True, secret=True),
     ).to_dict()
 

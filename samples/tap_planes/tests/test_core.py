@@ -1,4 +1,4 @@
-"""The tests that every tap should pass: `pytest samples/tap_planes/tests` runs them."""
+"""The SDK's standard tests of this tap. Run them with `pytest samples/tap_planes/tests`."""
 
 from __future__ import annotations
 

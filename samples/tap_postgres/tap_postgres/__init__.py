@@ -1,1 +1,1 @@
-"""A sample tap: every table and view of a PostgreSQL database, with each value as it is there."""
+"""Sample tap for PostgreSQL: a stream for each table and view, without loss of precision."""

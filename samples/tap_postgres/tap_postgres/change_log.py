@@ -1,8 +1,8 @@
-"""The changes of tables by logical replication: one slot and one publication for the whole tap.
+"""Reader of changes by logical replication, with one slot and one publication for all streams.
 
 The slot is read through SQL functions, so no replication connection is needed. `pgoutput` writes
-the values as text, under the settings of the session, and they are converted as those of a SELECT.
-All positions are compared with the position of a transaction's commit, as the server compares them.
+values as text in the format of the session's settings, and they are converted like those of a
+SELECT. All positions are compared with the position of a transaction's commit, as in the server.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ DELETED_AT = "_sdc_deleted_at"
 EPOCH = datetime(2000, 1, 1, tzinfo=timezone.utc)
 PAGE_ROWS = 200
 PAGE_BYTES = 4 << 20
-"""Messages and bytes that are fetched at a time."""
+"""Maximum number of messages, and of bytes, per fetch."""
 WIDENED = {
     *((21, 23), (21, 20), (23, 20)),  # between integers
     *((number, 1700) for number in (20, 21, 23)),  # from integers to numeric
     *((kind, text) for kind in (20, 21, 23, 25, 1043, 1700, 2950) for text in (25, 1043)),
 }
-"""Changes of a column's type, as numbers of types, that do not change the text of a value."""
+"""Changes of a column's type, as pairs of type OIDs, that do not change the text of a value."""
 WAIT_SECONDS = 0.05
 SLOT_SECONDS = 30.0
 LOG_SECONDS = 5.0
@@ -103,12 +103,12 @@ READ_AGAIN = (
 
 
 class LogError(FatalSyncError):
-    """Raised if the server's log cannot be read, or does not have what the tap needs."""
+    """Raised if the server's log cannot be read, or lacks changes that the tap needs."""
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Table of a stream, with the columns that its rows in the log have at this point."""
+    """Table of a stream, with the columns of its rows at the current position in the log."""
 
     stream: PostgresStream
     start: int
@@ -142,7 +142,7 @@ class _Table:
         """Return the record of a row.
 
         Raises:
-            LogError: A value is not one of its column's type.
+            LogError: A value cannot be converted by its column's present type.
         """
         record: Record = {}
         missing = list(self.absent)
@@ -172,9 +172,9 @@ class _Table:
         return {**record, DELETED_AT: moment.isoformat(timespec="microseconds")}
 
     def _look_up(self, row: Row, names: list[str]) -> Record:
-        """Return the present values of some columns of a row; nothing if the row is gone.
+        """Return the present values of some columns of a row; empty if the row was deleted.
 
-        A later change of these values is in the log, too, so the table ends with the right ones.
+        If the values were changed after this position, a later change in the log has them, too.
         """
         parameters = {f"key{n}": text.decode() for n, text in enumerate(self._get_key(row))}
         with self.stream.database.connect() as connection:
@@ -187,7 +187,7 @@ class _Table:
         """Return the texts of a row's keys.
 
         Raises:
-            LogError: The row does not have them.
+            LogError: The row lacks a key.
         """
         texts = [value for index, _, _ in self.keys if isinstance(value := row[index], bytes)]
         if len(texts) < len(self.keys):
@@ -200,8 +200,8 @@ class _Table:
 class _LogDecoder:
     """Converter of messages to entries of the log.
 
-    A table's columns are looked up at its first change that a stream needs, because the changes
-    before may be those of another table, which the snapshot has made irrelevant.
+    A table's columns are looked up at its first change that a stream needs. Earlier changes may be
+    those of another table with the same name, and are not needed after the snapshot.
 
     Args:
         streams: Streams by schema and name of their tables.
@@ -249,8 +249,8 @@ class _LogDecoder:
         """Add the table of a relation; yield a schema change if the stream's schema lacks one.
 
         Raises:
-            LogError: The replica identity lacks a key, or the table or the type of a column is
-                another one than in the log.
+            LogError: The replica identity lacks a key, or the table or the type of a column is not
+                the one in the log.
         """
         _check_types(stream, relation)
         if stream.add_columns(column.name for column in relation.columns):
@@ -279,7 +279,7 @@ class _LogDecoder:
 
 
 def _check_types(stream: PostgresStream, relation: Relation) -> None:
-    """Raise `LogError` if the table was replaced, or a type was changed to one of other values."""
+    """Raise `LogError` if the table was replaced, or a column's type changed incompatibly."""
     values = {"oid": str(relation.oid), "schema": relation.schema, "table": relation.table}
     with stream.database.connect() as connection:
         found = connection.execute(sa.text(COLUMN_TYPES), values)
@@ -323,7 +323,7 @@ class PostgresLog(ChangeLog):
     # Start of a run
 
     def begin(self, starts: Mapping[str, int | None]) -> int:
-        """Check server, publication and slot; create the slot if it is new; return the log's end.
+        """Check server, publication and slot, create a missing slot, and return the log's end.
 
         Raises:
             ConfigurationError: The server, the user's rights or the publication do not allow it.
@@ -388,7 +388,7 @@ class PostgresLog(ChangeLog):
             )
 
     def _check_slot(self, connection: sa.Connection, starts: Mapping[str, int | None]) -> None:
-        """Check that the slot has the changes since each start; create it if it is not needed."""
+        """Check that the slot has the changes since each start; create it if there is no start."""
         known = {name: start for name, start in starts.items() if start is not None}
         found = self._find_slot(connection)
         if found is None:
@@ -420,7 +420,7 @@ class PostgresLog(ChangeLog):
             )
 
     def _find_slot(self, connection: sa.Connection) -> sa.Row[Any] | None:
-        """Return the row of `SLOT`; the server may need a moment to end a run that was killed."""
+        """Return the row of `SLOT`; wait until the server has released it after a killed run."""
         deadline = time.monotonic() + SLOT_SECONDS
         while True:
             found = connection.execute(sa.text(SLOT), {"slot": self._slot}).one_or_none()
@@ -444,7 +444,8 @@ class PostgresLog(ChangeLog):
         """Wait for the end of all transactions that are running now.
 
         A transaction becomes visible to others after its commit was written to the log. A snapshot
-        in between would lack its rows, which the log has before the position of the snapshot.
+        taken between the two would lack its rows, and the log has them before the position of the
+        snapshot.
         """
         after: int = connection.scalar(sa.text(NEXT_TRANSACTION))
         started = logged = time.monotonic()

@@ -1,4 +1,4 @@
-"""The database and its tables: how they are reached, what is discovered, how they are asked."""
+"""Connector and stream of PostgreSQL: connections, discovery and queries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tap_core.sql import SQLConnector, SQLStream
 from tap_core.sql.result_reader import get_processors
 from tap_postgres.change_log import DELETED_AT, LSN, PostgresLog
 from tap_postgres.schemas import PostgresSQLToJSONSchema
-from tap_postgres.values import AsText, prepare, reader_of
+from tap_postgres.values import ReaderType, get_reader, prepare_connection
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import (
@@ -40,8 +40,8 @@ __all__ = ["PostgresConnector", "PostgresStream"]
 
 DRIVER = "postgresql+psycopg"
 
-# Partitions come through their parent; the rest would only end the sync with an error.
-LEFT_OUT = """
+# Partitions are read with their parent table. A query of one of the other tables fails.
+EXCLUDED_TABLES = """
     SELECT n.nspname || '-' || c.relname
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (
@@ -52,9 +52,8 @@ LEFT_OUT = """
     )
 """
 
-# SQLAlchemy does not read how many dimensions an array has, nor arrays of types that it does not
-# know.
-ARRAYS = """
+# SQLAlchemy's reflection lacks the dimensions of arrays, and arrays of types that it does not know.
+ARRAY_DIMENSIONS = """
     SELECT n.nspname, c.relname, a.attname, greatest(a.attndims, 1)
     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -62,28 +61,28 @@ ARRAYS = """
     WHERE t.typcategory = 'A' AND a.attnum > 0 AND n.nspname !~ '^pg_'
 """
 
-# Items whose arrays psycopg leaves as one text; those of domains it does too.
+# Types of items whose arrays psycopg returns as one text. The same is true for domains.
 UNKNOWN_ITEMS = (sqltypes.NullType, sqltypes.Enum, pg.CITEXT)
 
-# Types that the server orders as their JSON values are ordered; see `apply_query_filters`.
-ORDERED_AS_THEY_ARE = (
+# Types whose order in the server is that of their JSON values; see `apply_query_filters`.
+TYPES_WITH_JSON_ORDER = (
     *(sqltypes.Boolean, sqltypes.Integer, sqltypes.Numeric, sqltypes.Float, pg.OID),
     *(sqltypes.DateTime, sqltypes.Date, sqltypes.Uuid),
 )
 
 
 BOX_ARRAY = 1020
-"""Number of the type ``box[]``, the only array whose items are separated by semicolons."""
+"""Type OID of ``box[]``, the only array type whose items are separated by semicolons."""
 
 LOG_COLUMNS: Mapping[str, Mapping[str, Any]] = {
     LSN: {"type": ["integer", "null"]},
     DELETED_AT: {"type": ["string", "null"], "format": "date-time"},
 }
-"""Schemas of the columns that LOG_BASED streams have in addition."""
+"""Schemas of the additional columns of LOG_BASED streams."""
 
 
 class PostgresConnector(SQLConnector):
-    """A PostgreSQL database, reached by psycopg 3."""
+    """Connector to a PostgreSQL database, with psycopg 3."""
 
     sql_to_jsonschema_converter = PostgresSQLToJSONSchema
     _dimensions: Mapping[tuple[str, str, str], int] = {}
@@ -100,10 +99,10 @@ class PostgresConnector(SQLConnector):
         return self._connect()
 
     def get_sqlalchemy_url(self, config: dict[str, Any]) -> str:
-        """Return the address from the one setting or the five.
+        """Return the URL of the database from `sqlalchemy_url`, or from `host`, `user` and others.
 
         Raises:
-            ConfigValidationError: Neither is there.
+            ConfigValidationError: Neither `sqlalchemy_url` nor all of the required others are set.
         """
         if url := config.get("sqlalchemy_url"):
             return re.sub(r"^postgres(ql)?(\+\w+)?:", f"{DRIVER}:", url)
@@ -121,17 +120,18 @@ class PostgresConnector(SQLConnector):
         ).render_as_string(hide_password=False)
 
     def create_engine(self) -> sa.Engine:
-        """Make an engine whose connections give values as the schemas say."""
+        """Return an engine whose connections return values that match the schemas."""
         engine = super().create_engine()
 
         def on_connect(connection: Any, _record: Any) -> None:
-            prepare(connection, numbers_as_string=bool(self.config.get("use_singer_decimal")))
+            numbers_as_string = bool(self.config.get("use_singer_decimal"))
+            prepare_connection(connection, numbers_as_string=numbers_as_string)
 
         event.listen(engine, "connect", on_connect)
         return engine
 
     def get_schema_names(self, engine: sa.Engine, inspected: sa.Inspector) -> list[str]:
-        """Return the schemas that the user wants, else all but the system's own."""
+        """Return the schemas in `filter_schemas`, by default all except the system's schemas."""
         if wanted := self.config.get("filter_schemas"):
             return list(wanted)
         names = super().get_schema_names(engine, inspected)
@@ -140,16 +140,16 @@ class PostgresConnector(SQLConnector):
     def discover_catalog_entries(
         self, *, exclude_schemas: Sequence[str] = (), reflect_indices: bool = True
     ) -> list[dict[str, Any]]:
-        """Return an entry for each table and view that can be read; partitions have none."""
+        """Return the catalog entries of all readable tables and views, without partitions."""
         with self._engine.connect() as connection:
-            left_out = set(connection.scalars(sa.text(LEFT_OUT)))
-            rows = connection.execute(sa.text(ARRAYS))
+            excluded = set(connection.scalars(sa.text(EXCLUDED_TABLES)))
+            rows = connection.execute(sa.text(ARRAY_DIMENSIONS))
             self._dimensions = {(schema, table, name): n for schema, table, name, n in rows}
-        with _quiet_about_types():
+        with _ignoring_unknown_types():
             entries = super().discover_catalog_entries(
                 exclude_schemas=exclude_schemas, reflect_indices=reflect_indices
             )
-        return [entry for entry in entries if entry["tap_stream_id"] not in left_out]
+        return [entry for entry in entries if entry["tap_stream_id"] not in excluded]
 
     def discover_catalog_entry(
         self,
@@ -163,13 +163,17 @@ class PostgresConnector(SQLConnector):
         reflected_pk: ReflectedPrimaryKeyConstraint | None = None,
         reflected_indices: list[ReflectedIndex] | None = None,
     ) -> CatalogEntry:
-        """Return the entry of one table, with the key that really is one."""
+        """Return the catalog entry of a table or view.
+
+        Its key properties are those of the primary key, else of a unique index that has neither
+        nullable columns nor a condition.
+        """
         columns = reflected_columns or []
         for column in columns:
-            found = self._dimensions.get((schema_name or "", table_name, column["name"]))
-            if found and not isinstance(column["type"], pg.DOMAIN):
+            dimensions = self._dimensions.get((schema_name or "", table_name, column["name"]))
+            if dimensions and not isinstance(column["type"], pg.DOMAIN):
                 item = getattr(column["type"], "item_type", sa.types.NULLTYPE)
-                column["type"] = pg.ARRAY(item, dimensions=found)
+                column["type"] = pg.ARRAY(item, dimensions=dimensions)
         required = {column["name"] for column in columns if not column["nullable"]}
         has_key = reflected_pk is not None and reflected_pk["constrained_columns"]
         return super().discover_catalog_entry(
@@ -189,18 +193,18 @@ class PostgresConnector(SQLConnector):
         column_names: Any = None,
     ) -> dict[str, sa.Column[Any]]:
         """Return a table's columns by name."""
-        with _quiet_about_types():
+        with _ignoring_unknown_types():
             return super().get_table_columns(full_table_name, column_names)
 
 
 class PostgresStream(SQLStream):
-    """A table or a view."""
+    """Stream of a table or view."""
 
     connector_class = PostgresConnector
     supports_nulls_first = True
 
     def apply_catalog(self, catalog: Catalog) -> None:
-        """Apply an input catalog; a LOG_BASED stream gets two more columns."""
+        """Apply an input catalog; a LOG_BASED stream gets the additional `LOG_COLUMNS`."""
         entry = catalog.get_stream(self.tap_stream_id)
         if entry is not None and _is_log_based(entry):
             entry.replication_method = REPLICATION_LOG_BASED
@@ -232,9 +236,9 @@ class PostgresStream(SQLStream):
         return self.namespace or "public", self._singer_catalog_entry.table or self.name
 
     def build_query(self, *, context: Context | None = None) -> sa.Select[Any]:
-        """Return the query whose values come as `values` says, and are changed by nobody else.
+        """Return the query of a context, whose values are read by the readers of `values`.
 
-        The rows of a LOG_BASED stream get the position of the snapshot.
+        The rows of a LOG_BASED stream have the position of the snapshot in the column `LSN`.
         """
         query = self._build_row_query(context)
         if not self.is_log_based:
@@ -245,17 +249,20 @@ class PostgresStream(SQLStream):
 
     def _build_row_query(self, context: Context | None = None) -> sa.Select[Any]:
         query = super().build_query(context=context)
-        read = [self._as_read(column) for column in query.selected_columns]
-        return query.with_only_columns(*read, maintain_column_froms=True)
+        columns = [self._select_column(column) for column in query.selected_columns]
+        return query.with_only_columns(*columns, maintain_column_froms=True)
 
     def make_value_readers(
         self, types: Mapping[str, int]
     ) -> dict[str, Callable[[bytes | None], Any]]:
-        """Return for each selected column the function that converts the server's text of a value.
+        """Return the functions that convert the server's text of a value, by column name.
 
-        The results are those of a SELECT: by psycopg's loader of the type that the server sends for
-        the query's column, then by the column's reader. ``types`` has the column's own types: the
-        items of an array of boxes have another separator than those of the query's array of text.
+        Their results equal those of a SELECT: a text is loaded by psycopg's loader for the type of
+        the query's column, and then converted by the column's reader.
+
+        Args:
+            types: Type OIDs of the table's columns, by name. They differ from the query's types for
+                arrays of boxes, whose items have another separator than the query's array of text.
         """
         with self.database.connect() as connection:
             result = connection.execute(self._build_row_query().limit(0))
@@ -269,16 +276,23 @@ class PostgresStream(SQLStream):
         return readers
 
     def build_row_lookup(self) -> sa.Select[Any]:
-        """Return the query of one row by its keys: parameter ``key0`` is the first key's text."""
+        """Return the query of one row by its keys; parameter ``key0`` is the first key's text."""
         query = self._build_row_query()
         for number, name in enumerate(self.primary_keys):
-            # A parameter without a type is read by the server as one of the column's type.
+            # The server takes a parameter without a type as a value of the column's type.
             parameter = sa.bindparam(f"key{number}", type_=sa.types.NullType())
             query = query.where(sa.column(name) == parameter)
         return query
 
     def add_columns(self, names: Iterable[str]) -> bool:
-        """Add the columns to the schema that it lacks and the table has; return True if any."""
+        """Add those columns of the table to the schema that it lacks.
+
+        Args:
+            names: Names of columns.
+
+        Returns:
+            True if a column was added.
+        """
         known = self.effective_schema["properties"]
         if not (new := [name for name in names if name not in known]):
             return False
@@ -289,28 +303,29 @@ class PostgresStream(SQLStream):
         self.schema["properties"].update(added)
         return bool(added)
 
-    def _as_read(self, column: sa.ColumnElement[Any]) -> sa.Label[Any]:
-        """Return what to select for a column."""
+    def _select_column(self, column: sa.ColumnElement[Any]) -> sa.Label[Any]:
+        """Return the expression that selects a column, with the reader of its values."""
         declared = self.schema["properties"][column.name].get("type", ())
-        kind = _known_type(column.type, "array" in declared)
-        read = reader_of(
+        kind = _get_known_type(column.type, "array" in declared)
+        read = get_reader(
             kind,
             dates_as_string=bool(self.config.get("dates_as_string")),
             numbers_as_string=bool(self.config.get("use_singer_decimal")),
         )
-        return sa.type_coerce(_as_sent(column, kind), AsText(read)).label(column.name)
+        return sa.type_coerce(_cast_column(column, kind), ReaderType(read)).label(column.name)
 
     def apply_query_filters(
         self, query: sa.Select[Any], table: sa.Table, *, context: Context | None = None
     ) -> sa.Select[Any]:
-        """Order by the replication key as states compare it: text by its characters.
+        """Return the query with filter and order by the replication key.
 
-        The database's own order of text is that of a language, in which "a" stands before "B".
+        Text is ordered by code points, as states compare it. The database's default order may be
+        that of a language, in which "a" precedes "B".
         """
         key = self.replication_key
         if self.is_log_based:
             return query
-        if not key or isinstance(_base_of(table.c[key].type), ORDERED_AS_THEY_ARE):
+        if not key or isinstance(_resolve_domain(table.c[key].type), TYPES_WITH_JSON_ORDER):
             return super().apply_query_filters(query, table, context=context)
         column = sa.cast(table.c[key], sa.Text).collate("C")
         query = query.order_by(sa.nulls_first(column.asc()))
@@ -319,13 +334,13 @@ class PostgresStream(SQLStream):
 
 
 def _is_log_based(entry: CatalogEntry) -> bool:
-    """Return True if a catalog entry has the replication method LOG_BASED in any place."""
+    """Return True if a catalog entry or its metadata has the replication method LOG_BASED."""
     root = entry.metadata.root
     return REPLICATION_LOG_BASED in {entry.replication_method, root.forced_replication_method}
 
 
 def _get_sent_type(column: Any, types: Mapping[str, int]) -> int:
-    """Return the type by which the text of a query's column is loaded."""
+    """Return the type OID whose loader reads the text of a query's column."""
     own = types.get(column.name)
     return own if own == BOX_ARRAY else int(column.type_code)
 
@@ -333,27 +348,28 @@ def _get_sent_type(column: Any, types: Mapping[str, int]) -> int:
 def _compose(
     load: Callable[[bytes], Any], process: Callable[[Any], Any] | None
 ) -> Callable[[bytes | None], Any]:
-    """Return a function that loads a text and processes the value; None stands for NULL."""
+    """Return a function that loads a text and processes the value; None is NULL."""
     if process is None:
         return lambda text: None if text is None else load(text)
     return lambda text: process(None if text is None else load(text))
 
 
-def _known_type(declared: sqltypes.TypeEngine[Any], is_array: bool) -> sqltypes.TypeEngine[Any]:
-    """Return a column's type by which its values can be read, text if there is none."""
-    kind = _base_of(declared)
+def _get_known_type(declared: sqltypes.TypeEngine[Any], is_array: bool) -> sqltypes.TypeEngine[Any]:
+    """Return the type as which a column's values are read; arrays of unknown items are of text."""
+    kind = _resolve_domain(declared)
     if not isinstance(kind, pg.ARRAY):
         return pg.ARRAY(sa.Text()) if is_array and isinstance(kind, sqltypes.NullType) else kind
-    item = _base_of(kind.item_type)
+    item = _resolve_domain(kind.item_type)
     return pg.ARRAY(sa.Text() if isinstance(item, UNKNOWN_ITEMS) else item)
 
 
-def _as_sent(
+def _cast_column(
     column: sa.ColumnElement[Any], kind: sqltypes.TypeEngine[Any]
 ) -> sa.ColumnElement[Any]:
-    """Return a column, cast where psycopg would not give its text, or the items of its array.
+    """Return a column, with a cast if psycopg would not return its text or the items of its array.
 
-    JSON as such psycopg reads by itself, and SQLAlchemy needs that when it asks for tables.
+    Values of JSON are cast in the query, because psycopg's loader of JSON has to stay in place:
+    SQLAlchemy needs it for its reflection of tables.
     """
     if isinstance(kind, sqltypes.JSON):
         return sa.cast(column, sa.Text)
@@ -365,22 +381,22 @@ def _as_sent(
     return column
 
 
-def _base_of(kind: sqltypes.TypeEngine[Any]) -> sqltypes.TypeEngine[Any]:
-    """Return the type that a domain, or a domain of a domain, is made of."""
+def _resolve_domain(kind: sqltypes.TypeEngine[Any]) -> sqltypes.TypeEngine[Any]:
+    """Return the base type of a domain, also of nested domains; other types are unchanged."""
     while isinstance(kind, pg.DOMAIN):
         kind = kind.data_type
     return kind
 
 
 def _is_key(index: ReflectedIndex, required: set[str]) -> bool:
-    """Tell whether a unique index identifies every row: of no null, and of no part only."""
+    """Return True if an index identifies each row: unique, not partial, no nullable columns."""
     partial = "postgresql_where" in index.get("dialect_options", {})
     return index["unique"] and not partial and required.issuperset(index["column_names"])
 
 
 @contextmanager
-def _quiet_about_types() -> Generator[None, None, None]:
-    """Keep SQLAlchemy from warning of types that it does not know: their values are text."""
+def _ignoring_unknown_types() -> Generator[None, None, None]:
+    """Suppress SQLAlchemy's warnings of unknown types, whose values are read as text."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Did not recognize type", exc.SAWarning)
         yield

@@ -1,8 +1,8 @@
 """Decoder of the messages of PostgreSQL's output plugin `pgoutput`, protocol version 1.
 
 Source: the manual, "Logical Replication Message Formats". A message is decoded without the messages
-before it. Values stay the server's text as bytes. Anything that is not a message of version 1 is a
-`MessageError`.
+before it. Values are the server's text, as bytes. Anything that is not a message of version 1
+raises `MessageError`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Columns of a table, which apply to its rows from here on."""
+    """Columns of a table, which apply to its rows in the following messages."""
 
     oid: int
     schema: str

@@ -1,4 +1,4 @@
-"""The tap: its settings. What it reads is found in the database."""
+"""The tap class and its settings. Its streams are discovered in the database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["TapPostgres"]
 class TapPostgres(SQLTap):
     """Reads the tables and views of a PostgreSQL database.
 
-    The settings are named as those of MeltanoLabs' tap of the same name.
+    The names of the settings are those of MeltanoLabs' tap-postgres.
     """
 
     name = "tap-postgres"
@@ -22,38 +22,38 @@ class TapPostgres(SQLTap):
             "sqlalchemy_url",
             th.StringType,
             secret=True,
-            description="postgresql://user:password@host:5432/database, with whatever else libpq"
-            " knows, such as ?sslmode=verify-full; or the five settings below",
+            description="URL of the database: postgresql://user:password@host:5432/database, with"
+            " libpq's parameters such as ?sslmode=verify-full; replaces the five settings below",
         ),
-        th.Property("host", th.StringType, description="Where the server is"),
-        th.Property("port", th.IntegerType, default=5432, description="Its port"),
-        th.Property("user", th.StringType, description="Who reads"),
-        th.Property("password", th.StringType, secret=True, description="The user's password"),
-        th.Property("database", th.StringType, description="Which database to read"),
+        th.Property("host", th.StringType, description="Host name of the server"),
+        th.Property("port", th.IntegerType, default=5432, description="Port of the server"),
+        th.Property("user", th.StringType, description="Name of the user"),
+        th.Property("password", th.StringType, secret=True, description="Password of the user"),
+        th.Property("database", th.StringType, description="Name of the database"),
         th.Property(
             "filter_schemas",
             th.ArrayType(th.StringType),
-            description="Read these schemas only; without it all but the system's own",
+            description="Schemas to read; by default all except the system's schemas",
         ),
         th.Property(
             "dates_as_string",
             th.BooleanType,
             default=False,
-            description="Give dates and times as the server writes them, infinity and years"
-            " before Christ included; else such values become the first or last that ISO 8601 has",
+            description="Write dates and date-times as the server's text, including infinity and"
+            " years before Christ; by default such values become the first or last of ISO 8601",
         ),
         th.Property(
             "json_as_object",
             th.BooleanType,
             default=False,
-            description="Declare json and jsonb columns as objects; else as any kind of value",
+            description="Declare json and jsonb columns as objects; by default they have any type",
         ),
         th.Property(
             "replication_slot_name",
             th.StringType,
             default="tappostgres",
             description="Name of the logical replication slot of LOG_BASED streams, created by the"
-            " first run; each pipeline needs a slot of its own",
+            " first run; each pipeline needs a separate slot",
         ),
         th.Property(
             "publication_name",

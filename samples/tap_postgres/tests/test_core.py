@@ -1,6 +1,6 @@
-"""The tests that every tap should pass, on the tables of a database of your own.
+"""The SDK's standard tests of this tap, with the tables of a database that you choose.
 
-`TAP_POSTGRES_SQLALCHEMY_URL=postgresql://… pytest samples/tap_postgres/tests` runs them.
+Run them with `TAP_POSTGRES_SQLALCHEMY_URL=postgresql://… pytest samples/tap_postgres/tests`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["TestTapPostgres"]
 VARIABLE = "TAP_POSTGRES_SQLALCHEMY_URL"
 URL = os.environ.get(VARIABLE)
 if not URL:
-    pytest.skip(f"{VARIABLE} says which database to read", allow_module_level=True)
+    pytest.skip(f"Set {VARIABLE} to the URL of a database.", allow_module_level=True)
 CONFIG = {"sqlalchemy_url": URL}
 
 
-def everything() -> dict[str, Any]:
-    """Return the catalog with all of its streams selected."""
+def select_all_streams() -> dict[str, Any]:
+    """Return the tap's catalog with all streams selected."""
     catalog: dict[str, Any] = TapPostgres(config=CONFIG).catalog_dict
     for entry in catalog["streams"]:
         [root] = [found for found in entry["metadata"] if not found["breadcrumb"]]
@@ -34,6 +34,6 @@ def everything() -> dict[str, Any]:
 TestTapPostgres = get_tap_test_class(
     TapPostgres,
     config=CONFIG,
-    catalog=everything(),
+    catalog=select_all_streams(),
     suite_config=SuiteConfig(max_records_limit=100),
 )

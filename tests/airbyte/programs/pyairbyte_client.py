@@ -74,7 +74,7 @@ def write(source, asked):
                 "states": states(cache, source, destination),
             }
         )
-    # As it is by default: everything goes through a cache, and comes out of it as from a source.
+    # The default of PyAirbyte: records are read into a cache, and then from the cache.
     kept = source.read(cache=DuckDBCache(db_path=f"{asked['cache']}.2"))
     result = destination.write(kept)
     rounds.append({"counted": result.processed_records})

@@ -107,7 +107,7 @@ class Veins(Stream):
 
 
 class TapWays(Tap):
-    """The tap of these streams."""
+    """Tap with the streams of this module."""
 
     name = "tap-ways"
     max_parallel_streams = 3

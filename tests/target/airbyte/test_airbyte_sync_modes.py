@@ -239,7 +239,7 @@ def test_stream_settings_apply_where_the_catalog_is_silent(tmp_path: Path) -> No
 
 
 def test_overwrite_is_committed_once_its_stream_is_complete(tmp_path: Path) -> None:
-    """Rule D2, and T6 of an input that ends early: the status COMPLETE decides, per stream."""
+    """Rule D2, and T6 for an input that ends early: only complete streams are overwritten."""
     streams = [stream("o", "overwrite"), stream("p", "overwrite"), stream("a", "append")]
     messages = [record("o"), status("o"), record("p"), status("p", "RUNNING"), record("a")]
     found = load(tmp_path, streams, messages)

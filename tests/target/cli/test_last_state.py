@@ -203,7 +203,7 @@ def test_tables_of_a_database_are_found_by_name(delta: Warehouse) -> None:
 def test_database_that_an_iceberg_catalog_does_not_have_has_no_tables(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Iceberg's catalogs raise an exception of their own, where Spark's has an error class."""
+    """Iceberg's catalogs raise an Iceberg exception, unlike Spark's own catalog."""
     catalog = "spark.sql.catalog.unused"
     spark.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
     spark.conf.set(f"{catalog}.type", "hadoop")

@@ -1,4 +1,4 @@
-"""`target-spark` started in a terminal: what it says there, and what only programs read."""
+"""`target-spark` in a terminal: output for users, without the output for programs."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def wait_for_phases(session: TerminalSession, pipe: subprocess.Popen[bytes]) -> 
 def test_first_pipe_of_the_readme_is_readable_on_a_terminal(
     tmp_path: Path, table_format: str, background: str
 ) -> None:
-    """Phases are shown, lines stay whole, no line is for programs, and a command reads the table.
+    """The run shows its phases and complete lines, no JSON, and the command to read the table.
 
-    Three stumbles of new users: a broken live table, minutes without a word, and output for
+    New users had three problems: a broken live table, minutes without output, and output for
     programs.
     """
     [tap] = [

@@ -266,7 +266,7 @@ def test_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_a_command_by_this_signal(tmp_path: Path, number: signal.Signals) -> None:
-    """A script that a user interrupts does not take the command for done."""
+    """A shell script that the user interrupts stops, because the command ended by the signal."""
     command = [*COMMAND, "replay", "a", "--schema", "-", "--config", str(config(tmp_path))]
     pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=environment(), **pipes) as process:

@@ -1,4 +1,4 @@
-"""The mapping of JSON Schema to column types; what a schema leaves open becomes text."""
+"""The mapping of JSON Schema to column types; values of an undeclared type become text."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ def test_schema_changes_are_described_in_sentences():
 
 
 def runs(*layouts: TableSchema) -> list[TableSchema]:
-    """Fit each layout to the table that the layouts before it have made, as runs do."""
+    """Return the schemas of a table after each of several runs, one run per layout."""
     fitted = [layouts[0]]
     remembered = layouts[0].sources
     for wanted in layouts[1:]:

@@ -1,4 +1,4 @@
-"""A ``.env`` file in the working directory can set the target's settings and nothing else."""
+"""A ``.env`` file in the working directory can set only the target's settings."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_policy_for_schema_changes_of_a_stream_overrides_that_of_all_streams() -
 def test_settings_of_other_targets_are_logged_with_their_equivalents(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They are not an error: orchestrators pass them to every target."""
+    """Settings of other targets are no error, because orchestrators pass them to every target."""
     wanted = {"load_method": "write_mode", "batch_size_rows": "flush_rows"}
     given = {"path": str(tmp_path), "hard_delete": True, **dict.fromkeys(wanted, "upsert")}
     given["validate_records"] = None  # orchestrators pass None for unset settings

@@ -112,7 +112,7 @@ Model = dict[tuple[str, datetime], Version]
 
 
 def after(model: Model, sync: Sync) -> Model:
-    """Return the table after a batch, by the steps of Fivetran's guide, row by row."""
+    """Return the expected table after a batch, computed row by row as in Fivetran's guide."""
     table = dict(model)
     changed = {(each.id, each.start) for each in (*sync.replaced, *sync.updated)}
     last = {row: base(model, row, start, changed) for row, start in sync.first.items()}

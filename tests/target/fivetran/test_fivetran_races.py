@@ -1,4 +1,4 @@
-"""Concurrent writers that change or replace a table between a call's first look and its commit."""
+"""Concurrent writers change or replace a table after a call has read it and before its commit."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def drop(destination: RacingDestination) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A call: the preparation of its table, and the rows that the call alone leaves in columns."""
+    """Test case: a call, the preparation of its table, and its rows without other writers."""
 
     begin: Callable[[RacingDestination], None]
     call: Callable[[RacingDestination], None]
@@ -213,7 +213,7 @@ CASES = [
 
 
 def let_others(destination: RacingDestination, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the other writer act between the call's look at the table and its commit."""
+    """Run the other writer after the call has read the table and before its commit."""
 
     def after(module: Any, name: str) -> None:
         real = getattr(module, name)

@@ -1,4 +1,4 @@
-"""Spool lines read as an Arrow table have the rows, types and counts that Spark gives them."""
+"""Spool lines read with Arrow have the same rows, types and counts as those read by Spark."""
 
 from __future__ import annotations
 

@@ -311,7 +311,7 @@ def spool(path: Path, records: Sequence[str]) -> str:
 
 
 PLACES = {"": "%s", "o.p.": '{"o":{"p":%s}}'}
-"""Where a record has the values: the prefix of their paths, and the record around them."""
+"""Records with a value at the top level or nested, by the prefix of the value's path."""
 
 
 def described(place: str) -> TableSchema:

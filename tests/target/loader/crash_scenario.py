@@ -301,7 +301,7 @@ class Scenario:
         spool = self.folder / "spool"
         assert not [*spool.iterdir()], [*spool.iterdir()]
 
-    # Copies: what a kill of all processes at that moment would leave
+    # Copies of the files as they would be after a kill of all processes at that moment
 
     def _copy(self, run: Run, number: int) -> Path | None:
         self._wait_for_moment(run)
@@ -416,12 +416,17 @@ class Scenario:
         assert not lost, f"lost: {sorted(lost)[:20]}"
 
     def _check_repeats(self, rows: list[tuple[int, int]]) -> None:
-        """Rows after the last state of a dead tap are committed, and sent again by the next tap."""
+        """Check that no row is in the table more often than it was sent.
+
+        Each row is there once if the runs resume from the tables and no tap was killed.
+        """
         exactly_once = (
             self.resumes == "tables" and len(self.streams) == 1 and not self.deaths["tap"]
         )
         for i, count in Counter(i for _, i in rows).items():
-            assert count <= (1 if exactly_once else self.sent[i]), f"{i} stands there {count}x"
+            assert count <= (1 if exactly_once else self.sent[i]), (
+                f"row {i} is in the table {count} times"
+            )
 
     def _check_generation(self, rows: list[tuple[int, int]], states: set[int]) -> None:
         generations = {i for _, i in rows}

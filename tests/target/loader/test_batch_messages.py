@@ -611,7 +611,7 @@ def test_remove_file_deletes_no_folders(spark: SparkSession, tmp_path: Path) -> 
 def test_batch_files_and_records_of_a_tap_give_the_same_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The same table four times: from records, and from files of each encoding."""
+    """Four tables, loaded from records and from files of each encoding, are equal."""
     kinds = {"records": None, "jsonl": JSONL, "gzip": GZIP, "parquet": PARQUET}
     messages = b"".join(flights(tmp_path, name, encoding) for name, encoding in kinds.items())
     assert messages.count(b'"type":"BATCH"') == 3

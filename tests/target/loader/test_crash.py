@@ -180,7 +180,7 @@ EVERY_TIME = {"delta upsert", "iceberg append", "parquet overwrite"}
 def test_load_killed_at_a_random_moment_resumes(
     spark_session: Session, tmp_path: Path, pair: str
 ) -> None:
-    """One kill and two copies of a stopped load, per format and mode."""
+    """For each format and mode, a load is killed once and copied twice while it is stopped."""
     form, mode = pair.split()
     scenario = Scenario(spark_session, tmp_path, form, mode, seed=f"{form}-{mode}-{time.time_ns()}")
     try:

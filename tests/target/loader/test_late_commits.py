@@ -1,4 +1,4 @@
-"""A commit that a catalog makes after the client gave it up: not lost, and not made twice."""
+"""Commits that a catalog makes after the client's timeout are neither lost nor made twice."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_late_commit_is_recognized_or_rejected(
     made: list[bool] = []
 
     class Looking(IcebergWriter):
-        """A writer that lets the catalog make the late commit after it has read the table."""
+        """Writer after whose first read of the table the catalog makes the late commit."""
 
         def _find_committed_batch(
             self, spark: SparkSession, table: Table, commit: CommitMetadata

@@ -247,7 +247,7 @@ def test_batches_after_a_bad_row_are_written_completely(warehouse: Warehouse) ->
 
 
 def test_batch_of_only_bad_rows_carries_the_state(warehouse: Warehouse) -> None:
-    """That holds if other rows of its stream were written in the run."""
+    """The state is stored if other rows of the stream were written in the run."""
     messages = [record("a", id=1), record("a", id=2), record("a", id="x"), state(1)]
     assert warehouse.load(schema("a", ID), *messages, flush_rows=2) == [1]
     assert warehouse.rows("a") == [(1,), (2,)]

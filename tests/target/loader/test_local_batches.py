@@ -26,7 +26,7 @@ DESCRIBED = schema("a", ID_AND_NAME, "id")
 def delta(
     request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> Warehouse:
-    """Like the common fixture, but with Spark's default planning, which small commits change."""
+    """Warehouse of Delta tables with Spark's default planning, which small commits change."""
     session = cast("Session", ConfiguredSession(spark_session, COMPILED))
     return make_warehouse(request.param, session, spark, tmp_path)
 

@@ -175,7 +175,7 @@ def test_column_type_changed_during_the_run_is_noticed(
 def test_table_removed_during_the_run_is_an_error(
     spark_session: Session, spark: SparkSession, tmp_path: Path, form: str
 ) -> None:
-    """It is not created again: rows that emitted states cover are gone."""
+    """The table is not created again, because rows that emitted states cover would be missing."""
     warehouse = Warehouse(spark_session, spark, tmp_path / "tables", form)
     with loading(warehouse, flush_rows=1) as loader:
         feed(loader, schema("a", ID), record("a", id=1), state(1))

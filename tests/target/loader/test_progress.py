@@ -1,4 +1,4 @@
-"""The progress of a run: a live line that leaves the lines of other programs alone, and phases."""
+"""Progress of a run: its phases, and a live line that does not break lines of other programs."""
 
 from __future__ import annotations
 

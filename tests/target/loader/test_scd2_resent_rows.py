@@ -1,4 +1,4 @@
-"""Rows that are sent again add no versions: random histories, cut at random, on real tables."""
+"""Rows that are sent again add no versions, for random histories with random interruptions."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def warehouse(
 
 
 def check(warehouse: Warehouse, sources: dict[int, list[Step]], *, cursor: bool) -> None:
-    """Check the table against the steps of its keys."""
+    """Check that the table has the versions that result from the steps of each key."""
     gone = "_sdc_deleted_at IS NOT NULL"
     found = warehouse.read("a").orderBy("id", "_sdc_valid_from")
     rows = found.selectExpr("id", "name", gone, "_sdc_is_current").collect()
@@ -124,7 +124,7 @@ def load(warehouse: Warehouse, messages: list[dict[str, Any]], **config: Any) ->
 def test_resent_rows_leave_the_history_unchanged(
     warehouse: Warehouse, timed: bool, cursor: bool, cuts: int
 ) -> None:
-    """The last steps of each key are sent again, in random batches, and then further steps."""
+    """In random batches, the last steps of each key are sent again, followed by new steps."""
     chance = random.Random(20240101)
     all_of_it = sources(chance, timed=timed)
     sent = {key: steps[: chance.randint(0, len(steps))] for key, steps in all_of_it.items()}

@@ -335,7 +335,7 @@ def test_row_that_does_not_fit_is_quarantined_by_spark(
 def test_spark_and_delta_rs_commit_to_one_table_at_once(
     by_delta_rs: Warehouse, spark_session: Session
 ) -> None:
-    """Rows of another writer that commits by Spark are kept, and every key is there once."""
+    """Rows of another writer that commits by Spark are kept, and no key is in the table twice."""
     described = schema("a", ID_AND_NAME, "id")
     by_delta_rs.load(described, record("a", id=-1, name="first"))
     path = to_spark_uri(f"{by_delta_rs.folder}/a")

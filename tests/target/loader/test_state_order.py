@@ -291,7 +291,7 @@ def get_due_deletion(sequence: list[Event], place: int) -> set[int]:
 
 
 def get_superseded(sequence: list[Event], place: int) -> set[int]:
-    """Return all versions if an activation follows the index, since it may have been applied."""
+    """Return all versions if there is a later activation, because that may have been applied."""
     rest = sequence[place:]
     return (
         {0, 1}

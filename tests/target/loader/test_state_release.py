@@ -200,7 +200,7 @@ def test_ledger_keeps_one_state_between_two_batches():
     ledger.add_state(CoveredState(10_001, b"y"))
     assert ledger.held() == 2
     ledger.mark_committed("fast", 10_000)
-    assert ledger.held() == 1  # no batch lies between the two states any more
+    assert ledger.held() == 1  # there is no batch between the two states any more
     assert ledger.releasable() == []
     ledger.close_batch("slow")
     assert ledger.states_for_commit("slow", 0) == [CoveredState(10_001, b"y")]

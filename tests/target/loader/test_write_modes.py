@@ -239,7 +239,7 @@ class Model:
     def _new(
         self, events: list[tuple[Message, int]], periods: list[Period]
     ) -> list[tuple[Message, int]]:
-        """Leave out messages that were sent again, and messages before them that are not newer."""
+        """Return the messages without repeated ones and earlier ones that are not newer."""
         if not periods:
             return events
         current, since = _current(periods), _changed(periods)
@@ -321,7 +321,7 @@ def messages(chance: random.Random) -> list[Message]:
 
 
 def attempts(chance: random.Random, count: int, flush_rows: int) -> Iterator[Attempt]:
-    """Yield runs that die, each starting somewhere before the last committed message."""
+    """Yield the messages of runs; each but the last is killed, and the next one starts earlier."""
     first = later = 0
     for _ in range(2):
         last = min(count - 10, first + chance.randrange(count // 5, count // 2))
@@ -335,7 +335,7 @@ def attempts(chance: random.Random, count: int, flush_rows: int) -> Iterator[Att
 def run_into(
     warehouse: Warehouse, sent: Sequence[Message], attempt: Attempt, flush_rows: int
 ) -> None:
-    """Load the messages of one attempt; all but the last attempt die with an open batch."""
+    """Load the messages of one run; all but the last run are killed with an open batch."""
     final = attempt.last == len(sent)
     version = warehouse.runs + 1
     loader, spool = warehouse.open(streams=STREAMS, flush_rows=flush_rows)
@@ -438,7 +438,7 @@ def periods_in(warehouse: Warehouse, stream: str) -> dict[int, list[Any]]:
 
 
 def test_unchanged_row_of_the_activated_version_is_kept(delta: Warehouse) -> None:
-    """It keeps the version that it was written with, unless that is replaced."""
+    """The row keeps the version with which it was written, unless that version is replaced."""
     described, scd2 = schema("a", ID_AND_NAME, "id"), {"write_mode": "scd2"}
     for version in (1, 2):
         rows = [versioned("a", version, id=n, name="x") for n in range(version, 4)]

@@ -46,7 +46,7 @@ def test_every_jar_has_a_hash_and_the_version_of_the_script() -> None:
     assert names == set(SHA256)
     assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in SHA256.values())
     script = runpy.run_path(str(ROOT / "scripts" / "write_jar_versions.py"))
-    assert script["artifacts"]() == ARTIFACTS
+    assert script["list_artifacts"]() == ARTIFACTS
     assert script["HADOOP_AWS"] == HADOOP_AWS
 
 
@@ -98,7 +98,7 @@ def test_cache_writable_by_others_is_rejected(cache: Path, place: str, mode: int
 @as_root
 @pytest.mark.parametrize("place", ["parent", "cache", "jars", "jar"])
 def test_cache_of_another_user_is_rejected(cache: Path, place: str) -> None:
-    """Its owner can change it at any time."""
+    """The owner of a cache can change it at any time."""
     jars = cache / "jars"
     places = {"parent": cache.parent, "cache": cache, "jars": jars, "jar": next(jars.iterdir())}
     os.chown(places[place], STRANGER, STRANGER)
@@ -106,7 +106,7 @@ def test_cache_of_another_user_is_rejected(cache: Path, place: str) -> None:
 
 
 def test_symbolic_link_to_a_published_jar_is_rejected(cache: Path, tmp_path: Path) -> None:
-    """Its target may be changed after the check."""
+    """The target of a link may be changed after the check."""
     jar = next((cache / "jars").iterdir())
     jar.rename(tmp_path / "elsewhere.jar")
     jar.symlink_to(tmp_path / "elsewhere.jar")

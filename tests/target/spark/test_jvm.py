@@ -55,7 +55,7 @@ def test_existing_class_archive_is_used(tmp_path) -> None:
 def test_class_archive_writable_by_others_is_not_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str
 ) -> None:
-    """Java runs the code in it."""
+    """Java executes the code in a class archive, so others must not be able to write it."""
     archive = tmp_path / "share" / "a.jsa"
     archive.parent.mkdir()
     archive.touch()
@@ -75,7 +75,7 @@ def test_class_archive_writable_by_others_is_not_used(
 
 
 def test_jvm_that_writes_a_class_archive_has_more_time_to_end() -> None:
-    """It would be killed while it writes the archive, on a machine with other work."""
+    """On a busy machine, the JVM would otherwise be killed while it writes the archive."""
     writes = "-Xmx1g -XX:ArchiveClassesAtExit=/a.jsa"
     assert find_exit_seconds(writes) > 10 * find_exit_seconds("-Xmx1g")
 
@@ -128,7 +128,7 @@ def test_local_spark_home_omits_the_ml_library(environment: Path) -> None:
 
 
 def test_spark_home_writable_by_others_is_not_used(environment: Path) -> None:
-    """Its jars are on the class path."""
+    """The jars of SPARK_HOME are on the class path, so others must not be able to write them."""
     home = spark_home("local", VERSION)
     (home / "jars").chmod(0o777)
     assert spark_home("local", VERSION) == PACKAGE

@@ -114,7 +114,7 @@ def test_user_settings_do_not_override_required_values() -> None:
 
 @pytest.mark.spark
 def test_required_values_are_the_defaults_of_spark(spark: SparkSession) -> None:
-    """So they need not be set; the same holds for each existing legacy key."""
+    """Users need not set the required values; the same is true for each existing legacy key."""
     public = {row.key: row.value for row in spark.sql("SET -v").collect()}
     for key in (key for key, needed in NEEDED.items() if not needed.is_set):
         if not key.startswith("spark.sql.iceberg."):  # Spark does not know their defaults

@@ -83,7 +83,7 @@ def test_lock_file_and_its_folder_are_private(tmp_path: Path) -> None:
 def test_lock_file_of_an_address_is_private(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is in the user's cache, which no group shares, with any umask."""
+    """The file is in the user's cache, which no group shares, with any umask."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
     before = os.umask(0)
     try:

@@ -76,7 +76,7 @@ def test_s3_jars_are_loaded_wherever_an_s3_address_is_set(
 def test_azure_jar_is_loaded_wherever_an_azure_address_is_set(
     tmp_path: Path, addresses: tuple[str, ...], conf: dict[str, str]
 ) -> None:
-    """It is loaded without what Spark has, and without the libraries of the old scheme."""
+    """The jar is loaded without dependencies that Spark has, and without those of wasb://."""
     found = get_conf(tmp_path, *addresses, conf=conf)
     assert found["spark.jars.packages"] == f"{DELTA},{AZURE}"
     assert "com.microsoft.azure:*" in found["spark.jars.excludes"].split(",")
@@ -224,7 +224,7 @@ def test_scheme_of_an_address_is_recognized() -> None:
 def test_rows_are_spooled_locally_if_staging_is_an_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No local folder has the address's name; a file: address is a folder."""
+    """No local folder gets the name of the URI; a URI such as file:/folder is a local folder."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "system"))
     monkeypatch.chdir(tmp_path)
     with closing(open_spool_folder("s3a://bucket/staging", "rows")) as folder:

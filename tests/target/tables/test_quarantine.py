@@ -149,7 +149,7 @@ commit = ReplayWriter._commit
 
 
 def die_when_staged(writer: Any, attempt: Any, *more: Any, **options: Any) -> Any:
-    """Die after the bad rows are quarantined and before the others are in the table."""
+    """End the process after the bad rows are quarantined and before the others are committed."""
     if attempt.bad is not None and attempt.bad.are_quarantined:
         die()
     return commit(writer, attempt, *more, **options)

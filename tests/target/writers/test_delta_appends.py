@@ -90,7 +90,7 @@ def test_append_is_one_commit_with_metadata_and_transaction(
 def test_later_batches_and_runs_are_committed_by_deltalake(
     spark: SparkSession, table: Table
 ) -> None:
-    """Also beyond version 10, where Delta makes its first checkpoint."""
+    """This includes commits after version 10, at which Delta writes its first checkpoint."""
     folder = Path(table.path)
     writer = made(spark, table)
     for number in range(1, 14):
@@ -139,7 +139,7 @@ def before_the_commit(
 def test_append_succeeds_after_concurrent_commits(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files are not written again, and no rows are lost."""
+    """The files of the append are not written again, and no rows are lost."""
     writer, folder = made(spark, table), Path(table.path)
     before_the_commit(monkeypatch, lambda: theirs(table, 7), times=3)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
@@ -150,7 +150,7 @@ def test_append_succeeds_after_concurrent_commits(
 def test_first_rows_with_keys_are_merged_with_concurrently_added_rows(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a key in both would be in the table twice."""
+    """A key in both batches is in the table once."""
     writer = made(spark, table)
     before_the_commit(monkeypatch, lambda: theirs(table, 1, 3))
     data = batch(spark, (1, "ours", 1), (2, "ours", 1))
@@ -211,7 +211,7 @@ def test_first_rows_of_a_partitioned_table_duplicate_no_key(
 def test_commit_whose_response_is_an_error_is_made_once(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """It was not made; it was made anyway; it is made while the batch is retried."""
+    """The commit failed, or was made despite the error, or is made while the batch is retried."""
     writer, folder = made(spark, table), Path(table.path)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     commit = DeltaTable.create_write_transaction

@@ -237,7 +237,7 @@ def test_rolled_back_snapshots_are_ignored(spark, table):
     spark.sql(f"CALL {words}")
     assert find_latest_metadata(spark, table) == marker(1, "[1]")
     assert content(spark, table) == [(1, "a", 1)]
-    # The same run counts rows as committed that are gone.
+    # The run has counted rows as committed that are no longer in the table.
     with pytest.raises(TableError, match="removed while it was loaded"):
         writer.append(spark, table, rows(spark, (3, "c", 1)), marker(3))
 

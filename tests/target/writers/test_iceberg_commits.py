@@ -70,7 +70,7 @@ def theirs(spark: SparkSession, table: Table, *ids: int) -> None:
 def test_first_rows_with_keys_are_merged_with_concurrently_added_rows(
     spark: SparkSession, table: Table
 ) -> None:
-    """Otherwise a key in both would be in the table twice."""
+    """A key in both batches is in the table once."""
     writer = made(spark, table)
     assert writer.is_empty(spark, table)
     theirs(spark, table, 1, 3)
@@ -111,7 +111,7 @@ def test_first_rows_are_appended_only_if_the_table_has_no_rows(
 def test_rows_added_while_the_first_rows_are_written_are_a_conflict(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: TableLayout
 ) -> None:
-    """They are added after the table was found empty, while Spark computes the rows."""
+    """Another writer adds rows after the table was found empty, while Spark computes the batch."""
     table = Table(str(tmp_path / "people"), "people")
     writer = made(spark, table, layout)
     begun, count = threading.Event(), iceberg.counted

@@ -286,7 +286,7 @@ def test_file_uri_and_relative_path_are_the_same_folder(spark, table):
 
 
 def test_two_runs_commit_to_one_folder_one_at_a_time(spark, tmp_path, monkeypatch):
-    """Otherwise the second would remove the parts of the first that no manifest lists yet."""
+    """Without the lock, the second run would remove uncommitted files of the first."""
     table = Table(str(tmp_path / "t"), "t")
     first, second = ParquetWriter(), ParquetWriter()
     for each in (first, second):

@@ -44,7 +44,7 @@ def start_pyiceberg(folder: Path, *words: object) -> subprocess.Popen[str]:
 
 
 def read_output(process: subprocess.Popen[str]) -> list[Any]:
-    """Close the program's input; return what it printed."""
+    """Close the program's input and return its output."""
     output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     return [json.loads(line) for line in output.splitlines()]
