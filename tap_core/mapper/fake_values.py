@@ -7,7 +7,7 @@ Python's builtins. A function takes plain data only, because some look up other 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
@@ -28,6 +28,7 @@ _SAMPLED_ARGUMENTS: Final = frozenset({"max_value", "min_value", "step"})
 _NESTED: Final = frozenset({"fixed_width", "image", "json", "json_bytes"})
 """Functions that take sizes, or arguments of other functions, within lists and objects."""
 
+_NUMBERS: Final[Any] = (int, float, Decimal)
 _HOLDERS: Final = (dict, list, tuple, set, frozenset)
 _PLAIN: Final = (str, bytes, int, float, Decimal, dt.date, dt.time, dt.timedelta, type(None))
 _TYPES: Final = (str, float, bool, list, tuple, dict, set)
@@ -92,8 +93,9 @@ def _check_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     if name.startswith(_SAMPLED):
         return
     asked: Any = [*args, *(kwargs[key] for key in kwargs if key not in _SAMPLED_ARGUMENTS)]
-    for size in _iterate_values(asked) if name in _NESTED else asked:
-        if isinstance(size, (int, float, Decimal)):
+    sizes: Iterable[Any] = _iterate_values(asked) if name in _NESTED else asked
+    for size in sizes:
+        if isinstance(size, _NUMBERS):
             _BOUNDS.check(abs(size))
 
 

@@ -381,7 +381,7 @@ class CustomStreamMap(StreamMap):
             raise MapExpressionError(
                 f"Failed to parse expression {text}. It is {location}: a statement has no value."
             )
-        constants = {
+        constants: dict[str, Any] = {
             "config": self.map_config,
             "__stream_name__": self.stream_alias,
             "__original_stream_name__": self.stream_name,
