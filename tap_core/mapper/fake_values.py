@@ -42,24 +42,33 @@ class FakeValues:
     ``fake["de_DE"]``.
     """
 
-    __slots__ = ("_faker", "_names")
+    __slots__ = ("_faker", "_hidden", "_names")
 
-    def __init__(self, faker: Any, names: frozenset[str] | None = None) -> None:
+    def __init__(
+        self,
+        faker: Any,
+        names: frozenset[str] | None = None,
+        hidden: frozenset[str] | None = None,
+    ) -> None:
         self._faker = faker
         self._names = _find_names(faker) if names is None else names
+        self._hidden = _find_hidden(faker) - self._names if hidden is None else hidden
 
     def __getitem__(self, locale: str) -> FakeValues:
-        return FakeValues(self._faker[locale], self._names)
+        return FakeValues(self._faker[locale], self._names, self._hidden)
 
     def __getattr__(self, name: str) -> Any:
         if name in _PROXIES:
-            return FakeValues(getattr(self._faker, name), self._names)
+            return FakeValues(getattr(self._faker, name), self._names, self._hidden)
         if name not in self._names and name != "seed_instance":
             raise NotAllowedError(f"Faker's '{name}' is not available in expressions")
         function: Callable[..., Any] = getattr(self._faker, name)
+        hidden = self._hidden
 
         def make(*args: Any, **kwargs: Any) -> Any:
             _check_arguments(name, args, kwargs)
+            if name in _NESTED:
+                _check_names(name, (args, kwargs), hidden)
             made = function(*args, **kwargs)
             if isinstance(made, Iterator):  # time_series, which may have no end
                 made = list(islice(made, _MOST + 1))
@@ -78,6 +87,22 @@ def _find_names(faker: Any) -> frozenset[str]:
         for name in dir(provider)
         if not name.startswith("_") and callable(getattr(provider, name))
     )
+
+
+def _find_hidden(faker: Any) -> frozenset[str]:
+    """Return the names of the attributes of the classes behind a Faker instance."""
+    return frozenset(name for factory in faker.factories for name in dir(type(factory)))
+
+
+def _check_names(function: str, arguments: Any, hidden: frozenset[str]) -> None:
+    """Check that a function of Faker which calls others by name gets no ``hidden`` name.
+
+    Raises:
+        NotAllowedError: A text in the arguments begins with such a name, up to a colon.
+    """
+    for value in _iterate_values(arguments):
+        if isinstance(value, str) and value.partition(":")[0].strip() in hidden:
+            raise NotAllowedError(f"{value!r} is no argument for Faker's '{function}'")
 
 
 def _check_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -114,6 +114,8 @@ def test_functions_of_providers_are_available(text, value):
         "fake.json(['name', fake.name])",
         "fake.json({'a': json.JSONEncoder})",
         "fake.pylist(json)",
+        "fake.json(['get_formatter', '__class__'])",
+        "fake.json([{'a': 'get_formatter:x'}])",
     ],
 )
 def test_objects_of_faker_are_out_of_reach(text):
