@@ -20,6 +20,7 @@ from tap_core.capabilities import (
 )
 from tap_core.config.loading import env_var_name
 from tap_core.exceptions import ConfigurationError
+from tap_core.redaction import escape_control_characters
 from tap_core.types import JsonSchema
 
 __all__ = [
@@ -120,7 +121,12 @@ class TextFormatter(AboutFormatter, format_name="text"):
                 f"    Environment Variable: {env_var_name(about_info.env_var_prefix, setting)}",
                 *_text_details(schema, is_required=setting in required),
             ]
-        return "\n".join(lines) + "\n"
+        return _escape_lines("\n".join(lines) + "\n")
+
+
+def _escape_lines(text: str) -> str:
+    """Escape the control characters of a text except line feeds: a manifest may contain any."""
+    return "\n".join(map(escape_control_characters, text.split("\n")))
 
 
 def _text_details(schema: JsonSchema, *, is_required: bool) -> Iterator[str]:
@@ -175,7 +181,7 @@ class MarkdownFormatter(AboutFormatter, format_name="markdown"):
             "\n".join(table),
             f"`{about_info.name} --about` shows all settings and capabilities.",
         ]
-        return "\n\n".join(parts) + "\n"
+        return _escape_lines("\n\n".join(parts) + "\n")
 
 
 def _rows(schema: JsonSchema, parent: str = "") -> Iterator[str]:

@@ -27,6 +27,9 @@ SCHEMES: Final = frozenset(
 SCHEMES_SETTING: Final = "batch_schemes"
 
 _AZURE: Final = frozenset({"abfs", "abfss", "adl", "az", "wasb", "wasbs"})
+_ALWAYS_WITH_HOST: Final = frozenset({"wasb", "wasbs"})
+"""Azure's schemes whose URLs have a host also without a container: Hadoop reads ``$root`` then."""
+
 _AZURE_HOST: Final = re.compile(
     r"[\w-]+(\.[\w-]+)*\.(core\.(windows\.net|chinacloudapi\.cn|usgovcloudapi\.net|cloudapi\.de)"
     r"|fabric\.microsoft\.com|azuredatalakestore\.net)(:443)?",
@@ -65,7 +68,8 @@ def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[
             f" setting {SCHEMES_SETTING} allows more"
         )
     host = address.partition("://")[2].partition("/")[0].rpartition("@")
-    if scheme in _AZURE and host[1] and not _AZURE_HOST.fullmatch(host[2]):
+    has_host = bool(host[1]) or scheme in _ALWAYS_WITH_HOST
+    if scheme in _AZURE and has_host and not _AZURE_HOST.fullmatch(host[2]):
         raise ValueError("its address names a host that is not one of Azure's storages")
 
 

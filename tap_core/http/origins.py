@@ -156,9 +156,9 @@ def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
 def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
     """Return True if the headers, URL or body of a request contain a secret.
 
-    A secret is recognized by its value, or by the name of its header or key. Cookies are ignored,
-    since they are never sent to another origin. A body that can be read only once (a file or a
-    generator) is assumed to contain a secret.
+    A secret is recognized by its value, also encoded, or by the name of its header or key. Cookies
+    are ignored, since they are never sent to another origin. A body that can be read only once (a
+    file or a generator) is assumed to contain a secret.
     """
     headers = {_text(name): _text(value) for name, value in (request.headers or {}).items()}
     headers.pop("Cookie", None)
@@ -169,8 +169,9 @@ def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
         return True
     if body is not None and not isinstance(body, (str, bytes)):
         return True  # a file or a generator, which cannot be read twice
-    texts = [url, *headers.values(), _text(body or "")]
-    return any(value in text for value in secrets.values for text in texts)
+    shown = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
+    texts = [url, *headers.values(), shown]
+    return any(form in text for form in secrets.forms for text in texts)
 
 
 def _text(value: str | bytes) -> str:

@@ -43,7 +43,6 @@ _SMALL: Final = 1 << 64
 _LONGEST_TIME_FORMAT: Final = 1_000
 """Maximum length of a datetime format, in characters, because each directive takes time."""
 _INDENT: Final = 100
-_FAKED_NUMBERS: Final = ("random_", "py", "unix_time", "date")
 _DIGITS: Final = re.compile(r"\d+")
 _PERCENT: Final = re.compile(r"%(\([^()]*\))?[-#0 +]*(\*|\d*)(?:\.(\*|\d*))?")
 _TEXTS: Final = (str, bytes, bytearray)
@@ -294,27 +293,9 @@ class Bounds:
             estimate = _ESTIMATES.get(name)
             if estimate is not None:
                 self.check(estimate(owner, args, kwargs, self.most))
-            elif type(owner).__module__.startswith("faker."):
-                self._check_faked(name, [*args, *kwargs.values()])
         elif function is json.dumps:
             self._check_dump(args, kwargs)
         return function(*args, **kwargs)
-
-    def _check_faked(self, name: str, values: Sequence[Any]) -> None:
-        """Check the numbers passed to a method of Faker, which may be the size of its result."""
-        if not name.startswith(_FAKED_NUMBERS):
-            self.check(
-                max(
-                    (
-                        0,
-                        *(
-                            abs(argument)
-                            for argument in values
-                            if isinstance(argument, (int, float))
-                        ),
-                    )
-                )
-            )
 
     def _check_dump(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Check that ``indent`` and ``separators`` do not make the result of `json.dumps` long."""

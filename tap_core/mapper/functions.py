@@ -15,10 +15,17 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from random import random
+from time import monotonic
 from types import ModuleType
 from typing import Any
 
-from tap_core.limits.expressions import GROWING_METHODS, Bounds, integer, weight
+from tap_core.limits.expressions import (
+    GROWING_METHODS,
+    TEMPLATE_SECONDS,
+    Bounds,
+    integer,
+    weight,
+)
 
 __all__ = [
     "MUTATORS",
@@ -59,6 +66,8 @@ _MAX_WEIGHT = 10_000_000
 _BOUNDS = Bounds(_MAX_LENGTH)
 _MAX_POWER = 4_000_000
 _PAIR = 2
+_BITS = 8
+_CHECKED = 16
 _FEW = 100
 _LONG = 1 << 100_000
 _LOWEST = -_LONG
@@ -344,16 +353,17 @@ def safe_format(value: Any, form: str) -> str:
     return ("{:" + form + "}").format(value)
 
 
-def operation_budget() -> list[int]:
+def operation_budget() -> list[float]:
     """Return the initial budget for all comprehensions in one evaluation of an expression.
 
-    The budget is a list of two numbers, which decrease during the evaluation: the remaining
-    iterations, and the remaining total size in characters and items.
+    The budget is a list of three numbers. Two decrease during the evaluation: the remaining
+    iterations, and the remaining total size in characters and items. The third is the time, as
+    `time.monotonic` returns it, at which the evaluation must have ended.
     """
-    return [_MAX_ROUNDS, _MAX_WEIGHT]
+    return [_MAX_ROUNDS, _MAX_WEIGHT, monotonic() + TEMPLATE_SECONDS.value]
 
 
-def count_element(budget: list[int], value: Any) -> Any:
+def count_element(budget: list[float], value: Any) -> Any:
     """Subtract the size of an element from the budget of a comprehension; return the element.
 
     Raises:
@@ -363,7 +373,11 @@ def count_element(budget: list[int], value: Any) -> Any:
     if kind not in _SIZELESS:
         budget[1] -= len(value) if kind is str else weight(value, _MAX_WEIGHT)
         if budget[1] < 0:
-            _check_weight(_MAX_WEIGHT - budget[1])
+            _check_weight(int(_MAX_WEIGHT - budget[1]))
+    elif kind is int and not _LOWEST < value < _LONG:
+        budget[1] -= value.bit_length() // _BITS
+        if budget[1] < 0:
+            _check_weight(int(_MAX_WEIGHT - budget[1]))
     return value
 
 
@@ -371,8 +385,10 @@ _Form = tuple[Any, ...] | None
 """Nesting of a comprehension's loop variables: None for one variable, a tuple for several."""
 
 
-def iterate(budget: list[int], items: Iterable[Any], form: _Form) -> Iterator[Any]:
+def iterate(budget: list[float], items: Iterable[Any], form: _Form) -> Iterator[Any]:
     """Yield the items that a comprehension iterates over; each item reduces the budget by 1.
+
+    The time is checked at every 16th item.
 
     ``form`` is the nesting of the loop variables: None for a single variable. For several variables
     it is a tuple, and each item is unpacked to a tuple of the same nesting.
@@ -384,6 +400,11 @@ def iterate(budget: list[int], items: Iterable[Any], form: _Form) -> Iterator[An
         budget[0] -= 1
         if budget[0] < 0:
             raise NotAllowedError(f"comprehensions of more than {_MAX_ROUNDS:,} rounds")
+        if not budget[0] % _CHECKED and monotonic() > budget[2]:
+            raise NotAllowedError(
+                f"it takes longer than {TEMPLATE_SECONDS.value:g} seconds: simplify it, or raise"
+                f" {TEMPLATE_SECONDS.variable}"
+            )
         yield item if form is None else _unpack(item, form)
 
 

@@ -23,6 +23,7 @@ from tap_core.mapper.constants import (
     NULL_STRING,
 )
 from tap_core.mapper.expressions import ExpressionScope, compile_expression, parse_expression
+from tap_core.mapper.fake_values import FakeValues
 from tap_core.mapper.functions import map_functions
 from tap_core.mapper.schema_inference import infer_property_schema
 from tap_core.records.flatten import FlatteningOptions, compile_flattener, flatten_schema
@@ -380,7 +381,7 @@ class CustomStreamMap(StreamMap):
             raise MapExpressionError(
                 f"Failed to parse expression {text}. It is {location}: a statement has no value."
             )
-        constants = {
+        constants: dict[str, Any] = {
             "config": self.map_config,
             "__stream_name__": self.stream_alias,
             "__original_stream_name__": self.stream_name,
@@ -390,7 +391,7 @@ class CustomStreamMap(StreamMap):
             for name_node in ast.walk(value)
         )
         if uses_faker and self.fake is not None:
-            constants["fake"] = self.fake
+            constants["fake"] = FakeValues(self.fake)
         scope = ExpressionScope(self.functions, constants, own=self_name)
         return compile_expression(text, value, scope, location)
 

@@ -24,7 +24,12 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from tap_core.io.private_files import trust_fault
+from tap_core.io.private_files import (
+    UntrustedPathError,
+    check_parents,
+    owner_fault,
+    trust_fault,
+)
 from tap_core.redaction import Secrets, is_secret_name, redact_line, redact_url, register_secrets
 from target_spark.config.options import RunInfo
 from target_spark.loader.loader import Loader
@@ -47,8 +52,8 @@ _PREFIX: Final = "OPENLINEAGE_"
 _CONFIG_FILE: Final = "openlineage.yml"
 
 _UNTRUSTED: Final = (
-    "The run is not sent to OpenLineage: the file %s, which may name code to load, %s. Change its"
-    " owner or its mode, or name a file in the environment variable %s."
+    "The run is not sent to OpenLineage: the file %s, which may name code to load, %s. Change the"
+    " owner or the mode, or name a file in the environment variable %s."
 )
 
 _OBJECT_STORES: Final = {"s3a": "s3", "s3n": "s3", "s3": "s3", "gs": "gs"} | {
@@ -90,7 +95,8 @@ def begin_lineage(
 def _is_configured() -> bool:
     """Return True if the OpenLineage client is installed, and variables or a file configure it.
 
-    Return False if ``OPENLINEAGE_DISABLED`` is true, or if another user can change the file.
+    Return False if ``OPENLINEAGE_DISABLED`` is true, or if another user can change or replace the
+    file.
     """
     if os.environ.get(f"{_PREFIX}DISABLED", "").strip().lower() == "true":
         return False
@@ -105,10 +111,22 @@ def _is_configured() -> bool:
             return False
     except ModuleNotFoundError:
         return False
-    if file is not None and (fault := trust_fault(file.stat())):
+    if file is not None and (fault := _find_fault(file)):
         logger.warning(_UNTRUSTED, file, fault, f"{_PREFIX}CONFIG")
         return False
     return True
+
+
+def _find_fault(file: Path) -> str:
+    """Return the reason why another user can change a file, or replace it before it is read.
+
+    Return "" if nobody can.
+    """
+    try:
+        check_parents(file)
+    except UntrustedPathError as error:
+        return f"is in the folder {error.path}, which {error.fault}"
+    return owner_fault(file.lstat()) or trust_fault(file.stat())
 
 
 def _find_file() -> Path | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from target_spark.errors import TableError
+from target_spark.readers.file_locations import check_locations
 from target_spark.storage.retry import first_error_line
 from target_spark.tables.commit_metadata import CommitMetadata, find_last_commits
 
@@ -19,6 +20,12 @@ __all__ = ["get_schema", "is_table", "open_table", "read_rows", "read_runs"]
 
 _WIDENED: Final = "typeWidening"
 _MAPPED: Final = ("deletionVectors", "columnMapping")
+_URL_SYNTAX: Final = r"[\x00-\x1f\\?#]|^ | $"
+"""What deltalake, which reads a path as a URL, removes or takes for a slash or the path's end.
+
+A writer has to encode these characters.
+"""
+
 _WAY_OUT: Final = "Read it with spark.read.format('delta')."
 
 
@@ -66,12 +73,15 @@ def read_rows(table: DeltaTable, columns: Sequence[str], /) -> pa.Table:
     """Return columns of the rows of an open table.
 
     Raises:
-        TableError: The table has features that deltalake does not read, or a file whose values do
-            not have the types of the table.
+        TableError: The table has features that deltalake does not read, a file whose values do
+            not have the types of the table, or a file that is not in the table's folder.
     """
     import pyarrow as pa
     from deltalake.exceptions import DeltaError
 
+    paths = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
+    check_locations(_get_folder(table), paths, _URL_SYNTAX)
+    check_locations(_get_folder(table), map(unquote, paths))
     schema = get_schema(table)
     schema = pa.schema([schema.field(name) for name in columns])
     features = table.protocol().reader_features or []

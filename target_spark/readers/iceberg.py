@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from target_spark.errors import TableError, UnsupportedError
+from target_spark.readers.file_locations import check_locations
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import find_last_commits
 from target_spark.tables.iceberg_metadata import (
@@ -42,16 +43,33 @@ def open_table(folder: Path, version: int | None, /) -> DataScan:
         UnsupportedError: pyiceberg is not installed.
     """
     try:
+        from pyiceberg.catalog.noop import NoopCatalog
+        from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+        from pyiceberg.serializers import FromInputFile
         from pyiceberg.table import StaticTable
     except ImportError as error:
         raise UnsupportedError(
             "Iceberg tables are read by pyiceberg, which is not installed:"
             " pip install 'tap-core-sdk[read]'."
         ) from error
-    metadata = find_metadata_file(folder)
-    if metadata is None:
+
+    class FolderFileIO(PyArrowFileIO):  # type: ignore[misc, unused-ignore]  # no stubs
+        """Reader of files that are in the folder of the table."""
+
+        def new_input(self, location: str) -> PyArrowFile:
+            scheme, _, path = self.parse_location(location)
+            file = str(Path(path).absolute()) if scheme == "file" else f"{scheme}:{path}"
+            check_locations(folder, [file])
+            return super().new_input(location)
+
+    found = find_metadata_file(folder)
+    if found is None:
         raise TableError(f"{folder} is no longer an Iceberg table: its metadata file is missing.")
-    table = StaticTable.from_metadata(str(metadata))
+    # StaticTable.from_metadata imports and calls the class that the table's property py-io-impl
+    # names, such as subprocess.Popen.
+    location, files = str(found.absolute()), FolderFileIO()
+    metadata = FromInputFile.table_metadata(files.new_input(location))
+    table = StaticTable((folder.name,), metadata, location, files, NoopCatalog(folder.name))
     return table.scan(snapshot_id=version)
 
 
@@ -66,7 +84,8 @@ def read_rows(scan: DataScan, columns: Sequence[str], /) -> pa.Table:
     """Return columns of the rows of a scan.
 
     Raises:
-        TableError: The table has a feature that pyiceberg does not read.
+        TableError: The table has a feature that pyiceberg does not read, or files that are not in
+            the table's folder.
     """
     selected = scan.select(*columns)
     try:

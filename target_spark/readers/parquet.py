@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from target_spark.readers.file_locations import check_locations
 from target_spark.tables.parquet_manifest import (
     MANIFEST,
     CommitManifest,
@@ -33,11 +34,16 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
 
 
 def open_table(folder: Path, version: int | None, /) -> pyarrow.dataset.Dataset | None:
-    """Open a table after a commit, or after the newest commit; return None if it has no files."""
+    """Open a table after a commit, or after the newest commit; return None if it has no files.
+
+    Raises:
+        TableError: The manifest is not valid, or names a file that is not in the folder.
+    """
     manifest = CommitManifest.read(folder) or CommitManifest()
     if version is not None:
         kept = tuple(name for name in manifest.parts if get_commit_number(name) <= version)
         manifest = replace(manifest, parts=kept)
+    check_locations(folder, manifest.parts)
     return open_dataset(folder, manifest)
 
 

@@ -61,6 +61,7 @@ def build_archive(archive: Path, table_format: str) -> None:
             input="\n".join([*_messages(), ""]).encode(),
             capture_output=True,
             check=False,
+            cwd=folder,  # modules in the working folder are not imported
         )
     if done.returncode or not temporary.is_file():
         temporary.unlink(missing_ok=True)

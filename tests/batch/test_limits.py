@@ -288,6 +288,8 @@ def test_manifest_with_too_many_files_is_rejected():
         "FILE:///etc/passwd",
         "abfss://container@127.0.0.1:9/rows.jsonl",
         "abfs://c@core.windows.net.example.com/rows.jsonl",
+        "wasb://169.254.169.254/rows.jsonl",
+        "wasbs://example.com/rows.jsonl",
     ],
 )
 def test_url_with_a_host_or_another_protocol_is_rejected(address):

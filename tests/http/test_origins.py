@@ -172,6 +172,30 @@ def test_secret_headers_of_the_author_count_as_credentials(server, source, other
     assert other.asked == []
 
 
+@pytest.mark.parametrize("key", ["a-login-value", "a/login+value==", 'a "löginvalue"'])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_encoded_secrets_in_a_url_or_body_count_as_credentials(server, source, other, key, method):
+    """SEC8: a secret setting is recognized in the encoding of a URL, a form and a JSON body."""
+
+    class Keyed(Linked):
+        http_method = method
+
+        def get_http_request(self, *, page: Any) -> Any:
+            asked = super().get_http_request(page=page)
+            asked.params = {"k": key} if method == "GET" else {}
+            return asked
+
+        def prepare_request_payload(self, context: Any, next_page_token: Any) -> Any:
+            return {"k": key} if method == "POST" else None
+
+    for as_json in (True, False):
+        server.answers(page({"id": 1}, next=f"{other.url}/page2"))
+        members = {"authenticator": SimpleAuthenticator(), "payload_as_json": as_json}
+        with pytest.raises(UntrustedHostError):
+            source.records(Keyed, config={"login": key}, **members)
+    assert other.asked == []
+
+
 def test_only_the_query_of_a_hateoas_link_is_used(server, source, other):
     class Walk(BaseHATEOASPaginator):
         def get_next_url(self, response: Any) -> Any:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tap_core.exceptions import MapExpressionError
+from tap_core.limits.expressions import TEMPLATE_SECONDS
 from tap_core.mapper.expressions import ExpressionScope, UnknownNameError, compile_expression
 from tap_core.mapper.expressions import parse_expression as parse
 from tap_core.mapper.functions import NotAllowedError, map_functions
@@ -420,6 +421,19 @@ def test_mutating_expressions_are_recognized():
 
     assert not mutates("name.lower() + address.city")
     assert mutates("tags.sort()")
+
+
+def test_size_of_long_integers_in_comprehensions_is_limited():
+    """SEC14: thousands of integers of half a megabyte would fill the memory."""
+    with pytest.raises(MapExpressionError, match="more than 10,000,000 parts is too large"):
+        ours("[2 ** 3900000 for each in list('a' * 100)]", {})
+
+
+def test_time_of_comprehensions_is_limited(monkeypatch):
+    """SEC14: each of 10,000 rounds may take a third of a second."""
+    monkeypatch.setitem(vars(TEMPLATE_SECONDS), "value", 0.01)
+    with pytest.raises(MapExpressionError, match=r"it takes longer than 0\.01 seconds"):
+        ours("[7 ** 200000 % 5 == 1 for each in list('a' * 10000)]", {})
 
 
 def test_limit_errors_name_the_exceeded_limit():

@@ -223,6 +223,14 @@ class Faker:
 
     def name(self):
         return f"{self.locale} {self.seeds}"
+
+    @property
+    def factories(self):
+        return [self]
+
+    @property
+    def providers(self):
+        return [self]
 """
 """A stand-in for the package Faker, which is not installed."""
 
@@ -233,6 +241,10 @@ for config in ({}, {"seed": 5, "locale": "it_IT"}):
     print(custom(x="id", faker_config=config).transform(RECORD)["x"], "faker" in sys.modules)
     print(custom(x="fake.name()", faker_config=config).transform(RECORD)["x"])
 print(custom(x="id").fake.locale)
+try:
+    custom(x="fake.seeds").transform(RECORD)
+except Exception as error:
+    print("not available" in str(error))
 """
 
 
@@ -249,6 +261,7 @@ def test_faker_is_imported_only_if_a_map_uses_it(tmp_path):
     assert done.stdout.splitlines() == [
         *("1 False", "default []", "1 True", "it_IT [5]"),
         "default",
+        "True",
     ]
 
 

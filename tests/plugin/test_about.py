@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from dataclasses import replace
 from email.message import Message
 from pathlib import Path
 
@@ -118,6 +119,17 @@ def test_unknown_values_are_omitted_from_about():
 def test_unknown_about_format_raises_key_error():
     with pytest.raises(KeyError):
         AboutFormatter.get_formatter("pdf")
+
+
+@pytest.mark.parametrize("format_name", ["text", "markdown", "json", "meltano", "airbyte"])
+def test_no_format_writes_control_characters(format_name):
+    """SEC7: the texts of a manifest's settings do not control a terminal."""
+    text = "a\x1b[31m\x07\x9b\r b"
+    setting = {"type": "string", "title": text, "description": text, "default": text}
+    settings = {"type": "object", "properties": {"k": setting, text: setting}}
+    info = replace(INFO, description=text, settings=settings)
+    written = AboutFormatter.get_formatter(format_name).format_about(info)
+    assert re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", written) == []
 
 
 @pytest.mark.parametrize(

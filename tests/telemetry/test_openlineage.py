@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from target_spark.loader.lineage import name_table
+from target_spark.config.options import RunInfo
+from target_spark.loader.lineage import begin_lineage, name_table
 from target_spark.tables.model import Table
 from tests.http.server import Reply, Server, serving
 from tests.target.cli.test_target_cli import ROOT, environment, record, run, schema, state
@@ -171,6 +173,26 @@ def test_file_of_the_client_switches_lineage_on(tmp_path: Path, server: Server) 
     assert load(tmp_path, data, {}).returncode == 0
     assert [event["eventType"] for event in received(server)] == ["START", "COMPLETE"]
     assert server.asked[0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_file_that_another_user_can_replace_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_link: bool
+) -> None:
+    """SEC18: between check and use, the owner of its folder could replace a file or a link."""
+    (tmp_path / "own.yml").write_text('{"transport": {"type": "console"}}')
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    if is_link:
+        (shared / "openlineage.yml").symlink_to(tmp_path / "own.yml")
+    else:
+        (tmp_path / "own.yml").rename(shared / "openlineage.yml")
+    shared.chmod(0o777)
+    monkeypatch.chdir(shared)
+    for name in [name for name in os.environ if name.startswith("OPENLINEAGE")]:
+        monkeypatch.delenv(name)
+    assert begin_lineage(RunInfo("job", str(uuid.uuid4()), 1), "delta", {}) is None
+    assert f"is in the folder {shared}, which may be written by every user" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,134 @@
+"""Made-up values for stream map expressions, from the package Faker: ``fake.name()``.
+
+An expression gets the functions of Faker's providers, not Faker's objects: their attributes lead to
+Python's builtins. A function takes plain data only, because some look up other functions by name.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from itertools import islice
+from typing import Any, Final
+
+from tap_core.limits.expressions import Bounds
+from tap_core.mapper.functions import NotAllowedError
+
+__all__ = ["FakeValues"]
+
+_MOST: Final = 100_000
+"""Maximum number of characters or items that a function may be asked for."""
+_BOUNDS: Final = Bounds(_MOST)
+
+_PROXIES: Final = ("optional", "unique")
+_SAMPLED: Final = ("date", "pyint", "random_int", "unix_time")
+"""Beginnings of the names of functions whose numbers are values or days, not sizes."""
+_SAMPLED_ARGUMENTS: Final = frozenset({"max_value", "min_value", "step"})
+_NESTED: Final = frozenset({"fixed_width", "image", "json", "json_bytes"})
+"""Functions that take sizes, or arguments of other functions, within lists and objects."""
+
+_NUMBERS: Final[Any] = (int, float, Decimal)
+_HOLDERS: Final = (dict, list, tuple, set, frozenset)
+_PLAIN: Final = (str, bytes, int, float, Decimal, dt.date, dt.time, dt.timedelta, type(None))
+_TYPES: Final = (str, float, bool, list, tuple, dict, set)
+"""Python's types, which some functions take as the types of their values."""
+
+
+class FakeValues:
+    """The functions of a Faker instance: ``fake`` in stream map expressions.
+
+    Besides these functions it has Faker's ``unique``, ``optional``, ``seed_instance`` and
+    ``fake["de_DE"]``.
+    """
+
+    __slots__ = ("_faker", "_hidden", "_names")
+
+    def __init__(
+        self,
+        faker: Any,
+        names: frozenset[str] | None = None,
+        hidden: frozenset[str] | None = None,
+    ) -> None:
+        self._faker = faker
+        self._names = _find_names(faker) if names is None else names
+        self._hidden = _find_hidden(faker) - self._names if hidden is None else hidden
+
+    def __getitem__(self, locale: str) -> FakeValues:
+        return FakeValues(self._faker[locale], self._names, self._hidden)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _PROXIES:
+            return FakeValues(getattr(self._faker, name), self._names, self._hidden)
+        if name not in self._names and name != "seed_instance":
+            raise NotAllowedError(f"Faker's '{name}' is not available in expressions")
+        function: Callable[..., Any] = getattr(self._faker, name)
+        hidden = self._hidden
+
+        def make(*args: Any, **kwargs: Any) -> Any:
+            _check_arguments(name, args, kwargs)
+            if name in _NESTED:
+                _check_names(name, (args, kwargs), hidden)
+            made = function(*args, **kwargs)
+            if isinstance(made, Iterator):  # time_series, which may have no end
+                made = list(islice(made, _MOST + 1))
+                _BOUNDS.check(len(made))
+            return made
+
+        return make
+
+
+def _find_names(faker: Any) -> frozenset[str]:
+    """Return the names of the functions of a Faker instance's providers."""
+    providers = (provider for factory in faker.factories for provider in factory.providers)
+    return frozenset(
+        name
+        for provider in providers
+        for name in dir(provider)
+        if not name.startswith("_") and callable(getattr(provider, name))
+    )
+
+
+def _find_hidden(faker: Any) -> frozenset[str]:
+    """Return the names of the attributes of the classes behind a Faker instance."""
+    return frozenset(name for factory in faker.factories for name in dir(type(factory)))
+
+
+def _check_names(function: str, arguments: Any, hidden: frozenset[str]) -> None:
+    """Check that a function of Faker which calls others by name gets no ``hidden`` name.
+
+    Raises:
+        NotAllowedError: A text in the arguments begins with such a name, up to a colon.
+    """
+    for value in _iterate_values(arguments):
+        if isinstance(value, str) and value.partition(":")[0].strip() in hidden:
+            raise NotAllowedError(f"{value!r} is no argument for Faker's '{function}'")
+
+
+def _check_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Check the arguments of a function of Faker, which are data and numbers below a limit.
+
+    Raises:
+        LimitExceededError: A number, which may be the size of the result, exceeds the limit.
+        NotAllowedError: An argument is, or contains, a function or another object.
+    """
+    for value in _iterate_values([*args, *kwargs.values()]):
+        if not isinstance(value, _PLAIN) and value not in _TYPES:
+            raise NotAllowedError(f"{type(value).__name__} is no argument for Faker's '{name}'")
+    if name.startswith(_SAMPLED):
+        return
+    asked: Any = [*args, *(kwargs[key] for key in kwargs if key not in _SAMPLED_ARGUMENTS)]
+    sizes: Iterable[Any] = _iterate_values(asked) if name in _NESTED else asked
+    for size in sizes:
+        if isinstance(size, _NUMBERS):
+            _BOUNDS.check(abs(size))
+
+
+def _iterate_values(value: Any) -> Iterator[Any]:
+    """Yield the values in nested lists and objects, and the keys of the objects."""
+    if not isinstance(value, _HOLDERS):
+        yield value
+        return
+    inner = (part for pair in value.items() for part in pair) if isinstance(value, dict) else value
+    for part in inner:
+        yield from _iterate_values(part)

@@ -1,0 +1,177 @@
+"""Reads of tables that come from others by `target_spark.open_warehouse`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import target_spark
+from target_spark.errors import TableError
+
+OUTSIDE = "cannot be read without Spark, because its metadata names the file .* not in this folder"
+FIELD = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
+
+
+class CalledFileIO:
+    """A class that a table names, and that keeps the arguments of its calls."""
+
+    calls: ClassVar[list[object]] = []
+
+    def __init__(self, properties: object) -> None:
+        self.calls.append(properties)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """Return an empty folder of tables, beside a file that belongs to no table."""
+    (tmp_path / "lake").mkdir()
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "private.parquet")
+    return tmp_path / "lake"
+
+
+def test_class_that_an_iceberg_table_names_is_not_called(lake: Path) -> None:
+    """SEC24: the property py-io-impl of a table, which may be subprocess.Popen, has no effect."""
+    make_iceberg_table(lake / "a", {"py-io-impl": f"{__name__}.{CalledFileIO.__name__}"})
+    a = target_spark.open_warehouse(lake)["a"]
+    assert a.schema.names == ["id"]
+    assert a.to_arrow().num_rows == 0
+    assert CalledFileIO.calls == []
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "{private}",
+        "file://{private}",
+        "file:{private}?/../../../../../../../../../..{table}/a",
+        "{table}/../../private.parquet",
+        "file://tmp/private.parquet",
+        " s3://bucket/a",
+        "http://127.0.0.1:1/a",
+    ],
+)
+def test_files_of_an_iceberg_table_are_in_its_folder(lake: Path, place: str) -> None:
+    """SEC24: the metadata of an Iceberg table leads to no other file and to no URL."""
+    place = place.format(private=lake.parent / "private.parquet", table=lake / "a")
+    make_iceberg_table(lake / "a", {}, manifests=place)
+    with pytest.raises(TableError, match=OUTSIDE):
+        target_spark.open_warehouse(lake)["a"].to_arrow()
+
+
+@pytest.mark.parametrize("features", [[], ["typeWidening"]])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "../../private.parquet",
+        "%2e%2e/..%2fprivate.parquet",
+        "..\\..\\private.parquet",
+        ".\t./.\t./private.parquet",
+        "{private}",
+        " {private}",
+        "file://{private}",
+        "{private}?/../../../../../../../../../..{table}/a",
+        "{private}#/../../../../../../../../../..{table}/a",
+        "link.parquet",
+        "s3://bucket/a",
+    ],
+)
+def test_files_of_a_delta_table_are_in_its_folder(
+    lake: Path, place: str, features: list[str]
+) -> None:
+    """SEC24: the log of a Delta table leads to no other file and to no URL."""
+    private = lake.parent / "private.parquet"
+    make_delta_table(lake / "a", place.format(private=private, table=lake / "a"), features)
+    (lake / "a" / "link.parquet").symlink_to(private)
+    with pytest.raises(TableError, match=OUTSIDE):
+        target_spark.open_warehouse(lake)["a"].to_arrow()
+
+
+@pytest.mark.parametrize("place", ["../../private.parquet", "{private}"])
+def test_files_of_a_parquet_table_are_in_its_folder(lake: Path, place: str) -> None:
+    """SEC24: the manifest of a Parquet table leads to no other file."""
+    (lake / "a").mkdir()
+    parts = [place.format(private=lake.parent / "private.parquet")]
+    manifest = {"commit": 1, "marker": None, "parts": parts, "schema": {}}
+    (lake / "a" / "_manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(TableError, match=OUTSIDE):
+        target_spark.open_warehouse(lake)["a"].to_arrow()
+
+
+def test_tables_below_a_link_and_with_absolute_paths_are_read(lake: Path, tmp_path: Path) -> None:
+    make_delta_table(lake / "a", f"{lake}/a/part%20%C3%A9.parquet", [])
+    pq.write_table(pa.table({"id": [1]}), lake / "a" / "part é.parquet")
+    (tmp_path / "link").symlink_to(lake)
+    for folder in (lake, tmp_path / "link"):
+        assert target_spark.open_warehouse(folder)["a"].to_arrow().to_pylist() == [{"id": 1}]
+
+
+def make_iceberg_table(
+    folder: Path, properties: dict[str, str], manifests: str | None = None
+) -> None:
+    """Make an Iceberg table of the integer ``id`` with a snapshot, if it has a manifest list."""
+    summary = {"operation": "append"}
+    snapshot = {"snapshot-id": 1, "sequence-number": 1, "timestamp-ms": 1, "summary": summary}
+    snapshots = [] if manifests is None else [{**snapshot, "manifest-list": manifests}]
+    columns = [{"id": 1, "name": "id", "required": False, "type": "long"}]
+    metadata: dict[str, Any] = {
+        "format-version": 2,
+        "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+        "location": f"file://{folder}",
+        "last-sequence-number": 1,
+        "last-updated-ms": 1,
+        "last-column-id": 1,
+        "current-schema-id": 0,
+        "schemas": [{"type": "struct", "schema-id": 0, "fields": columns}],
+        "default-spec-id": 0,
+        "partition-specs": [{"spec-id": 0, "fields": []}],
+        "last-partition-id": 999,
+        "default-sort-order-id": 0,
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "properties": properties,
+        "current-snapshot-id": 1 if snapshots else -1,
+        "snapshots": snapshots,
+    }
+    (folder / "metadata").mkdir(parents=True)
+    (folder / "metadata" / "v1.metadata.json").write_text(json.dumps(metadata))
+
+
+def make_delta_table(folder: Path, file: str, features: list[str]) -> None:
+    """Make a Delta table of the integer ``id`` whose log names a file."""
+    schema = json.dumps({"type": "struct", "fields": [FIELD]})
+    size = (folder.parents[1] / "private.parquet").stat().st_size
+    actions: list[dict[str, Any]] = [
+        {
+            "protocol": {
+                "minReaderVersion": 3,
+                "minWriterVersion": 7,
+                "readerFeatures": features,
+                "writerFeatures": features,
+            }
+        },
+        {
+            "metaData": {
+                "id": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": schema,
+                "partitionColumns": [],
+                "configuration": {},
+            }
+        },
+        {
+            "add": {
+                "path": file,
+                "partitionValues": {},
+                "size": size,
+                "modificationTime": 1,
+                "dataChange": True,
+            }
+        },
+    ]
+    (folder / "_delta_log").mkdir(parents=True)
+    log = folder / "_delta_log" / f"{0:020}.json"
+    log.write_text("\n".join(map(json.dumps, actions)))
