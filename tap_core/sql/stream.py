@@ -203,6 +203,9 @@ class SQLStream(Stream, abc.ABC):
             order = column.asc()
             query = query.order_by(sa.nulls_first(order) if self.supports_nulls_first else order)
             start = self.get_starting_replication_key_value(context)
+            start = _to_column_type(start, column)
+            if self.connector._dialect.name == "sqlite" and isinstance(start, datetime):  # noqa: SLF001
+                start = sa.literal(_to_sqlite_text(start), sa.String())
             query = _limit_rows(query, column, start, self._read_range)
         return query
 
@@ -299,11 +302,13 @@ def _limit_rows(
 ) -> sa.Select[Any]:
     """Return the query with a WHERE clause for rows from ``start`` on, and up to a backfill's end.
 
+    ``start`` is a value of the column's type, or None for no start.
+
     The end of the backfill is included, because the column's type may be less precise than the
     value. The sync later drops the rows that are not in the range.
     """
     if start is not None:
-        query = query.where(column >= _to_column_type(start, column))
+        query = query.where(column >= start)
     if limits is not None and limits.last is not None:
         query = query.where(column <= _to_column_type(limits.last, column))
     return query
@@ -321,6 +326,16 @@ def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
         return read(value, column)
     except ValueError:  # the database may still be able to interpret it
         return value
+
+
+def _to_sqlite_text(instant: datetime) -> str:
+    """Return a date-time as the shortest text that SQLite may store for it.
+
+    SQLite compares date-times as text, and other programs write them without a fraction. The text
+    with six digits, which SQLAlchemy writes, is greater than the same date-time without them.
+    """
+    text = instant.isoformat(sep=" ")
+    return text.rstrip("0") if "." in text else text
 
 
 def _read_instant(value: str, column: sa.Column[Any]) -> datetime:
