@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from tap_core.events import Progress, StreamStatus
+from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
+from tap_core.state.bookmarks import get_state_if_exists
 from tap_core.sync.estimates import estimate_stream
 from tap_core.sync.plan import get_stream_id
 
@@ -49,6 +51,7 @@ class StreamFinalizer:
         for stream in dict.fromkeys((root, *root.descendent_streams)):
             if stream.selected and stream not in self._begun:
                 self._begun.add(stream)
+                stream._is_read_in_part = not self._reads_all(stream)
                 _emit_progress(stream, Progress.STARTED)
                 estimate_stream(stream)
 
@@ -59,11 +62,36 @@ class StreamFinalizer:
                 self._parents.setdefault(child, []).append(stream)
                 self._note(child, root)
 
+    def is_complete_after(self, stream: SyncStream, root: SyncStream) -> bool:
+        """Return True if no top-level stream after ``root`` syncs ``stream``."""
+        return self._last_root.get(stream) is root
+
+    def _reads_all(self, stream: SyncStream) -> bool:
+        """Return True if all parents of a stream, and their parents, are read from the beginning.
+
+        Call it before the parents are read, because their bookmarks then move.
+        """
+        return all(
+            not _has_bookmark(parent) and self._reads_all(parent)
+            for parent in self._parents.get(stream, ())
+        )
+
     def _saw_all(self, stream: SyncStream) -> bool:
         return all(
             parent.state_manager.reads_everything and self._saw_all(parent)
             for parent in self._parents.get(stream, ())
         )
+
+
+def _has_bookmark(stream: SyncStream) -> bool:
+    """Return True if an incremental stream resumes from a bookmark, at least in one context."""
+    if stream.replication_method != REPLICATION_INCREMENTAL:
+        return False
+    found = get_state_if_exists(stream.state_manager.document.tap_state, stream.name)
+    if not isinstance(found, Mapping):
+        return False
+    entries = (found, *(found.get("partitions") or ()))
+    return any(isinstance(one, Mapping) and one.get("replication_key_value") for one in entries)
 
 
 def _emit_progress(stream: SyncStream, progress: Progress) -> None:

@@ -1,0 +1,93 @@
+"""ACTIVATE_VERSION of child streams: a target deletes all rows of other versions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tap_core import Stream, Tap
+from tap_core import typing as th
+from tap_core.protocols.singer.writer import SingerWriter
+
+PROPERTIES = th.PropertiesList(
+    th.Property("id", th.IntegerType), th.Property("at", th.IntegerType)
+).to_dict()
+TOTAL = 3
+
+
+class Parent(Stream):
+    """Records 1 to 3, from the bookmark on."""
+
+    name = "parents"
+    primary_keys = ("id",)
+    schema = PROPERTIES
+
+    def get_records(self, context: Any) -> Any:
+        start = self.get_starting_replication_key_value(context) or 1
+        yield from ({"id": number, "at": number} for number in range(start, TOTAL + 1))
+
+    def get_child_context(self, record: Any, context: Any) -> Any:
+        return {"parent": record["id"]}
+
+
+class IncrementalParent(Parent):
+    replication_key = "at"
+    is_sorted = True
+
+
+class Child(Stream):
+    name = "children"
+    primary_keys = ("id",)
+    state_partitioning_keys = ()
+    schema = PROPERTIES
+
+    def get_records(self, context: Any) -> Any:
+        yield {"id": context["parent"] * 10}
+
+
+def sync(
+    kind: type[Stream], state: Any = None, *, names: tuple[str, ...] = ("parents",)
+) -> list[dict[str, Any]]:
+    """Sync streams of one class, which share a child stream; return the messages of the child."""
+
+    class Family(Tap):
+        name = "tap-family"
+        config_jsonschema = th.PropertiesList().to_dict()
+
+        def discover_streams(self) -> list[Stream]:
+            return [*(kind(self, name=name) for name in names), child(self)]
+
+    child = type("OwnChild", (Child,), {"parent_stream_type": kind})
+    tap = Family(config={"emit_activate_version_messages": True}, state=state)
+    lines: list[bytes] = []
+    tap.protocol_writer = SingerWriter(lines.append)
+    tap.sync_all()
+    messages = [json.loads(line) for line in b"".join(lines).splitlines()]
+    return [one for one in messages if one.get("stream", "children") == "children"]
+
+
+def last_state(messages: list[dict[str, Any]]) -> Any:
+    return [one["value"] for one in messages if one["type"] == "STATE"][-1]
+
+
+@pytest.mark.parametrize("kind", [Parent, IncrementalParent])
+def test_children_of_a_resumed_parent_delete_no_rows_of_the_others(kind: type[Stream]) -> None:
+    """The second sync of an incremental parent reads the children of its last record only."""
+    first = sync(kind)
+    versions = [one["version"] for one in first if one["type"] == "ACTIVATE_VERSION"]
+    assert len(versions) == 2
+    second = sync(kind, last_state(first))
+    rows = [one for one in second if one["type"] == "RECORD"]
+    is_complete = len(rows) == TOTAL
+    assert is_complete is (kind is Parent)
+    activated = [one for one in second if one["type"] == "ACTIVATE_VERSION"]
+    assert len(activated) == (2 if is_complete else 0)
+    assert all(("version" in row) is is_complete for row in rows)
+
+
+def test_children_of_several_streams_are_activated_after_the_last_one() -> None:
+    messages = sync(Parent, names=("parents", "siblings"))
+    kinds = [one["type"] for one in messages if one["type"] in {"RECORD", "ACTIVATE_VERSION"}]
+    assert kinds == ["ACTIVATE_VERSION", *["RECORD"] * (TOTAL * 2), "ACTIVATE_VERSION"]
