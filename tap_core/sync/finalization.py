@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from tap_core.events import Progress, StreamStatus
@@ -26,20 +26,23 @@ class StreamFinalizer:
     """Emitter of the status of streams (started, complete), which also finalizes their states."""
 
     def __init__(self, streams: Iterable[SyncStream]) -> None:
-        self._last_root: dict[SyncStream, SyncStream] = {}
+        self._roots: dict[SyncStream, list[SyncStream]] = {}
+        """Top-level streams that sync a stream, in their order."""
         self._parents: dict[SyncStream, list[SyncStream]] = {}
         self._begun: set[SyncStream] = set()
         for stream in streams:
             if not stream.parent_stream_type:
                 self._note(stream, stream)
 
-    def after(self, root: SyncStream) -> None:
+    def after(self, root: SyncStream, failed: Collection[str] = ()) -> None:
         """Finalize the states of a top-level stream and its descendants; emit that they ended.
 
-        A descendant that a later top-level stream also syncs is finalized after that stream.
+        A descendant that a later top-level stream also syncs is finalized after that stream. It is
+        not complete if one of its top-level streams is in ``failed``, the names of failed streams.
         """
-        for stream, last in self._last_root.items():
-            if last is root and stream.selected:
+        for stream, roots in self._roots.items():
+            has_failed = any(one.name in failed for one in roots)
+            if roots[-1] is root and stream.selected and not has_failed:
                 stream._reader.complete(saw_all=self._saw_all(stream))
                 _emit_progress(stream, Progress.COMPLETE)
 
@@ -57,14 +60,16 @@ class StreamFinalizer:
 
     def _note(self, stream: SyncStream, root: SyncStream) -> None:
         if stream.selected or stream.has_selected_descendents:
-            self._last_root[stream] = root
+            roots = self._roots.setdefault(stream, [])
+            if root not in roots:
+                roots.append(root)
             for child in stream.child_streams:
                 self._parents.setdefault(child, []).append(stream)
                 self._note(child, root)
 
     def is_complete_after(self, stream: SyncStream, root: SyncStream) -> bool:
         """Return True if no top-level stream after ``root`` syncs ``stream``."""
-        return self._last_root.get(stream) is root
+        return self._roots.get(stream, [None])[-1] is root
 
     def _reads_all(self, stream: SyncStream) -> bool:
         """Return True if all parents of a stream, and their parents, are read from the beginning.

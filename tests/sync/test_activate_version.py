@@ -1,4 +1,4 @@
-"""ACTIVATE_VERSION of child streams: a target deletes all rows of other versions."""
+"""End of child streams, by ACTIVATE_VERSION or a status: a target then deletes all other rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from tap_core import Stream, Tap
 from tap_core import typing as th
+from tap_core.events import Event, Progress, StreamStatus
 from tap_core.protocols.singer.writer import SingerWriter
 
 PROPERTIES = th.PropertiesList(
@@ -91,3 +92,43 @@ def test_children_of_several_streams_are_activated_after_the_last_one() -> None:
     messages = sync(Parent, names=("parents", "siblings"))
     kinds = [one["type"] for one in messages if one["type"] in {"RECORD", "ACTIVATE_VERSION"}]
     assert kinds == ["ACTIVATE_VERSION", *["RECORD"] * (TOTAL * 2), "ACTIVATE_VERSION"]
+
+
+class EndsWriter(SingerWriter):
+    """Writer of a protocol that reports the end of each stream."""
+
+    tells_ends = True
+
+    def __init__(self) -> None:
+        super().__init__(lambda _line: None)
+        self.completed: list[str] = []
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, StreamStatus) and event.progress is Progress.COMPLETE:
+            self.completed.append(event.stream.name)
+        super().emit(event)
+
+
+def test_child_stream_is_not_complete_if_one_of_its_parents_has_failed() -> None:
+    class Failing(Parent):
+        def get_records(self, context: Any) -> Any:
+            if self.name == "parents":
+                raise RuntimeError("the source is away")
+            return super().get_records(context)
+
+    class OwnChild(Child):
+        parent_stream_type = Failing
+
+    class Family(Tap):
+        name = "tap-family"
+        config_jsonschema = th.PropertiesList().to_dict()
+        continue_on_stream_error = True
+
+        def discover_streams(self) -> list[Stream]:
+            return [Failing(self), Failing(self, name="siblings"), OwnChild(self)]
+
+    tap = Family(config={})
+    writer = tap.protocol_writer = EndsWriter()
+    with pytest.raises(RuntimeError, match="the source is away"):
+        tap.sync_all()
+    assert writer.completed == ["siblings"]
