@@ -139,8 +139,6 @@ class Stream(StreamProperties, abc.ABC):
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
     _stream_version: int | None = None
-    _is_read_in_part: bool = False
-    """True if this run reads only some contexts, because a parent resumes from a bookmark."""
     _read_range: KeyRange | None = None
     """Range of the replication key that a backfill reads; None to continue from the state."""
     _stream_maps: list[StreamMap] | None = None

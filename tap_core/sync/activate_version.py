@@ -5,7 +5,8 @@ stream. Every row has the version. A second ACTIVATE_VERSION message at the end 
 the target delete the rows of older versions.
 
 A stream whose parent resumes from a bookmark gets no version: this run reads only the children of
-some parent records, and the rows of the others must stay.
+some parent records, and the rows of the others must stay. Neither does a stream that has one name
+with another, by stream maps: the rows of the other stream would be deleted.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def emit_activate_version(stream: SyncStream, run: SyncRun) -> None:
         stream.replication_method == REPLICATION_FULL_TABLE
         and stream.emit_activate_version_messages
         and stream._stream_version is None
-        and not stream._is_read_in_part
+        and stream.name not in run.outbox.read_in_part
     ):
         version = stream._stream_version = stream._initialized_at // 1000
         run.outbox.call_on_change(

@@ -7,14 +7,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tap_core.events import Progress, StreamStatus
+from tap_core.events import Progress, StreamId, StreamStatus
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.state.bookmarks import get_state_if_exists
 from tap_core.sync.estimates import estimate_stream
-from tap_core.sync.plan import get_stream_id
+from tap_core.sync.plan import get_schemas, get_stream_id
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
@@ -30,7 +32,8 @@ class StreamFinalizer:
         """Top-level streams that sync a stream, in their order."""
         self._parents: dict[SyncStream, list[SyncStream]] = {}
         self._begun: set[SyncStream] = set()
-        for stream in streams:
+        self._streams = list(streams)
+        for stream in self._streams:
             if not stream.parent_stream_type:
                 self._note(stream, stream)
 
@@ -54,7 +57,8 @@ class StreamFinalizer:
         for stream in dict.fromkeys((root, *root.descendent_streams)):
             if stream.selected and stream not in self._begun:
                 self._begun.add(stream)
-                stream._is_read_in_part = not self._reads_all(stream)
+                if self._is_read_in_part(stream):
+                    stream._tap.run.outbox.read_in_part.add(stream.name)
                 _emit_progress(stream, Progress.STARTED)
                 estimate_stream(stream)
 
@@ -70,6 +74,26 @@ class StreamFinalizer:
     def is_complete_after(self, stream: SyncStream, root: SyncStream) -> bool:
         """Return True if no top-level stream after ``root`` syncs ``stream``."""
         return self._roots.get(stream, [None])[-1] is root
+
+    def _is_read_in_part(self, stream: SyncStream) -> bool:
+        """Return True if this run may write only a part of the rows that are in a stream's table.
+
+        The other rows are those of parent records before a bookmark, or of other streams that are
+        mapped to the same name.
+        """
+        if not stream.emit_activate_version_messages:
+            return False
+        return not self._reads_all(stream) or any(
+            self._outputs[each.stream] > 1 for each in get_schemas(stream)
+        )
+
+    @cached_property
+    def _outputs(self) -> Counter[StreamId]:
+        """Number of streams that write rows under each name, after stream maps."""
+        selected = [stream for stream in self._streams if stream.selected]
+        return Counter(
+            name for stream in selected for name in {each.stream for each in get_schemas(stream)}
+        )
 
     def _reads_all(self, stream: SyncStream) -> bool:
         """Return True if all parents of a stream, and their parents, are read from the beginning.

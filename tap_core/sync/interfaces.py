@@ -198,7 +198,6 @@ class SyncStream(Protocol):
     TYPE_CONFORMANCE_LEVEL: TypeConformanceLevel
     _tap: SyncTap
     _stream_version: int | None
-    _is_read_in_part: bool
     _origin: Any
     _read_range: KeyRange | None
     _initialized_at: int

@@ -132,3 +132,25 @@ def test_child_stream_is_not_complete_if_one_of_its_parents_has_failed() -> None
     with pytest.raises(RuntimeError, match="the source is away"):
         tap.sync_all()
     assert writer.completed == ["siblings"]
+
+
+def test_streams_that_are_mapped_to_one_name_delete_no_rows_of_each_other() -> None:
+    class Pair(Tap):
+        name = "tap-pair"
+        config_jsonschema = th.PropertiesList().to_dict()
+
+        def discover_streams(self) -> list[Stream]:
+            return [IncrementalParent(self, name=name) for name in "ab"] + [
+                Parent(self, name=name) for name in "cd"
+            ]
+
+    maps = {"a": {"__alias__": "m"}, "c": {"__alias__": "m"}, "b": None}
+    tap = Pair(config={"emit_activate_version_messages": True, "stream_maps": maps})
+    lines: list[bytes] = []
+    tap.protocol_writer = SingerWriter(lines.append)
+    tap.sync_all()
+    messages = [json.loads(line) for line in b"".join(lines).splitlines()]
+    versions = [one["stream"] for one in messages if one["type"] == "ACTIVATE_VERSION"]
+    assert versions == ["d", "d"]
+    rows = [one["stream"] for one in messages if one["type"] == "RECORD"]
+    assert rows == ["m"] * TOTAL * 2 + ["d"] * TOTAL
