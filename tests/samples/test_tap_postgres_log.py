@@ -284,6 +284,18 @@ def test_publication_without_a_table_is_an_error(source: LogSource) -> None:
             source.read(publication_name="partial")
 
 
+def test_publication_with_a_row_filter_is_an_error(source: LogSource) -> None:
+    """Its log has a row that no longer passes the filter as a deletion, and others not at all."""
+    if source.run("SHOW server_version_num")[0][0] < "150000":
+        pytest.skip("PostgreSQL has no row filters before version 15")
+    source.run(
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        "CREATE PUBLICATION partial FOR TABLE t WHERE (id > 1)",
+    )
+    with pytest.raises(ConfigurationError, match=r"row filters for public\.t, so the log lacks"):
+        source.read(publication_name="partial")
+
+
 def test_table_whose_rows_are_in_child_tables_is_an_error(source: LogSource) -> None:
     source.run("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE child () INHERITS (t)")
     with pytest.raises(ConfigurationError, match=r"'public-t' has child tables .INHERITS."):

@@ -73,9 +73,10 @@ PUBLICATION = """
     SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_catalog.pg_publication
     WHERE pubname = :publication
 """
+# Before version 15 there are no row filters, and no column `rowfilter`.
 PUBLISHED = """
-    SELECT schemaname::text, tablename::text FROM pg_catalog.pg_publication_tables
-    WHERE pubname = :publication
+    SELECT schemaname::text, tablename::text, to_jsonb(found) ->> 'rowfilter'
+    FROM pg_catalog.pg_publication_tables AS found WHERE pubname = :publication
 """
 SLOT = """
     SELECT plugin, database = current_database() AS is_here, wal_status, active_pid,
@@ -414,7 +415,8 @@ class PostgresLog(ChangeLog):
                 )
         values = {"publication": self._publication}
         is_complete = connection.scalar(sa.text(PUBLICATION), values)
-        published = set(map(tuple, connection.execute(sa.text(PUBLISHED), values)))
+        found = connection.execute(sa.text(PUBLISHED), values)
+        published = {(row[0], row[1]): row[2] for row in found}
         tables = {name: self.streams[name].table_name for name in names}
         missing = [".".join(table) for table in tables.values() if table not in published]
         if is_complete is None:
@@ -427,6 +429,12 @@ class PostgresLog(ChangeLog):
                 f"The publication '{self._publication}' lacks {', '.join(missing)}: run ALTER"
                 f" PUBLICATION {self._publication} ADD TABLE {', '.join(missing)}; a partitioned"
                 " table also needs publish_via_partition_root."
+            )
+        filtered = [".".join(table) for table in tables.values() if published[table] is not None]
+        if filtered:
+            raise ConfigurationError(
+                f"The publication '{self._publication}' has row filters for {', '.join(filtered)},"
+                " so the log lacks changes of these tables: add the tables without WHERE."
             )
         if not is_complete:
             raise ConfigurationError(
