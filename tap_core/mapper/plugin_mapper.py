@@ -127,6 +127,21 @@ class PluginMapper:
                 f" {error}. Correct it in the tap."
             ) from error
 
+    def find_shared_names(self) -> set[str]:
+        """Return the stream names that several entries, or one pattern, of ``stream_maps`` set."""
+        names: list[str] = []
+        for name, definition in self.stream_maps_dict.items():
+            if not isinstance(definition, dict):
+                continue
+            options = dict(definition)
+            pattern = str(options.get(MAPPER_SOURCE_OPTION, name))
+            # Any two streams that a pattern matches have one name if two others have.
+            matched = ("a", "b") if set("*?[").intersection(pattern) else (name,)
+            new_names = [self._names(name, dict(options), each)[1] for each in matched]
+            if len(matched) == 1 or len(set(new_names)) == 1:
+                names += new_names
+        return {name for name in names if names.count(name) > 1}
+
     def _build_maps(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> list[StreamMap]:

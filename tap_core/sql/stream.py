@@ -38,7 +38,6 @@ from tap_core.typing.inspect import TypeConformanceLevel
 if TYPE_CHECKING:
     from tap_core.singerlib.catalog import MetadataMapping
     from tap_core.sql.fully_qualified_name import FullyQualifiedName
-    from tap_core.state.read_range import KeyRange
     from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record
 
@@ -203,7 +202,7 @@ class SQLStream(Stream, abc.ABC):
             order = column.asc()
             query = query.order_by(sa.nulls_first(order) if self.supports_nulls_first else order)
             start = self.get_starting_replication_key_value(context)
-            query = _limit_rows(query, column, start, self._read_range)
+            query = _limit_rows(query, column, start, self)
         return query
 
     def apply_query_limit(self, query: sa.Select[Any]) -> sa.Select[Any]:
@@ -295,15 +294,20 @@ def _columns(query: sa.Select[Any]) -> dict[str, Any]:
 
 
 def _limit_rows(
-    query: sa.Select[Any], column: sa.Column[Any], start: Any, limits: KeyRange | None
+    query: sa.Select[Any], column: sa.Column[Any], start: Any, stream: SQLStream
 ) -> sa.Select[Any]:
     """Return the query with a WHERE clause for rows from ``start`` on, and up to a backfill's end.
 
     The end of the backfill is included, because the column's type may be less precise than the
     value. The sync later drops the rows that are not in the range.
     """
+    limits = stream._read_range  # noqa: SLF001
     if start is not None:
-        query = query.where(column >= _to_column_type(start, column))
+        first = _to_column_type(start, column)
+        dialect = stream.connector._dialect  # noqa: SLF001
+        if dialect.name == "sqlite" and isinstance(first, datetime):
+            first = sa.literal(_to_sqlite_text(first), sa.String())
+        query = query.where(column >= first)
     if limits is not None and limits.last is not None:
         query = query.where(column <= _to_column_type(limits.last, column))
     return query
@@ -321,6 +325,16 @@ def _to_column_type(value: Any, column: sa.Column[Any]) -> Any:
         return read(value, column)
     except ValueError:  # the database may still be able to interpret it
         return value
+
+
+def _to_sqlite_text(instant: datetime) -> str:
+    """Return a date-time as the shortest text that SQLite may store for it.
+
+    SQLite compares date-times as text, and other programs write them without a fraction. The text
+    with six digits, which SQLAlchemy writes, is greater than the same date-time without them.
+    """
+    text = instant.isoformat(sep=" ")
+    return text.rstrip("0") if "." in text else text
 
 
 def _read_instant(value: str, column: sa.Column[Any]) -> datetime:

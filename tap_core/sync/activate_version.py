@@ -3,6 +3,10 @@
 The version is chosen once per run and stream, even if several threads sync the contexts of the
 stream. Every row has the version. A second ACTIVATE_VERSION message at the end of the stream makes
 the target delete the rows of older versions.
+
+A stream whose parent resumes from a bookmark gets no version: this run reads only the children of
+some parent records, and the rows of the others must stay. Neither does a stream that has one name
+with another, by stream maps: the rows of the other stream would be deleted.
 """
 
 from __future__ import annotations
@@ -22,12 +26,14 @@ def emit_activate_version(stream: SyncStream, run: SyncRun) -> None:
     """Choose the table version of a FULL_TABLE stream and write its first ACTIVATE_VERSION.
 
     The version is the tap's start time in seconds since 1970. Nothing is done if the stream
-    already has a version, is not FULL_TABLE, or sets ``emit_activate_version_messages`` to False.
+    already has a version, is read only in part, is not FULL_TABLE, or sets
+    ``emit_activate_version_messages`` to False.
     """
     if (
         stream.replication_method == REPLICATION_FULL_TABLE
         and stream.emit_activate_version_messages
         and stream._stream_version is None
+        and stream.name not in run.outbox.read_in_part
     ):
         version = stream._stream_version = stream._initialized_at // 1000
         run.outbox.call_on_change(

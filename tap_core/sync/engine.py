@@ -261,6 +261,8 @@ def sync_work_unit(stream: SyncStream, unit: WorkUnit) -> Mapping[str, Any]:
     document.replace({"bookmarks": unit.bookmarks})
     for each in (stream, *stream.descendent_streams):
         each._stream_version = unit.versions.get(each.name)
+        if each._stream_version is None:
+            stream._tap.run.outbox.read_in_part.add(each.name)
     context = None if unit.context is None else dict(unit.context)
     if unit.is_child:
         with suppress(AbortedSyncFailedException, AbortedSyncPausedException):

@@ -7,12 +7,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tap_core.events import Progress, StreamStatus
+from tap_core.events import Progress, StreamId, StreamStatus
+from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
+from tap_core.state.bookmarks import get_state_if_exists
 from tap_core.sync.estimates import estimate_stream
-from tap_core.sync.plan import get_stream_id
+from tap_core.sync.plan import get_schemas, get_stream_id
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
@@ -24,20 +28,24 @@ class StreamFinalizer:
     """Emitter of the status of streams (started, complete), which also finalizes their states."""
 
     def __init__(self, streams: Iterable[SyncStream]) -> None:
-        self._last_root: dict[SyncStream, SyncStream] = {}
+        self._roots: dict[SyncStream, list[SyncStream]] = {}
+        """Top-level streams that sync a stream, in their order."""
         self._parents: dict[SyncStream, list[SyncStream]] = {}
         self._begun: set[SyncStream] = set()
-        for stream in streams:
+        self._streams = list(streams)
+        for stream in self._streams:
             if not stream.parent_stream_type:
                 self._note(stream, stream)
 
-    def after(self, root: SyncStream) -> None:
+    def after(self, root: SyncStream, failed: Collection[str] = ()) -> None:
         """Finalize the states of a top-level stream and its descendants; emit that they ended.
 
-        A descendant that a later top-level stream also syncs is finalized after that stream.
+        A descendant that a later top-level stream also syncs is finalized after that stream. It is
+        not complete if one of its top-level streams is in ``failed``, the names of failed streams.
         """
-        for stream, last in self._last_root.items():
-            if last is root and stream.selected:
+        for stream, roots in self._roots.items():
+            has_failed = any(one.name in failed for one in roots)
+            if roots[-1] is root and stream.selected and not has_failed:
                 stream._reader.complete(saw_all=self._saw_all(stream))
                 _emit_progress(stream, Progress.COMPLETE)
 
@@ -49,21 +57,70 @@ class StreamFinalizer:
         for stream in dict.fromkeys((root, *root.descendent_streams)):
             if stream.selected and stream not in self._begun:
                 self._begun.add(stream)
+                if self._is_read_in_part(stream):
+                    stream._tap.run.outbox.read_in_part.add(stream.name)
                 _emit_progress(stream, Progress.STARTED)
                 estimate_stream(stream)
 
     def _note(self, stream: SyncStream, root: SyncStream) -> None:
         if stream.selected or stream.has_selected_descendents:
-            self._last_root[stream] = root
+            roots = self._roots.setdefault(stream, [])
+            if root not in roots:
+                roots.append(root)
             for child in stream.child_streams:
                 self._parents.setdefault(child, []).append(stream)
                 self._note(child, root)
+
+    def is_complete_after(self, stream: SyncStream, root: SyncStream) -> bool:
+        """Return True if no top-level stream after ``root`` syncs ``stream``."""
+        return self._roots.get(stream, [None])[-1] is root
+
+    def _is_read_in_part(self, stream: SyncStream) -> bool:
+        """Return True if this run may write only a part of the rows that are in a stream's table.
+
+        The other rows are those of parent records before a bookmark, or of other streams that are
+        mapped to the same name.
+        """
+        if not stream.emit_activate_version_messages:
+            return False
+        return not self._reads_all(stream) or any(
+            self._outputs[each.stream] > 1 for each in get_schemas(stream)
+        )
+
+    @cached_property
+    def _outputs(self) -> Counter[StreamId]:
+        """Number of streams that write rows under each name, after stream maps."""
+        selected = [stream for stream in self._streams if stream.selected]
+        return Counter(
+            name for stream in selected for name in {each.stream for each in get_schemas(stream)}
+        )
+
+    def _reads_all(self, stream: SyncStream) -> bool:
+        """Return True if all parents of a stream, and their parents, are read from the beginning.
+
+        Call it before the parents are read, because their bookmarks then move.
+        """
+        return all(
+            not _has_bookmark(parent) and self._reads_all(parent)
+            for parent in self._parents.get(stream, ())
+        )
 
     def _saw_all(self, stream: SyncStream) -> bool:
         return all(
             parent.state_manager.reads_everything and self._saw_all(parent)
             for parent in self._parents.get(stream, ())
         )
+
+
+def _has_bookmark(stream: SyncStream) -> bool:
+    """Return True if an incremental stream resumes from a bookmark, at least in one context."""
+    if stream.replication_method != REPLICATION_INCREMENTAL:
+        return False
+    found = get_state_if_exists(stream.state_manager.document.tap_state, stream.name)
+    if not isinstance(found, Mapping):
+        return False
+    entries = (found, *(found.get("partitions") or ()))
+    return any(isinstance(one, Mapping) and one.get("replication_key_value") for one in entries)
 
 
 def _emit_progress(stream: SyncStream, progress: Progress) -> None:

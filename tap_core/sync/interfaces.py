@@ -198,6 +198,7 @@ class SyncStream(Protocol):
     TYPE_CONFORMANCE_LEVEL: TypeConformanceLevel
     _tap: SyncTap
     _stream_version: int | None
+    _origin: Any
     _read_range: KeyRange | None
     _initialized_at: int
     _plan: Any

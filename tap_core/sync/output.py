@@ -87,6 +87,8 @@ class OutputQueue:
         """Functions that advance bookmarks waiting for child streams; called under the lock."""
         self.begun: set[str] = set()
         """Names of the streams that have written a row."""
+        self.read_in_part: set[str] = set()
+        """Names of the streams of which this run may write only a part of the rows in a table."""
         self._last_values: dict[Hashable, Any] = {}
         self._key_owners: dict[Hashable, object] = {}
         self._condition = threading.Condition()

@@ -73,7 +73,7 @@ class StreamScheduler:
             elif stream is together[0]:
                 self._sync_together(together)
             if stream.name not in self._failures:
-                self._endings.after(stream)
+                self._endings.after(stream, self._failures)
         if self._failures:
             self._unfinished = list(self._failures)
             raise next(iter(self._failures.values()))
@@ -113,7 +113,7 @@ class StreamScheduler:
         else:
             self._unfinished = [stream.name]
             self._endings.begin(stream)
-            _sync_root(stream)
+            self._sync_root(stream)
 
     def _sync_from_log(self, streams: Sequence[SyncStream]) -> None:
         """Sync the LOG_BASED streams, log by log; after an error none of them is complete."""
@@ -141,17 +141,21 @@ class StreamScheduler:
             pool.drain()
 
     def _sync_beside(self, stream: SyncStream) -> None:
-        _sync_root(stream)
+        self._sync_root(stream)
         self._unfinished.remove(stream.name)
 
+    def _sync_root(self, stream: SyncStream) -> None:
+        """Sync a top-level stream and its children, finalize its state and write ACTIVATE_VERSION.
 
-def _sync_root(stream: SyncStream) -> None:
-    """Sync a top-level stream with its children, finalize its state and write ACTIVATE_VERSION."""
-    stream.sync()
-    stream.finalize_state_progress_markers()
-    for done in (stream, *stream.descendent_streams):
-        if done._stream_version is not None:
-            done._write_activate_version_message(done._stream_version)
+        The rows of a descendant that a later top-level stream also syncs are not complete yet.
+        """
+        stream.sync()
+        stream.finalize_state_progress_markers()
+        root = stream._origin or stream
+        for done in (stream, *stream.descendent_streams):
+            is_complete = self._endings.is_complete_after(done._origin or done, root)
+            if done._stream_version is not None and is_complete:
+                done._write_activate_version_message(done._stream_version)
 
 
 def _find_shared_descendants(streams: Sequence[SyncStream]) -> set[SyncStream]:

@@ -5,11 +5,17 @@ digits and fractions become decimals, so numbers that no map changes keep their 
 map raises an error at the stream's SCHEMA message. Names, schemas and keys match those that other
 Singer targets produce with the same settings. A record with an unpaired surrogate cannot be
 decoded: it is passed to every output stream as a JSON string of its text, and quarantined later.
+
+Several streams may be mapped to one. Their table versions are not those of its table: to delete the
+rows of other versions would delete the rows of the other streams. So their ACTIVATE_VERSION
+messages have no effect. Airbyte's states and statuses of single streams are not supported then.
 """
 
 from __future__ import annotations
 
 import copy
+import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -39,6 +45,12 @@ if TYPE_CHECKING:
     from tap_core.mapper.stream_maps import StreamMap
 
 __all__ = ["StreamMapper"]
+
+logger = logging.getLogger(__name__)
+
+_VERSIONS_STAY: Final = (
+    "Stream %s: ACTIVATE_VERSION deletes nothing, because several streams are mapped to this one."
+)
 
 _QUOTE: Final = ord('"')
 _FLAT: Final = frozenset({"string", "integer", "number", "boolean", "null"})
@@ -81,6 +93,9 @@ class StreamMapper:
         self._renamed = renamed
         self._routes: dict[StreamId, tuple[_Route, ...] | None] = {}
         self._described: dict[StreamId, SchemaEvent] = {}
+        self._sources: defaultdict[StreamId, set[StreamId]] = defaultdict(set)
+        self._activated: set[StreamId] = set()
+        self._shared_names = mapper.find_shared_names()
 
     def map_events(self, events: Iterable[Event]) -> Iterator[Event]:
         """Apply the stream maps to a sequence of events and yield the results, in order.
@@ -98,10 +113,8 @@ class StreamMapper:
                 yield self._map_state(event)
             elif isinstance(event, Rows | ActivateVersion | BatchFiles | StreamStatus):
                 routes = self._routes.get(event.stream)
-                if routes is None:
-                    yield event
-                else:
-                    yield from _map_event(event, routes)
+                mapped = [event] if routes is None else _map_event(event, routes)
+                yield from filter(self._is_allowed, mapped)
             else:
                 yield event
 
@@ -111,21 +124,64 @@ class StreamMapper:
             self._described[event.stream] = event
         routes = self._routes[event.stream]
         if routes is None:
+            self._add_source(event.stream, event.stream)
             yield event
             return
         for route in routes:
+            self._add_source(event.stream, route.stream)
             self._renamed(event.stream, route.stream)
             keys = tuple(route.map.transformed_key_properties or ())
             schema = route.map.transformed_schema
             yield SchemaEvent(route.stream, schema, keys, event.cursor, event.nested)
 
+    def _add_source(self, stream: StreamId, output: StreamId) -> None:
+        """Record that ``stream`` is mapped to ``output``.
+
+        Raises:
+            UnsupportedError: Rows of ``output`` may have been deleted, because another stream is
+                mapped to it and has sent an ACTIVATE_VERSION message.
+        """
+        self._sources[output].add(stream)
+        if output in self._activated:
+            self._check_not_shared(output)
+
+    def _check_not_shared(self, output: StreamId) -> None:
+        """Raise an UnsupportedError if several streams are mapped to ``output``."""
+        if len(self._sources[output]) > 1:
+            raise UnsupportedError(
+                f"Several streams are loaded as {output}, so their versions, states or statuses"
+                " cannot be told apart. Set another __alias__ for each of them in stream_maps."
+            )
+
+    def _is_allowed(self, event: Event) -> bool:
+        """Return False for an ACTIVATE_VERSION message of a stream that several are mapped to.
+
+        Raises:
+            UnsupportedError: The event is an Airbyte status of such a stream.
+        """
+        if isinstance(event, ActivateVersion):
+            stream = event.stream
+            if stream.name in self._shared_names or len(self._sources[stream]) > 1:
+                logger.warning(_VERSIONS_STAY, stream)
+                return False
+            self._activated.add(stream)
+        elif isinstance(event, StreamStatus):
+            self._check_not_shared(event.stream)
+        return True
+
     def _map_state(self, event: Checkpoint) -> Checkpoint:
         """Return a state with its stream renamed if the stream is mapped to exactly one stream.
 
         Any other state is returned unchanged.
+
+        Raises:
+            UnsupportedError: It is the state of a stream that shares its output with another.
         """
         routes = self._routes.get(event.scope) if event.scope else None
-        return replace(event, scope=routes[0].stream) if routes and len(routes) == 1 else event
+        renamed = replace(event, scope=routes[0].stream) if routes and len(routes) == 1 else event
+        if renamed.scope is not None:
+            self._check_not_shared(renamed.scope)
+        return renamed
 
     def _get_routes(self, event: SchemaEvent) -> tuple[_Route, ...] | None:
         """Return a route for each output stream of an input stream.

@@ -159,6 +159,21 @@ def test_incremental_query_orders_and_filters_by_the_replication_key(
     assert last_state(second) == state
 
 
+@pytest.mark.parametrize("moment", ["2024-01-05 10:00:00", "2024-01-05 10:00:00.5"])
+def test_rows_with_the_time_of_the_bookmark_are_read_however_sqlite_has_written_it(
+    synced, url, moment
+):
+    """Such as ``CURRENT_TIMESTAMP``, which has no fraction; SQLAlchemy writes six digits."""
+    insert = "insert into events (id, at) values (?, ?)"
+    with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
+        connection.execute(insert, (5, moment))
+        connection.commit()
+        state = last_state(synced(key="at"))
+        connection.execute(insert, (6, moment))
+    connection.close()
+    assert [row["id"] for row in records(synced(key="at", state=state))] == [5, 6]
+
+
 def test_first_sync_starts_at_start_date(synced):
     found = records(synced(key="at", start_date="2024-01-02T12:00:00+02:00"))
     assert [row["id"] for row in found] == [2, 4]

@@ -43,6 +43,9 @@ __all__ = ["DELETED_AT", "LSN", "LogError", "PostgresLog"]
 _Column: TypeAlias = "tuple[int, str, Callable[[bytes | None], Any]]"
 """Index of a column in a row of the log, its name, and the converter of its values."""
 
+_Key: TypeAlias = "tuple[str | bytes, ...]"
+"""Name of a stream, and the texts of a row's keys."""
+
 LSN = "_sdc_lsn"
 """Property with the position of a record in the log, as an integer."""
 DELETED_AT = "_sdc_deleted_at"
@@ -67,12 +70,13 @@ SERVER = """
     FROM pg_catalog.pg_roles WHERE rolname = current_user
 """
 PUBLICATION = """
-    SELECT pubinsert AND pubupdate AND pubdelete FROM pg_catalog.pg_publication
+    SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_catalog.pg_publication
     WHERE pubname = :publication
 """
+# Before version 15 there are no row filters, and no column `rowfilter`.
 PUBLISHED = """
-    SELECT schemaname::text, tablename::text FROM pg_catalog.pg_publication_tables
-    WHERE pubname = :publication
+    SELECT schemaname::text, tablename::text, to_jsonb(found) ->> 'rowfilter'
+    FROM pg_catalog.pg_publication_tables AS found WHERE pubname = :publication
 """
 SLOT = """
     SELECT plugin, database = current_database() AS is_here, wal_status, active_pid,
@@ -88,6 +92,16 @@ COLUMN_TYPES = """
     SELECT attname::text, atttypid::bigint FROM pg_catalog.pg_attribute
     WHERE attrelid = CAST(:oid AS oid) AND attnum > 0 AND NOT attisdropped AND attrelid =
         to_regclass(quote_ident(:schema) || '.' || quote_ident(:table))
+"""
+DEFERRABLE = """
+    SELECT EXISTS (SELECT FROM pg_catalog.pg_index
+        WHERE indrelid = CAST(:oid AS oid) AND indisunique AND NOT indimmediate)
+"""
+INHERITED = """
+    SELECT nspname::text, relname::text FROM pg_catalog.pg_class
+    JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits
+        WHERE inhparent = pg_class.oid)
 """
 END = "SELECT (pg_catalog.pg_current_wal_flush_lsn() - '0/0')::bigint"
 NEXT_TRANSACTION = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
@@ -120,13 +134,18 @@ class _Table:
     """Columns of the stream that the rows in the log do not have."""
     lookup: sa.Select[Any]
     """Query of one row by its keys."""
+    written_keys: set[_Key] | None
+    """Keys that the transaction has written so far; None if no two rows ever have the same key.
+
+    With a deferrable key, two rows may have the same key until the transaction ends.
+    """
 
     def make_records(
         self, message: Insert | Update | Delete, transaction: Begin
     ) -> Iterator[Record]:
         """Yield the records of a change; an update of the key is a deletion and an insertion."""
         if isinstance(message, Delete):
-            yield self._make_deletion(message.old, transaction)
+            yield self._make_removal(message.old, transaction)
             return
         row = message.new
         if isinstance(message, Update) and (old := message.old) is not None:
@@ -135,8 +154,22 @@ class _Table:
                 for value, before in zip(row, old, strict=True)
             ]
             if any(row[index] != old[index] for index, _, _ in self.keys):
-                yield self._make_deletion(old, transaction)
+                yield self._make_removal(old, transaction)
+        if self.written_keys is not None:
+            self.written_keys.add((self.stream.name, *self._get_key(row)))
         yield self._make_record(row)
+
+    def _make_removal(self, row: Row, transaction: Begin) -> Record:
+        """Return the record for a key that a row has left.
+
+        That is a deletion. If the transaction may have given the key to another row before, it is
+        the present row of the key, if there is one.
+        """
+        if self.written_keys and (self.stream.name, *self._get_key(row)) in self.written_keys:
+            names = [*(name for _, name, _ in self.columns), *self.absent]
+            if found := self._look_up(row, names):
+                return {**found, DELETED_AT: None}
+        return self._make_deletion(row, transaction)
 
     def _make_record(self, row: Row) -> Record:
         """Return the record of a row.
@@ -216,11 +249,13 @@ class _LogDecoder:
         self._relations: dict[int, Relation] = {}
         self._tables: dict[int, _Table] = {}
         self._transaction = Begin(0, 0)
+        self._written_keys: set[_Key] = set()
 
     def convert(self, message: Message | None, lsn: int) -> Iterator[LogEntry]:
         """Yield the entries of a message that has the position ``lsn``."""
         if isinstance(message, Begin):
             self._transaction = message
+            self._written_keys.clear()
             yield Position(message.commit_lsn)
         elif isinstance(message, Relation):
             self._relations[message.oid] = message
@@ -252,7 +287,7 @@ class _LogDecoder:
             LogError: The replica identity lacks a key, or the table or the type of a column is not
                 the one in the log.
         """
-        _check_types(stream, relation)
+        is_deferrable = _check_table(stream, relation)
         if stream.add_columns(column.name for column in relation.columns):
             yield SchemaUpdate(stream.name)
         readers = stream.make_value_readers({one.name: one.type_oid for one in relation.columns})
@@ -275,15 +310,21 @@ class _LogDecoder:
             keys=tuple(columns[key] for key in stream.primary_keys),
             absent=tuple(name for name in readers if name not in columns),
             lookup=stream.build_row_lookup(),
+            written_keys=self._written_keys if is_deferrable else None,
         )
 
 
-def _check_types(stream: PostgresStream, relation: Relation) -> None:
-    """Raise `LogError` if the table was replaced, or a column's type changed incompatibly."""
+def _check_table(stream: PostgresStream, relation: Relation) -> bool:
+    """Return True if two rows of a table may have the same key until a transaction ends.
+
+    Raises:
+        LogError: The table was replaced, or a type was changed to one of other values.
+    """
     values = {"oid": str(relation.oid), "schema": relation.schema, "table": relation.table}
     with stream.database.connect() as connection:
         found = connection.execute(sa.text(COLUMN_TYPES), values)
         present: dict[str, int] = {row[0]: row[1] for row in found}
+        is_deferrable = connection.scalar(sa.text(DEFERRABLE), values)
     if not present:
         raise LogError(f"Table '{stream.name}' was replaced by another one. {READ_AGAIN}")
     for column in relation.columns:
@@ -293,6 +334,7 @@ def _check_types(stream: PostgresStream, relation: Relation) -> None:
                 f"Column '{column.name}' of table '{stream.name}' had another type at the time of a"
                 f" change in the log. {READ_AGAIN}"
             )
+    return bool(is_deferrable)
 
 
 class PostgresLog(ChangeLog):
@@ -357,8 +399,15 @@ class PostgresLog(ChangeLog):
             )
 
     def _check_tables(self, connection: sa.Connection, names: Mapping[str, Any]) -> None:
-        """Check that each table has a key and is in the publication."""
+        """Check that each table has a key, no child tables, and is in the publication."""
+        parents = set(map(tuple, connection.execute(sa.text(INHERITED))))
         for name in names:
+            if self.streams[name].table_name in parents:
+                raise ConfigurationError(
+                    f"Table '{name}' has child tables (INHERITS), whose rows belong to it, but"
+                    " whose changes the log has under their own names: read it with the"
+                    " replication method FULL_TABLE."
+                )
             if not self.streams[name].primary_keys:
                 raise ConfigurationError(
                     f"Table '{name}' has no primary key, so its changes cannot be applied: add one,"
@@ -366,7 +415,8 @@ class PostgresLog(ChangeLog):
                 )
         values = {"publication": self._publication}
         is_complete = connection.scalar(sa.text(PUBLICATION), values)
-        published = set(map(tuple, connection.execute(sa.text(PUBLISHED), values)))
+        found = connection.execute(sa.text(PUBLISHED), values)
+        published = {(row[0], row[1]): row[2] for row in found}
         tables = {name: self.streams[name].table_name for name in names}
         missing = [".".join(table) for table in tables.values() if table not in published]
         if is_complete is None:
@@ -379,6 +429,12 @@ class PostgresLog(ChangeLog):
                 f"The publication '{self._publication}' lacks {', '.join(missing)}: run ALTER"
                 f" PUBLICATION {self._publication} ADD TABLE {', '.join(missing)}; a partitioned"
                 " table also needs publish_via_partition_root."
+            )
+        filtered = [".".join(table) for table in tables.values() if published[table] is not None]
+        if filtered:
+            raise ConfigurationError(
+                f"The publication '{self._publication}' has row filters for {', '.join(filtered)},"
+                " so the log lacks changes of these tables: add the tables without WHERE."
             )
         if not is_complete:
             raise ConfigurationError(

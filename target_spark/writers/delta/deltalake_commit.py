@@ -270,6 +270,7 @@ def commit_files(
     app_id: str,
     *,
     replaces: bool = False,
+    source_rows: int = 0,
 ) -> bool:
     """Commit data files as the table version that follows ``snapshot``.
 
@@ -282,6 +283,7 @@ def commit_files(
         marker: The commit metadata.
         app_id: The application id of the Delta transaction.
         replaces: True to remove all files of ``snapshot``; False to keep them.
+        source_rows: The number of batch rows that a MERGE without effect has read.
 
     Returns:
         True if the commit was made; False if another writer has committed that version.
@@ -292,6 +294,7 @@ def commit_files(
         "numFiles": len(files),
         "numOutputRows": sum(file.rows for file in files),
         "numOutputBytes": sum(file.size for file in files),
+        "numSourceRows": source_rows,
     }
     actions: list[Any] = [
         AddAction(file.path.name, file.size, {}, file.modified, True, file.statistics)  # noqa: FBT003
@@ -318,7 +321,8 @@ def merge_rows(
     """Run a MERGE on a table, as the table version that follows ``snapshot``.
 
     The library deltalake rewrites the files that may have matching rows, in the memory of this
-    process. After an error it is not known if the commit was made.
+    process. If no row changes, such as by the deletion of rows that are not in the table, the
+    commit stores only metadata. After an error it is not known if the commit was made.
 
     Args:
         snapshot: The version that was read.
@@ -350,7 +354,8 @@ def merge_rows(
     when = None if merge.inserted_when is None else _to_datafusion(merge.inserted_when)
     merger = merger.when_not_matched_insert(inserted, when)
     with _REWRITING:
-        return _is_committed(snapshot, merger.execute)
+        is_committed = _is_committed(snapshot, merger.execute)
+    return is_committed and _commit_if_unchanged(snapshot, marker, app_id, rows.num_rows)
 
 
 def delete_rows(
@@ -385,11 +390,19 @@ def delete_rows(
 
     with _REWRITING:
         is_committed = _is_committed(snapshot, commit)
-    if not is_committed:
-        return False
-    if table.version() > snapshot.version:
+    return is_committed and _commit_if_unchanged(snapshot, marker, app_id)
+
+
+def _commit_if_unchanged(
+    snapshot: DeltaSnapshot, marker: CommitMetadata, app_id: str, source_rows: int = 0
+) -> bool:
+    """Commit the metadata of a statement that changed no row; the library makes no commit then.
+
+    Return False if another writer has committed the version after ``snapshot``.
+    """
+    if snapshot.table.version() > snapshot.version:
         return True
-    return commit_files(snapshot, [], marker, app_id)  # the library makes no commit without rows
+    return commit_files(snapshot, [], marker, app_id, source_rows=source_rows)
 
 
 def add_columns(

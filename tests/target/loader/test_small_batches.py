@@ -201,6 +201,10 @@ LOADS: dict[str, list[tuple[list[dict[str, Any]], dict[str, Any]]]] = {
             [schema("a", NAMED, "id"), record("a", id=0, **DELETED), record("a", id=5), state(3)],
             {"add_record_metadata": True, "hard_delete": True},
         ),
+        (  # a batch that changes no row
+            [schema("a", NAMED, "id"), record("a", id=404, **DELETED), state(4)],
+            {"hard_delete": True},
+        ),
     ],
     "overwrite": [
         ([schema("a", ID_AND_NAME, "id"), record("a", id=1), record("a", id=2), state(1)], {}),

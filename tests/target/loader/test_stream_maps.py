@@ -143,6 +143,38 @@ def test_aliased_and_copied_streams_get_rows_and_versions() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "maps",
+    [{"a": {"__alias__": "m"}, "b": {"__alias__": "'m'"}}, {"*": {"__alias__": "m"}}],
+)
+def test_versions_of_streams_that_share_a_name_delete_no_rows(maps: dict[str, Any]) -> None:
+    """The rows of stream b, of this run and of earlier ones, do not have the version of a."""
+    found = mapped(
+        {"stream_maps": maps},
+        {"type": "ACTIVATE_VERSION", "stream": "a", "version": 4},
+        DESCRIBED,
+        {"type": "ACTIVATE_VERSION", "stream": "a", "version": 4},
+        raw('{"id":1}', version=4),
+        {"type": "ACTIVATE_VERSION", "stream": "a", "version": 4},
+        schema("b", PROPERTIES, "id"),
+        state(1),
+    )
+    versions = [event for event in found if isinstance(event, ActivateVersion)]
+    assert not [event for event in versions if event.stream == StreamId("m")]
+    assert bodies(found) == [b'{"id":1}']
+    assert isinstance(found[-1], Checkpoint)
+
+
+def test_stream_that_takes_the_name_of_another_after_its_version_is_an_error() -> None:
+    messages = (
+        DESCRIBED,
+        {"type": "ACTIVATE_VERSION", "stream": "a", "version": 4},
+        schema("b", PROPERTIES, "id"),
+    )
+    with pytest.raises(UnsupportedError, match="Several streams are loaded as b"):
+        mapped({"stream_maps": {"a": {"__alias__": "b"}}}, *messages)
+
+
 def test_maps_of_one_stream_do_not_see_each_others_changes() -> None:
     maps = {
         "a": {"place": "place.update({'city': 'changed'}) or place"},
