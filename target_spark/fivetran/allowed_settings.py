@@ -71,6 +71,9 @@ _SPARK: Final = "spark"
 _LONGEST: Final = 1 << 20
 """Maximum characters of a configuration."""
 
+_TABLE_NAMES: Final = ("table", "table_prefix")
+"""Settings whose values are part of the path of a table."""
+
 # Values --------------------------------------------------------------------------------------
 
 _SWITCH: Final = r"true|false"
@@ -197,12 +200,12 @@ def is_allowed_spark_key(key: str) -> bool:
     return _rule(key) is not None
 
 
-def _find_stream_settings(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the name of each setting of a single stream (in ``streams``), except ``table``."""
+def _find_stream_settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the value of each setting of a single stream (in ``streams``)."""
     streams = config.get("streams")
     for settings in streams.values() if isinstance(streams, Mapping) else ():
         if isinstance(settings, Mapping):
-            yield from (name for name in settings if name != "table")
+            yield from settings.items()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +267,8 @@ class CallRules:
         spark = config.get(_SPARK)
         keys: Mapping[str, Any] = spark if isinstance(spark, Mapping) else {}
         # The object ``spark`` is checked key by key, also if the operator allowed ``spark``.
-        names = (*config, *_find_stream_settings(config))
+        own = (name for name, _ in _find_stream_settings(config) if name != "table")
+        names = (*config, *own)
         refused = dict.fromkeys(name for name in names if name not in SETTINGS)
         self.allowance.check([*refused, *(key for key in keys if _rule(key) is None)], SETTINGS)
         faults = [
@@ -342,6 +346,17 @@ class CallRules:
                 yield (
                     f"{name}: the operator of this server allows tables only in certain places"
                     f" ({self.roots_variable}), and this is not one of them"
+                )
+        places = [str(config[name]) for name in ("path", "warehouse") if config.get(name)]
+        of_tables = [*config.items(), *_find_stream_settings(config)]
+        for name, text in of_tables:
+            if name in _TABLE_NAMES and not all(
+                any(_is_below(f"{place}/{text}", root) for root in self.roots)
+                for place in places or self.roots
+            ):
+                yield (
+                    f"{name}: the name leads to another folder, and the operator of this server"
+                    f" allows tables only in certain places ({self.roots_variable})"
                 )
         for key in keys:
             if key.startswith("spark.sql.catalog.") and not self.allowance.allows(key):

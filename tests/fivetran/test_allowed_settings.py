@@ -470,6 +470,29 @@ def test_tables_are_allowed_only_below_the_operators_paths(
                 own.check(settings)
 
 
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"path": "/lake/a", "table_prefix": "../../other/"}, "table_prefix"),
+        ({"path": "s3://bucket/a", "table_prefix": "../x/"}, "table_prefix"),
+        ({"path": "/lake/a", "streams": {"x": {"table": "../../other/x"}}}, "table"),
+        ({"path": "/lake", "streams": {"x": {"table": ".."}}}, "table"),
+        ({"path": "/lake", "streams": {"x": {"table": "link/x"}}}, "table"),
+        ({"table_prefix": "../"}, "table_prefix"),
+    ],
+)
+def test_names_of_tables_do_not_lead_out_of_the_operators_paths(
+    tmp_path: Path, settings: dict[str, Any], name: str
+) -> None:
+    """SEC1, SEC22: a call's tables are below the operator's paths, whatever their names are."""
+    (tmp_path / "link").symlink_to("/etc")
+    own = rules(ALLOW_PATHS=f"{tmp_path},s3a://bucket")
+    moved = json.loads(json.dumps(settings).replace("/lake", str(tmp_path)))
+    with pytest.raises(ConfigurationError, match=rf"^{name}: .*ALLOW_PATHS"):
+        own.check(moved)
+    own.check({"path": str(tmp_path), "table_prefix": "a_", "streams": {"x": {"table": "b"}}})
+
+
 def test_call_may_not_define_a_catalog_when_paths_are_restricted() -> None:
     own = rules(ALLOW_PATHS="/lake")
     own.check({"catalog": "theirs"})
