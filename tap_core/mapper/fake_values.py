@@ -1,7 +1,8 @@
 """Made-up values for stream map expressions, from the package Faker: ``fake.name()``.
 
 An expression gets the functions of Faker's providers, not Faker's objects: their attributes lead to
-Python's builtins. A function takes plain data only, because some look up other functions by name.
+Python's builtins. A function takes plain data only. Some call other functions by name, and find
+those of the providers only.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -26,7 +28,7 @@ _SAMPLED: Final = ("date", "pyint", "random_int", "unix_time")
 """Beginnings of the names of functions whose numbers are values or days, not sizes."""
 _SAMPLED_ARGUMENTS: Final = frozenset({"max_value", "min_value", "step"})
 _NESTED: Final = frozenset({"fixed_width", "image", "json", "json_bytes"})
-"""Functions that take sizes, or arguments of other functions, within lists and objects."""
+"""Functions that take sizes within lists and objects."""
 
 _NUMBERS: Final[Any] = (int, float, Decimal)
 _HOLDERS: Final = (dict, list, tuple, set, frozenset)
@@ -42,33 +44,22 @@ class FakeValues:
     ``fake["de_DE"]``.
     """
 
-    __slots__ = ("_faker", "_hidden", "_names")
+    __slots__ = ("_faker", "_names")
 
-    def __init__(
-        self,
-        faker: Any,
-        names: frozenset[str] | None = None,
-        hidden: frozenset[str] | None = None,
-    ) -> None:
+    def __init__(self, faker: Any, names: frozenset[str] | None = None) -> None:
         self._faker = faker
-        self._names = _find_names(faker) if names is None else names
-        self._hidden = _find_hidden(faker) - self._names if hidden is None else hidden
+        self._names = _restrict(faker) if names is None else names
 
     def __getitem__(self, locale: str) -> FakeValues:
-        return FakeValues(self._faker[locale], self._names, self._hidden)
+        return FakeValues(self._faker[locale], self._names)
 
     def __getattr__(self, name: str) -> Any:
         if name in _PROXIES:
-            return FakeValues(getattr(self._faker, name), self._names, self._hidden)
-        if name not in self._names and name != "seed_instance":
-            raise NotAllowedError(f"Faker's '{name}' is not available in expressions")
-        function: Callable[..., Any] = getattr(self._faker, name)
-        hidden = self._hidden
+            return FakeValues(getattr(self._faker, name), self._names)
+        function = _get_function(self._faker, self._names | {"seed_instance"}, name)
 
         def make(*args: Any, **kwargs: Any) -> Any:
             _check_arguments(name, args, kwargs)
-            if name in _NESTED:
-                _check_names(name, (args, kwargs), hidden)
             made = function(*args, **kwargs)
             if isinstance(made, Iterator):  # time_series, which may have no end
                 made = list(islice(made, _MOST + 1))
@@ -78,31 +69,34 @@ class FakeValues:
         return make
 
 
-def _find_names(faker: Any) -> frozenset[str]:
-    """Return the names of the functions of a Faker instance's providers."""
+def _restrict(faker: Any) -> frozenset[str]:
+    """Make a Faker instance find only the functions of its providers by name.
+
+    Return the names of these functions. Faker's ``pylist``, ``json``, ``pystr_format`` and others
+    call functions whose names are in their arguments.
+    """
     providers = (provider for factory in faker.factories for provider in factory.providers)
-    return frozenset(
+    names = frozenset(
         name
         for provider in providers
         for name in dir(provider)
         if not name.startswith("_") and callable(getattr(provider, name))
     )
+    for factory in faker.factories:
+        factory.get_formatter = partial(_get_function, factory, names)
+    return names
 
 
-def _find_hidden(faker: Any) -> frozenset[str]:
-    """Return the names of the attributes of the classes behind a Faker instance."""
-    return frozenset(name for factory in faker.factories for name in dir(type(factory)))
-
-
-def _check_names(function: str, arguments: Any, hidden: frozenset[str]) -> None:
-    """Check that a function of Faker which calls others by name gets no ``hidden`` name.
+def _get_function(faker: Any, names: frozenset[str], name: str) -> Callable[..., Any]:
+    """Return the function of a Faker object that is called ``name``, one of ``names``.
 
     Raises:
-        NotAllowedError: A text in the arguments begins with such a name, up to a colon.
+        NotAllowedError: The name is not one of ``names``.
     """
-    for value in _iterate_values(arguments):
-        if isinstance(value, str) and value.partition(":")[0].strip() in hidden:
-            raise NotAllowedError(f"{value!r} is no argument for Faker's '{function}'")
+    if name not in names:
+        raise NotAllowedError(f"Faker's '{name}' is not available in expressions")
+    function: Callable[..., Any] = getattr(faker, name)
+    return function
 
 
 def _check_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -39,7 +39,10 @@ class Provider:
         return self.generator.format(*data_columns)
 
     def pylist(self, value_types):
-        return [value_types]
+        return [self.generator.format(kind) for kind in value_types]
+
+    def pyobject(self, kinds):
+        return kinds
 
     def time_series(self, count):
         return iter(range(count))
@@ -55,7 +58,7 @@ class Generator:
         return getattr(self, formatter)
 
     def format(self, formatter, *args):
-        return getattr(self.providers[0], formatter)(*args)
+        return self.get_formatter(formatter)(*args)
 
     def seed_instance(self, seed):
         pass
@@ -64,16 +67,19 @@ class Generator:
         return getattr(self.providers[0], name)
 
 
-class Faker(Generator):
+class Faker:
     """A stand-in for Faker's class of this name, with its objects and ways to them."""
 
     def __init__(self):
-        super().__init__()
         self.factories = [Generator()]
-        self.unique = SimpleNamespace(name=lambda: "only Ada")
+        own = self.factories[0]
+        self.unique = SimpleNamespace(name=lambda: "only Ada", pylist=own.pylist)
 
     def __getitem__(self, locale):
-        return Faker()
+        return self.factories[0]
+
+    def __getattr__(self, name):
+        return getattr(self.factories[0], name)
 
 
 def evaluate(text, faker=None):
@@ -91,7 +97,8 @@ def evaluate(text, faker=None):
         ("fake.seed_instance(1) or fake.name()", "Ada"),
         ("fake.pyint(max_value=10**9)", 10**9),
         ("fake.pystr(max_chars=3)", "xxx"),
-        ("fake.pylist([str, list])", [[str, list]]),
+        ("fake.pyobject([str, list])", [str, list]),
+        ("fake.pylist(['name', 'pyint'])", ["Ada", 9999]),
         ("fake.time_series(3)", [0, 1, 2]),
     ],
 )
@@ -113,9 +120,10 @@ def test_functions_of_providers_are_available(text, value):
         "fake.set_formatter('x', fake.name)",
         "fake.json(['name', fake.name])",
         "fake.json({'a': json.JSONEncoder})",
-        "fake.pylist(json)",
+        "fake.pyobject(json)",
+        "fake.pylist(['__class__'])",
+        "fake.unique.pylist(['get_formatter'])",
         "fake.json(['get_formatter', '__class__'])",
-        "fake.json([{'a': 'get_formatter:x'}])",
     ],
 )
 def test_objects_of_faker_are_out_of_reach(text):
@@ -159,7 +167,16 @@ def test_real_faker_is_out_of_reach(monkeypatch, tmp_path):
         assert isinstance(evaluate("fake.unique.email()", faker), str)
         assert isinstance(evaluate("fake.date_between('-30d', 'today')", faker), dt.date)
         assert len(evaluate("fake.random_letters(length=7)", faker)) == 7
-        for text in (EVAL, "fake.random.choices('ab', k=10)", "fake.pystr(10**9, 10**9)"):
+        assert evaluate("fake.pystr_format('{{random_digit}}')", faker).isdigit()
+        for text in (
+            EVAL,
+            "fake.random.choices('ab', k=10)",
+            "fake.pystr(10**9, 10**9)",
+            "fake.pylist(1, False, value_types=['__class__'])",
+            "fake.json(['get_formatter', '__class__'])",
+            "fake.json([{'a': 'get_formatter:x'}])",
+            "fake.pystr_format('{{__getstate__}}')",
+        ):
             with pytest.raises(MapExpressionError):
                 evaluate(text, faker)
     finally:
