@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from target_spark.errors import TableError
+from target_spark.readers.delta_log import URL_SYNTAX, check_log
 from target_spark.readers.file_locations import check_locations
 from target_spark.storage.retry import first_error_line
 from target_spark.tables.commit_metadata import CommitMetadata, find_last_commits
@@ -20,12 +21,6 @@ __all__ = ["get_schema", "is_table", "open_table", "read_rows", "read_runs"]
 
 _WIDENED: Final = "typeWidening"
 _MAPPED: Final = ("deletionVectors", "columnMapping")
-_URL_SYNTAX: Final = r"[\x00-\x1f\\?#]|^ | $"
-"""What deltalake, which reads a path as a URL, removes or takes for a slash or the path's end.
-
-A writer has to encode these characters.
-"""
-
 _WAY_OUT: Final = "Read it with spark.read.format('delta')."
 
 
@@ -46,11 +41,13 @@ def open_table(folder: Path, version: int | None, /) -> DeltaTable:
     """Open a table at a version, or at the newest version.
 
     Raises:
-        TableError: deltalake cannot read the table's log.
+        TableError: deltalake cannot read the table's log, or the log names files that are not in
+            the table's folder.
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
+    check_log(folder)
     try:
         return DeltaTable(folder, version)
     except DeltaError as error:
@@ -80,7 +77,7 @@ def read_rows(table: DeltaTable, columns: Sequence[str], /) -> pa.Table:
     from deltalake.exceptions import DeltaError
 
     paths = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
-    check_locations(_get_folder(table), paths, _URL_SYNTAX)
+    check_locations(_get_folder(table), paths, URL_SYNTAX)
     check_locations(_get_folder(table), map(unquote, paths))
     schema = get_schema(table)
     schema = pa.schema([schema.field(name) for name in columns])

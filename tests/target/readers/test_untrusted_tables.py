@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -91,6 +92,76 @@ def test_files_of_a_delta_table_are_in_its_folder(
         target_spark.open_warehouse(lake)["a"].to_arrow()
 
 
+@pytest.mark.parametrize(
+    "kind, place",
+    [
+        ("p", "file://{private}"),
+        ("p", "http://127.0.0.1:1/a"),
+        ("p", "../private.parquet"),
+        ("u", "../../private"),
+        ("u", "%2e%2e/private"),
+        ("u", "file:"),
+        ("u", "/"),
+        ("u", "inner"),
+    ],
+)
+@pytest.mark.parametrize("is_checkpoint", [False, True])
+def test_deletion_vectors_of_a_delta_table_are_in_its_folder(
+    lake: Path, kind: str, place: str, *, is_checkpoint: bool
+) -> None:
+    """SEC24: a deletion vector that the log of a Delta table names is no other file and no URL."""
+    path = place.format(private=lake.parent / "private.parquet")
+    vector = {
+        "storageType": kind,
+        "pathOrInlineDv": path + "ab^-aqEH.-t@S}K{vb[*k^"[:20] if kind == "u" else path,
+        "offset": 1,
+        "sizeInBytes": 36,
+        "cardinality": 1,
+    }
+    pq.write_table(pa.table({"id": [1]}), lake / "part.parquet")
+    make_delta_table(lake / "a", "part.parquet", ["deletionVectors"], deletionVector=vector)
+    (lake / "a" / "inner").mkdir()
+    (lake / "a" / "inner" / "deletion_vector_1.bin").symlink_to(lake.parent / "private.parquet")
+    if is_checkpoint:
+        log = lake / "a" / "_delta_log"
+        pq.write_table(
+            pa.table({"add": [{"path": "part.parquet", "deletionVector": vector}]}),
+            log / f"{0:020}.checkpoint.parquet",
+        )
+        make_delta_table(lake / "b", "part.parquet", [])
+        (lake / "b" / "_delta_log" / f"{0:020}.json").replace(log / f"{0:020}.json")
+    with pytest.raises(TableError, match=OUTSIDE):
+        target_spark.open_warehouse(lake)["a"].to_arrow()
+
+
+@pytest.mark.parametrize("place", ["file://{private}", "{private}", "../../../private.parquet"])
+def test_sidecars_of_a_delta_table_are_in_its_folder(lake: Path, place: str) -> None:
+    """SEC24: a checkpoint of a Delta table leads to no other file."""
+    make_delta_table(lake / "a", "part.parquet", ["v2Checkpoint"])
+    sidecar = {"path": place.format(private=lake.parent / "private.parquet"), "sizeInBytes": 1}
+    name = f"{0:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
+    (lake / "a" / "_delta_log" / name).write_text(json.dumps({"sidecar": sidecar}))
+    with pytest.raises(TableError, match=OUTSIDE):
+        target_spark.open_warehouse(lake)["a"].to_arrow()
+
+
+def test_log_of_a_delta_table_is_in_its_folder(lake: Path) -> None:
+    """SEC24: the log of a table is not the log of another table."""
+    make_delta_table(lake / "a", "part.parquet", [])
+    (lake / "b").mkdir()
+    (lake / "b" / "_delta_log").symlink_to(lake / "a" / "_delta_log")
+    with pytest.raises(TableError, match=OUTSIDE):
+        target_spark.open_warehouse(lake)["b"].to_arrow()
+
+
+def test_pipe_in_the_log_of_a_delta_table_is_an_error(lake: Path) -> None:
+    """SEC24: no file of a log is opened that is not a regular file."""
+    make_delta_table(lake / "a", "part.parquet", [])
+    os.mkfifo(lake / "a" / "_delta_log" / f"{1:020}.json")
+    with pytest.raises(TableError, match=rf"{1:020}.json in its log is not valid"):
+        target_spark.open_warehouse(lake)["a"].to_arrow()
+
+
 @pytest.mark.parametrize("place", ["../../private.parquet", "{private}"])
 def test_files_of_a_parquet_table_are_in_its_folder(lake: Path, place: str) -> None:
     """SEC24: the manifest of a Parquet table leads to no other file."""
@@ -140,8 +211,8 @@ def make_iceberg_table(
     (folder / "metadata" / "v1.metadata.json").write_text(json.dumps(metadata))
 
 
-def make_delta_table(folder: Path, file: str, features: list[str]) -> None:
-    """Make a Delta table of the integer ``id`` whose log names a file."""
+def make_delta_table(folder: Path, file: str, features: list[str], **more: object) -> None:
+    """Make a Delta table of the integer ``id`` whose log names a file, with ``more`` fields."""
     schema = json.dumps({"type": "struct", "fields": [FIELD]})
     size = (folder.parents[1] / "private.parquet").stat().st_size
     actions: list[dict[str, Any]] = [
@@ -169,6 +240,7 @@ def make_delta_table(folder: Path, file: str, features: list[str]) -> None:
                 "size": size,
                 "modificationTime": 1,
                 "dataChange": True,
+                **more,
             }
         },
     ]

@@ -1,0 +1,128 @@
+"""Check that the log of a Delta table names files of the table only.
+
+deltalake opens the files of the log, and the deletion vectors that it names, wherever they are.
+Source: the Delta protocol, sections "Deletion Vectors" and "Sidecar File Information".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from tap_core.limits.memory import open_regular
+from target_spark.errors import TableError
+from target_spark.readers.file_locations import check_locations
+
+__all__ = ["URL_SYNTAX", "check_log"]
+
+URL_SYNTAX: Final = r"[\x00-\x1f\\?#]|^ | $"
+"""What deltalake, which reads a path as a URL, removes or takes for a slash or the path's end.
+
+A writer has to encode these characters.
+"""
+
+_SIDECARS: Final = "_sidecars"
+_UUID_LENGTH: Final = 20
+"""Characters at the end of the path of a deletion vector that encode a part of its file's name."""
+
+
+class _Vector(msgspec.Struct, rename="camel"):
+    storage_type: str | None = None
+    path_or_inline_dv: str | None = None
+
+
+class _DataFile(msgspec.Struct, rename="camel"):
+    deletion_vector: _Vector | None = None
+
+
+class _Sidecar(msgspec.Struct):
+    path: str | None = None
+
+
+class _Action(msgspec.Struct):
+    add: _DataFile | None = None
+    sidecar: _Sidecar | None = None
+
+
+_decode_action: Final = msgspec.json.Decoder(_Action).decode
+_COLUMNS: Final = ("add.deletionVector.", "sidecar.")
+
+
+def check_log(folder: Path) -> None:
+    """Check that the log of the table in ``folder`` leads to files in this folder only.
+
+    Raises:
+        TableError: A file of the log, a sidecar or a deletion vector is not in the folder, or the
+            log is not valid.
+    """
+    log = folder / "_delta_log"
+    check_locations(folder, [str(log.absolute())])
+    places: set[tuple[Path, str]] = set()
+    for path in sorted(log.rglob("*")):
+        check_locations(log, [str(path.absolute())])
+        is_sidecar = _SIDECARS in path.relative_to(log).parts[:-1]
+        if not is_sidecar and path.suffix not in {".json", ".parquet"}:
+            continue
+        try:
+            for action in _read_actions(path, is_json=path.suffix == ".json" and not is_sidecar):
+                places.update(_find_places(folder, action))
+        except FileNotFoundError:  # a writer has removed an old file
+            continue
+        except (OSError, ValueError) as error:
+            raise TableError(
+                f"{folder} cannot be read without Spark, because {path.name} in its log is not"
+                f" valid: {error}. Read it with spark.read.format('delta')."
+            ) from error
+    for base, place in places:
+        check_locations(base, [place], URL_SYNTAX)
+        check_locations(base, [unquote(place)])
+
+
+def _read_actions(path: Path, *, is_json: bool) -> Iterator[_Action]:
+    """Yield the actions in a JSON or Parquet file of a log, with the fields of `_Action`.
+
+    Raises:
+        OSError: The file is not a regular file.
+        ValueError: The file is not valid.
+    """
+    with open_regular(path) as file:
+        if is_json:
+            yield from (_decode_action(line) for line in file if line.strip())
+            return
+        for row in _read_rows(file):
+            yield msgspec.convert(row, _Action)
+
+
+def _read_rows(file: Any) -> Iterable[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    parquet = pq.ParquetFile(file)
+    names = [parquet.schema.column(at).path for at in range(len(parquet.schema))]
+    columns = [name for name in names if name.startswith(_COLUMNS)]
+    if columns:
+        for batch in parquet.iter_batches(columns=columns):
+            yield from batch.to_pylist()
+
+
+def _find_places(folder: Path, action: _Action) -> Iterator[tuple[Path, str]]:
+    """Yield the folder in which a file that an action names has to be, and the file's path.
+
+    The path is relative to that folder, absolute, or a URI.
+    """
+    if action.sidecar is not None and action.sidecar.path is not None:
+        yield folder / "_delta_log" / _SIDECARS, action.sidecar.path
+    vector = action.add.deletion_vector if action.add else None
+    if vector is None or vector.path_or_inline_dv is None or vector.storage_type == "i":
+        return
+    if vector.storage_type == "p":
+        yield folder, vector.path_or_inline_dv
+        return
+    place = vector.path_or_inline_dv[:-_UUID_LENGTH]  # deltalake derives the file's name
+    if place:
+        yield folder, f"{place}/_"
+    for path in (folder / unquote(place)).glob("deletion_vector_*.bin"):
+        yield folder, quote(str(path.absolute()))
