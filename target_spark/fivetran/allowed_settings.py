@@ -68,8 +68,6 @@ SETTINGS: Final = frozenset(
 """Settings of target-spark that a call may set."""
 
 _SPARK: Final = "spark"
-_LONGEST: Final = 1 << 20
-"""Maximum characters of a configuration."""
 
 _TABLE_NAMES: Final = ("table", "table_prefix")
 """Settings whose values are part of the path of a table."""
@@ -245,17 +243,6 @@ class CallRules:
             roots,
             folders,
         )
-
-    def check_size(self, configuration: Mapping[str, str]) -> None:
-        """Check the size of a call's configuration.
-
-        Raises:
-            ConfigurationError: The configuration has more than 1,048,576 characters.
-        """
-        if sum(len(name) + len(text) for name, text in configuration.items()) > _LONGEST:
-            raise ConfigurationError(
-                f"The configuration of a call may have at most {_LONGEST:,} characters."
-            )
 
     def check(self, config: Mapping[str, Any]) -> None:
         """Check that a call is allowed to set all settings in ``config``.

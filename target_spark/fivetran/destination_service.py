@@ -198,7 +198,6 @@ class _Calls:
             ConfigurationError: A setting is invalid, or a call may not set it.
         """
         schema = self.plugin._full_schema()  # noqa: SLF001  a class method of every plugin
-        self.rules.check_size(request.configuration)
         configuration = parse_configuration(request.configuration, schema)
         hide = make_redactor(configuration, schema)
         self.journal.hide_also(hide)

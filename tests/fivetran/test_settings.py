@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tap_core import typing as th
 from tap_core.config.validation import validate_config
+from tap_core.exceptions import ConfigurationError
 from tap_core.filesystem.config import BASE_CONFIG_SCHEMA
 from tap_core.protocols.fivetran.configuration import parse_configuration
 from tap_core.protocols.fivetran.form_fields import (
@@ -147,6 +148,13 @@ SCHEMA = {
 def test_text_is_converted_to_the_type_of_its_setting(name: str, text: str, value: Any) -> None:
     """An invalid value is kept, so that the validation of the settings reports it."""
     assert parse_configuration({name: text}, SCHEMA) == {name: value}
+
+
+def test_configuration_of_more_than_a_megabyte_is_refused() -> None:
+    """SEC2, SEC13: every log line is searched for each line of a secret."""
+    lines = "\n".join(map("{:016x}".format, range(1 << 16)))
+    with pytest.raises(ConfigurationError, match="1,048,576 characters"):
+        parse_configuration({"note": lines}, SCHEMA)
 
 
 def test_empty_answer_of_an_optional_setting_is_dropped() -> None:

@@ -26,6 +26,7 @@ from tap_core.config.schema_flattening import (
     merge_subschemas,
 )
 from tap_core.config.validation import validate_config
+from tap_core.exceptions import ConfigurationError
 from tap_core.protocols.fivetran.form_fields import (
     FieldKind,
     FieldSpec,
@@ -40,6 +41,8 @@ from tap_core.types import JsonSchema
 __all__ = ["parse_configuration"]
 
 _BETWEEN: Final = re.compile(r"[,\n]")
+_LONGEST: Final = 1 << 20
+"""Maximum characters of a configuration. Each log line is searched for its secrets."""
 
 
 def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) -> dict[str, Any]:
@@ -51,7 +54,14 @@ def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) ->
     Args:
         configuration: Values as strings, keyed by the names of the form fields.
         schema: JSON Schema of the settings.
+
+    Raises:
+        ConfigurationError: The configuration has more than 1,048,576 characters.
     """
+    if sum(len(name) + len(text) for name, text in configuration.items()) > _LONGEST:
+        raise ConfigurationError(
+            f"The configuration of a call may have at most {_LONGEST:,} characters."
+        )
     document = inline_references(schema)
     fields = build_fields(document)
     asked = set(iterate_names(fields))
