@@ -52,6 +52,7 @@ from tap_core.http.transport import (
     refresh_token_after_401,
     resize_connection_pool,
 )
+from tap_core.http.url_paths import PATH_CHARACTERS, check_dot_segments
 from tap_core.pagination import (
     BaseAPIPaginator,
     JSONPathPaginator,
@@ -204,9 +205,8 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def get_url(self, context: Context | None) -> str:
         """Return the URL for a context; a ``{key}`` is replaced by its value or by a setting."""
         url = f"{self.url_base}{self.path or ''}"
-        return (
-            self._fill_placeholders(url, {**self.config, **(context or {})}) if "{" in url else url
-        )
+        values = {**self.config, **(context or {})} if "{" in url else {}
+        return check_dot_segments(url, self._fill_placeholders(url, values))
 
     def _fill_placeholders(self, url: str, values: Mapping[str, Any]) -> str:
         """Return a URL in which each ``{key}`` is replaced by the URL-encoded value of that key."""
@@ -217,8 +217,8 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     @staticmethod
     def _url_encode(val: Any) -> str:
-        """Return a value as text for a URL path; each ``/`` becomes ``%2F``."""
-        return val.replace("/", "%2F") if isinstance(val, str) else str(val)
+        """Return a value as text for a URL path; ``/``, ``?`` and ``#`` are percent-encoded."""
+        return val.translate(PATH_CHARACTERS) if isinstance(val, str) else str(val)
 
     def get_url_params(
         self,

@@ -94,7 +94,7 @@ def _read_actions(path: Path, *, is_json: bool) -> Iterator[_Action]:
             yield from (_decode_action(line) for line in file if line.strip())
             return
         for row in _read_rows(file):
-            yield msgspec.convert(row, _Action)
+            yield _decode_action(msgspec.json.encode(row))
 
 
 def _read_rows(file: Any) -> Iterable[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from decimal import Decimal
+from urllib.parse import unquote, urlsplit
 
 import pytest
 import requests
@@ -35,6 +36,25 @@ def test_placeholders_are_filled_from_settings_and_context(one_page):
     stream = one_page.stream(path="/{org}/x/{id}", config={"org": "a/b", "id": 1})
     assert stream.get_url({"id": 7, "more": 1}).removeprefix(one_page.server.url) == "/a%2Fb/x/7"
     assert one_page.stream(path=None).get_url(None) == one_page.server.url
+
+
+@pytest.mark.parametrize("value", ["?all=1", "x#", "../x", "..x", "...", "a.b"])
+def test_value_in_a_path_is_one_segment(one_page, value):
+    """A value of a parent's record does not change the rest of the path."""
+    stream = one_page.stream(path="/users/{id}/orders")
+    assert list(stream.get_records({"id": value})) == [ONE]
+    path = urlsplit(one_page.server.asked[-1].path).path
+    assert unquote(path) == f"/users/{value}/orders"
+
+
+@pytest.mark.parametrize("value", [".", "..", "%2e%2E", ".%2e"])
+@pytest.mark.parametrize("path", ["/users/{id}/orders", "/users/{id}"])
+def test_value_that_leads_to_another_path_is_an_error(one_page, value, path):
+    """Clients and servers remove dot segments: the rows would be those of another path."""
+    stream = one_page.stream(path=path)
+    with pytest.raises(FatalAPIError, match=r"A value in the path .* is '\.'"):
+        list(stream.get_records({"id": value}))
+    assert not one_page.server.asked
 
 
 def test_constructor_accepts_path_name_and_method(one_page):
