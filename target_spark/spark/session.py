@@ -119,6 +119,9 @@ _ENDED = (
 _LEAST_PROBES, _MOST_PROBES = 8, 256
 """Bounds of the number of tasks that test a folder: each executor should run at least one."""
 
+_PYTHON = {"PYTHONSAFEPATH": "1"}
+"""Environment of Python workers: they import no module of the working folder (Python 3.11)."""
+
 _PRINTED_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark loggers that log errors which PySpark also raises."""
 
@@ -602,7 +605,7 @@ class Session:
             with (
                 resolve_lock(conf),
                 launch_environment(conf, java) as arguments,
-                _set_environment(SPARK_HOME=str(home), **private, **arguments),
+                _set_environment(SPARK_HOME=str(home), **_PYTHON, **private, **arguments),
             ):
                 self._gateway = launch(None, popen)
         except PySparkRuntimeError as error:

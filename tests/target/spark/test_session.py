@@ -17,6 +17,7 @@ import pytest
 
 import target_spark
 from target_spark.errors import JobLockError, SparkUnavailableError
+from target_spark.spark.arrow_workers import map_in_arrow
 from target_spark.spark.session import (
     MIN_JAVA_VERSION,
     Session,
@@ -202,6 +203,21 @@ def test_unavailable_jars_are_an_error_with_remedies(tmp_path):
     for words in ("delta-spark_4.1", "setting jars", "format to parquet", "Maven Central"):
         assert words in done.stdout
     assert "unresolved dependency" in done.stderr
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no safe path")
+def test_python_workers_import_no_module_of_the_working_folder(spark_session):
+    """SEC18: another user can write to a working folder such as /tmp."""
+
+    def read_flag(batches):
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.record_batch({"is_safe": [bool(sys.flags.safe_path)]})
+
+    rows = spark_session.spark().range(1)
+    assert map_in_arrow(rows, read_flag, "is_safe boolean").first().is_safe
 
 
 @pytest.mark.spark
