@@ -19,6 +19,9 @@ __all__ = ["check_locations"]
 def check_locations(folder: Path, files: Iterable[str], forbidden: str = r"\0") -> None:
     """Check that files are in a folder, also after symbolic links and ``..`` are resolved.
 
+    A missing file or a folder is no error. A pipe, a device or a socket is one, because a read of
+    it may never end.
+
     Args:
         folder: The folder of a table.
         files: Paths relative to the folder, absolute paths, or URIs.
@@ -26,15 +29,22 @@ def check_locations(folder: Path, files: Iterable[str], forbidden: str = r"\0") 
             opens the file resolves them in another way.
 
     Raises:
-        TableError: A file is not in the folder.
+        TableError: A file is not in the folder, or is not a regular file.
     """
     real, is_forbidden = os.path.realpath(folder), re.compile(forbidden).search
     for file in files:
         path = to_local_folder(file) if get_scheme(file) else folder / file
+        real_path = os.path.realpath(path or "")
         is_outside = path is None or is_forbidden(file)
-        if is_outside or os.path.commonpath((real, os.path.realpath(path or ""))) != real:
-            raise TableError(
-                f"{folder} cannot be read without Spark, because its metadata names the file"
-                f" {file!r}, which is not in this folder. If you trust the table, read it with"
-                " Spark."
-            )
+        if is_outside or os.path.commonpath((real, real_path)) != real:
+            raise _make_error(folder, file, "in this folder")
+        real_file = Path(real_path)
+        if real_file.exists() and not (real_file.is_file() or real_file.is_dir()):
+            raise _make_error(folder, file, "a regular file")
+
+
+def _make_error(folder: Path, file: str, what: str) -> TableError:
+    return TableError(
+        f"{folder} cannot be read without Spark, because its metadata names the file {file!r},"
+        f" which is not {what}. If you trust the table, read it with Spark."
+    )

@@ -29,7 +29,13 @@ def is_table(folder: Path, /) -> bool:
 
 
 def read_runs(folder: Path, /) -> Mapping[str, int]:
-    """Return the snapshot id after the last commit of each run, by run id, newest run first."""
+    """Return the snapshot id after the last commit of each run, by run id, newest run first.
+
+    Raises:
+        TableError: The metadata file is not in the table's folder.
+    """
+    found = find_metadata_file(folder)
+    check_locations(folder, [str(found.absolute())] if found else [])
     return find_last_commits(
         (snapshot.id, snapshot.marker) for snapshot in read_local_snapshots(folder)
     )

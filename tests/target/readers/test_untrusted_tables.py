@@ -154,12 +154,31 @@ def test_log_of_a_delta_table_is_in_its_folder(lake: Path) -> None:
         target_spark.open_warehouse(lake)["b"].to_arrow()
 
 
-def test_pipe_in_the_log_of_a_delta_table_is_an_error(lake: Path) -> None:
-    """SEC24: no file of a log is opened that is not a regular file."""
-    make_delta_table(lake / "a", "part.parquet", [])
-    os.mkfifo(lake / "a" / "_delta_log" / f"{1:020}.json")
-    with pytest.raises(TableError, match=rf"{1:020}.json in its log is not valid"):
-        target_spark.open_warehouse(lake)["a"].to_arrow()
+@pytest.mark.parametrize(
+    "pipe",
+    [
+        "delta/part.parquet",
+        "delta/_delta_log/_last_checkpoint",
+        f"delta/_delta_log/{1:020}.json",
+        "iceberg/metadata/v2.metadata.json",
+        "iceberg/manifests",
+    ],
+)
+def test_pipe_is_not_read_as_a_file_of_a_table(lake: Path, pipe: str) -> None:
+    """SEC24: a read of a pipe would never end."""
+    make_delta_table(lake / "delta", "part.parquet", [])
+    make_iceberg_table(lake / "iceberg", {}, manifests=str(lake / "iceberg" / "manifests"))
+    os.mkfifo(lake / pipe)
+    with pytest.raises(TableError, match=r"which is not a regular file"):
+        target_spark.open_warehouse(lake)[Path(pipe).parts[0]].to_arrow()
+
+
+def test_runs_are_not_read_from_a_pipe(lake: Path) -> None:
+    """SEC24: the same for the commits of an Iceberg table."""
+    make_iceberg_table(lake / "a", {})
+    os.mkfifo(lake / "a" / "metadata" / "v2.metadata.json")
+    with pytest.raises(TableError, match=r"which is not a regular file"):
+        assert target_spark.open_warehouse(lake)["a"].runs
 
 
 @pytest.mark.parametrize("place", ["../../private.parquet", "{private}"])
