@@ -148,6 +148,15 @@ class WindowReader(ContextReader):
         record_filter = self.stream._record_filter
         return record_filter is not None and record_filter.is_past
 
+    @property
+    def end_time(self) -> str | None:
+        """End of the current context in the cursor's format; None without a datetime cursor.
+
+        The bookmark does not pass it, because later records may not have been read.
+        """
+        current = self._current
+        return None if current is None else current.cursor.format.write(current.end)
+
     # Reading
 
     def read(self, context: Context | None) -> Iterable[Record]:
