@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import warnings
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -153,3 +154,16 @@ def test_request_option_injects_its_value_and_changes_nothing_else() -> None:
     assert older.params == "a=1&from-date=2+3&to-date=4"
     with pytest.raises(ValueError, match="no fields"):
         RequestOption("body_json", "b").put(HTTPRequest("http://x/", data="text"), "2")
+
+
+@pytest.mark.parametrize("month, day", [(3, 31), (10, 27)])
+def test_windows_have_no_gap_and_no_overlap_when_clocks_change(month: int, day: int) -> None:
+    start = dt.datetime(2024, month, day, tzinfo=ZoneInfo("Europe/Berlin"))
+    end = dt.datetime(2024, month, day, 5, tzinfo=dt.timezone.utc)
+    made = cursor(start_datetime=start, end_datetime=end, step="PT1H", cursor_granularity="PT1S")
+    found = list(made.windows(made.start({}, NOW), made.end({}, NOW)))
+    second = dt.timedelta(seconds=1)
+    assert found[0].start == start
+    assert found[-1].end == end
+    assert [one.end + second for one in found[:-1]] == [one.start for one in found[1:]]
+    assert {one.end - one.start for one in found[:-1]} == {dt.timedelta(hours=1) - second}
