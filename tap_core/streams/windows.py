@@ -297,10 +297,13 @@ class WindowReader(ContextReader):
 
     def _make_pass(self, cursor: DatetimeBasedCursor, context: Context | None) -> _WindowPass:
         stream, order = self.stream, self.stream.state_manager.order
-        if stream.state_manager.is_sorted and (cursor.lookback_window or cursor.is_data_feed):
+        if stream.state_manager.is_sorted and (
+            cursor.lookback_window or cursor.is_data_feed or cursor.clamp
+        ):
             raise ConfigurationError(
                 f"Stream '{stream.name}' is declared sorted, but its cursor reads older records"
-                " again (lookback_window) or newest first (is_data_feed). Set is_sorted = False."
+                " again (lookback_window), newest first (is_data_feed) or only whole days, weeks"
+                " or months (clamping). Set is_sorted = False."
             )
         start, end = self.find_time_range(cursor)
         stored = self.find_stored(cursor, context)

@@ -497,8 +497,14 @@ def test_window_threads_end_when_a_record_fails(server: Server, on_path: Any) ->
 # Other options of authors
 
 
-def test_lookback_window_of_a_sorted_stream_is_an_error(server: Server) -> None:
-    kind = dated(lookback_window="P2D", is_sorted=True)
+@pytest.mark.parametrize(
+    "options", [{"lookback_window": "P2D"}, {**STEPS, "clamping": {"target": "MONTH"}}]
+)
+def test_sorted_stream_cannot_read_older_records_or_only_whole_months(
+    server: Server, options: dict[str, Any]
+) -> None:
+    """A sync that resumes within a month would begin at the next one."""
+    kind = dated(**options, is_sorted=True)
     _, error = failed(ConfigurationError, kind, config={"url": server.url})
     assert "is_sorted" in str(error)
 
