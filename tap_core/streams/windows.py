@@ -399,6 +399,7 @@ class WindowReader(ContextReader):
         if order is None or (passed is None and not cursor.filters):
             return None
         upper = end if cursor.filters else None
+        lower = cursor.format.read(cursor.format.write(lower))  # the start that a request would get
         find = make_getter(self.stream.replication_path)
         return CursorRecordFilter(order, find, lower=lower, upper=upper, passed=passed)
 

@@ -346,6 +346,22 @@ def test_client_side_incremental_drops_records_outside_of_the_interval(
     assert ids(read(server, on_path(dated(boundary="drop")), state)) == [2, 4]
 
 
+@pytest.mark.parametrize("state", [None, stored("2023-01-02")])
+def test_client_side_incremental_keeps_the_records_that_a_request_would_return(
+    server: Server, state: Any
+) -> None:
+    """A format of whole days requests the start's whole day, as after a lookback of hours."""
+    Api(server, at("2022-12-31", "2023-01-01", "2023-01-02"))
+    options = {
+        "datetime_format": "%Y-%m-%d",
+        "start_datetime": "2023-01-01T10:00:00Z",
+        "lookback_window": "PT12H",
+    }
+    assert ids(read(server, dated(**options), state)) == [2, 3]
+    filtered = dated(**options, is_client_side_incremental=True, **WITHOUT_DATES)
+    assert ids(read(server, filtered, state)) == [2, 3]
+
+
 def test_records_without_a_valid_cursor_value_are_not_filtered(
     server: Server, on_path: Any
 ) -> None:
