@@ -185,26 +185,8 @@ class ManifestStream(Stream):
         return known or [None]
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the transformed records of a slice, which define the slices of a child stream."""
-        manager, key = self.state_manager, str(self.replication_key)
-        cursor = (
-            None if self._resume_document is None else manager.cursor(context, replication_key=key)
-        )
-        keeps, end = self._reader.begin(context), self._reader.end_time
-        try:
-            for record in self.get_records(context):
-                if keeps is not None and not keeps(record):
-                    continue
-                if cursor is not None:
-                    cursor.advance(record.get(key))
-                yield record
-        finally:
-            self._reader.end()
-        if cursor is not None:
-            cursor.settle()
-            manager.write_replication_key_signpost(end, context=context)
-            if manager.get_state_partition_context(context) == context:
-                manager.finalize_state(manager.get_context_state(context))
+        """Return the transformed records of a slice, which define the slices of a child stream."""
+        return self._reader.read_slice(context)
 
     def parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
         """Return the parent stream that ``node`` declares, which reads all of its records."""
