@@ -251,8 +251,12 @@ class DatetimeBasedCursor:
         edge = getattr(self, name)
         try:
             if isinstance(edge, MinMaxDatetime):
-                return edge.instant(config, self._read_setting, now)
-            return _to_datetime(edge, config, self._read_setting, now)
+                found = edge.instant(config, self._read_setting, now)
+            else:
+                found = _to_datetime(edge, config, self._read_setting, now)
+            # Steps from a time zone with summer time would be steps of its clock: when the clock
+            # is put back, the repeated hour would be in no window.
+            return found.replace(tzinfo=dt.timezone(found.utcoffset() or dt.timedelta()))
         except KeyError as error:
             raise ValueError(f"The {name} needs the setting {error}.") from None
         except ValueError as error:

@@ -184,6 +184,33 @@ class ManifestReader(WindowReader):
         seconds = get_stream_state(self.stream).get(LOOKBACK_WINDOW_KEY)
         return found - dt.timedelta(seconds=seconds) if seconds else found
 
+    # Slices of a parent stream
+
+    def read_slice(self, context: Context | None) -> Iterator[Record]:
+        """Yield the records of a slice, which define the slices of a child stream.
+
+        The position of a parent that resumes from its child's state advances with each record. If
+        slices share a position, it becomes final in `ManifestStream.resume_position`.
+        """
+        stream, manager = self.stream, self.stream.state_manager
+        key = str(stream.replication_key)
+        cursor = manager.cursor(context, replication_key=key) if self._is_resumed else None
+        keeps, end = self.begin(context), self.end_time
+        try:
+            for record in stream.get_records(context):
+                if keeps is not None and not keeps(record):
+                    continue
+                if cursor is not None:
+                    cursor.advance(record.get(key))
+                yield record
+        finally:
+            self.end()
+        if cursor is not None:
+            cursor.settle()
+            manager.write_replication_key_signpost(end, context=context)
+            if manager.get_state_partition_context(context) == context:
+                manager.finalize_state(manager.get_context_state(context))
+
     # Slices of a custom or counting cursor
 
     def read(self, context: Context | None) -> Iterable[Record]:

@@ -33,6 +33,10 @@ class PropertyChunkReader(PageLoop):
         super().__init__(*args, **kwargs)
         self._chunks = chunks
         self._merging = merging
+        # A part of a record may lack the cursor field, so that only a merged record is filtered.
+        self._admits_merged = None if merging is None else self._admits
+        if merging is not None:
+            self._admits = None
         self._place = 0
         self._held: list[Record] = []
         self._by_key: dict[Any, Record] = {}
@@ -59,7 +63,9 @@ class PropertyChunkReader(PageLoop):
         if not self._is_last:
             self.finished = False  # an ignored error response ends only its chunk
             return
+        admits = self._admits_merged
         records = [*self._held, *self._by_key.values()]
+        records = [one for one in records if admits is None or admits(one)]
         self._held, self._by_key = [], {}
         self._counts.kept = len(records)
         self._counts.last = records[-1] if records else None

@@ -185,23 +185,8 @@ class ManifestStream(Stream):
         return known or [None]
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the transformed records of a slice, which define the slices of a child stream."""
-        manager, key = self.state_manager, str(self.replication_key)
-        cursor = (
-            None if self._resume_document is None else manager.cursor(context, replication_key=key)
-        )
-        keeps = self._reader.begin(context)
-        try:
-            for record in self.get_records(context):
-                if cursor is not None:
-                    cursor.advance(record.get(key))
-                if keeps is None or keeps(record):
-                    yield record
-        finally:
-            self._reader.end()
-        if cursor is not None:
-            cursor.settle()
-            manager.finalize_state(manager.get_context_state(context))
+        """Return the transformed records of a slice, which define the slices of a child stream."""
+        return self._reader.read_slice(context)
 
     def parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
         """Return the parent stream that ``node`` declares, which reads all of its records."""
@@ -230,10 +215,14 @@ class ManifestStream(Stream):
 
     @property
     def resume_position(self) -> Any:
-        """Position that this parent stream has reached, for `resume_from`; None if not tracked."""
-        return (
-            None if self._resume_document is None else self._resume_document.stream_state(self.name)
-        )
+        """Position that this parent stream has reached, for `resume_from`; None if not tracked.
+
+        It is read after the last slice, because slices that share a position advance it together.
+        """
+        if self._resume_document is None:
+            return None
+        self.state_manager.finalize_state()
+        return self._resume_document.stream_state(self.name)
 
     def find_parent_state(self, parent: str) -> Any:
         """Return the stored position of the parent stream ``parent``; None in the first sync.

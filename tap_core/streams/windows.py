@@ -148,6 +148,15 @@ class WindowReader(ContextReader):
         record_filter = self.stream._record_filter
         return record_filter is not None and record_filter.is_past
 
+    @property
+    def end_time(self) -> str | None:
+        """End of the current context in the cursor's format; None without a datetime cursor.
+
+        The bookmark does not pass it, because later records may not have been read.
+        """
+        current = self._current
+        return None if current is None else current.cursor.format.write(current.end)
+
     # Reading
 
     def read(self, context: Context | None) -> Iterable[Record]:
@@ -288,10 +297,13 @@ class WindowReader(ContextReader):
 
     def _make_pass(self, cursor: DatetimeBasedCursor, context: Context | None) -> _WindowPass:
         stream, order = self.stream, self.stream.state_manager.order
-        if stream.state_manager.is_sorted and (cursor.lookback_window or cursor.is_data_feed):
+        if stream.state_manager.is_sorted and (
+            cursor.lookback_window or cursor.is_data_feed or cursor.clamp
+        ):
             raise ConfigurationError(
                 f"Stream '{stream.name}' is declared sorted, but its cursor reads older records"
-                " again (lookback_window) or newest first (is_data_feed). Set is_sorted = False."
+                " again (lookback_window), newest first (is_data_feed) or only whole days, weeks"
+                " or months (clamping). Set is_sorted = False."
             )
         start, end = self.find_time_range(cursor)
         stored = self.find_stored(cursor, context)
@@ -387,6 +399,7 @@ class WindowReader(ContextReader):
         if order is None or (passed is None and not cursor.filters):
             return None
         upper = end if cursor.filters else None
+        lower = cursor.format.read(cursor.format.write(lower))  # the start that a request would get
         find = make_getter(self.stream.replication_path)
         return CursorRecordFilter(order, find, lower=lower, upper=upper, passed=passed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import warnings
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -153,3 +154,16 @@ def test_request_option_injects_its_value_and_changes_nothing_else() -> None:
     assert older.params == "a=1&from-date=2+3&to-date=4"
     with pytest.raises(ValueError, match="no fields"):
         RequestOption("body_json", "b").put(HTTPRequest("http://x/", data="text"), "2")
+
+
+@pytest.mark.parametrize("month, day", [(3, 31), (10, 27)])
+def test_windows_have_no_gap_and_no_overlap_when_clocks_change(month: int, day: int) -> None:
+    start = dt.datetime(2024, month, day, tzinfo=ZoneInfo("Europe/Berlin"))
+    end = dt.datetime(2024, month, day, 5, tzinfo=dt.timezone.utc)
+    made = cursor(start_datetime=start, end_datetime=end, step="PT1H", cursor_granularity="PT1S")
+    found = list(made.windows(made.start({}, NOW), made.end({}, NOW)))
+    starts = [made.format.read(one.start_time) for one in found]
+    ends = [made.format.read(one.end_time) for one in found]
+    hours = (end - start.astimezone(dt.timezone.utc)) // dt.timedelta(hours=1)
+    assert starts == [end - dt.timedelta(hours=left) for left in range(hours, -1, -1)]
+    assert ends == [*(one - dt.timedelta(seconds=1) for one in starts[1:]), end]

@@ -346,6 +346,22 @@ def test_client_side_incremental_drops_records_outside_of_the_interval(
     assert ids(read(server, on_path(dated(boundary="drop")), state)) == [2, 4]
 
 
+@pytest.mark.parametrize("state", [None, stored("2023-01-02")])
+def test_client_side_incremental_keeps_the_records_that_a_request_would_return(
+    server: Server, state: Any
+) -> None:
+    """A format of whole days requests the start's whole day, as after a lookback of hours."""
+    Api(server, at("2022-12-31", "2023-01-01", "2023-01-02"))
+    options = {
+        "datetime_format": "%Y-%m-%d",
+        "start_datetime": "2023-01-01T10:00:00Z",
+        "lookback_window": "PT12H",
+    }
+    assert ids(read(server, dated(**options), state)) == [2, 3]
+    filtered = dated(**options, is_client_side_incremental=True, **WITHOUT_DATES)
+    assert ids(read(server, filtered, state)) == [2, 3]
+
+
 def test_records_without_a_valid_cursor_value_are_not_filtered(
     server: Server, on_path: Any
 ) -> None:
@@ -497,8 +513,14 @@ def test_window_threads_end_when_a_record_fails(server: Server, on_path: Any) ->
 # Other options of authors
 
 
-def test_lookback_window_of_a_sorted_stream_is_an_error(server: Server) -> None:
-    kind = dated(lookback_window="P2D", is_sorted=True)
+@pytest.mark.parametrize(
+    "options", [{"lookback_window": "P2D"}, {**STEPS, "clamping": {"target": "MONTH"}}]
+)
+def test_sorted_stream_cannot_read_older_records_or_only_whole_months(
+    server: Server, options: dict[str, Any]
+) -> None:
+    """A sync that resumes within a month would begin at the next one."""
+    kind = dated(**options, is_sorted=True)
     _, error = failed(ConfigurationError, kind, config={"url": server.url})
     assert "is_sorted" in str(error)
 

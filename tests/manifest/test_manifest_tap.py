@@ -299,6 +299,45 @@ class TestIncrementalDependency:
         slices = {one.partition("?")[0] for one in asked(server) if one.startswith("/sub")}
         assert slices == {"/sub/21", "/sub/24"}
 
+    def test_parents_after_the_end_of_the_window_do_not_move_the_position(self, tmp_path: Path):
+        """A feed drops such parents until a later sync reads them all."""
+        feed = GROWING + "  is_data_feed: true\n"
+        sub = stream("sub", "/{{ stream_slice.parent }}", retriever=self.ROUTER, more=GROWING)
+        path = manifest(tmp_path, stream("items", "/i", more=feed), sub)
+        parents = [{"id": day, "at": f"2024-01-{day}"} for day in (24, 22, 18)]
+        with serving() as server:
+            server.answers_by(lambda one: page(*(parents if one.path == "/i" else ())))
+            ran = run(path, server)
+            run(path, server, state=ran.state, config={"end": "2024-01-25"})
+        position = ran.state["bookmarks"]["sub"]["parent_state"]["items"]
+        assert position["replication_key_value"] == "2024-01-18"
+        assert {one.path for one in server.asked} == {"/i", "/24", "/22", "/18"}
+
+    def test_parent_with_a_date_in_the_future_does_not_move_the_position_past_the_window(
+        self, tmp_path: Path
+    ):
+        path = self.declared(tmp_path)
+        with serving() as server:
+            server.answers_by(lambda _: page({"id": 1, "at": "2099-01-01"}))
+            ran = run(path, server)
+        position = ran.state["bookmarks"]["sub"]["parent_state"]["items"]
+        assert position["replication_key_value"] == "2024-01-25"
+
+    def test_each_slice_of_a_parent_with_one_cursor_for_all_slices_is_read_from_its_position(
+        self, tmp_path: Path
+    ):
+        kinds = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
+        shared = GROWING + "  global_substream_cursor: true\n"
+        items = stream("items", "/{{ stream_slice.kind }}", retriever=kinds, more=shared)
+        sub = stream("sub", "/sub", retriever=self.ROUTER, more=GROWING)
+        with serving() as server:
+            server.answers_by(lambda one: page({"id": 1, "at": "2024-01-18"}))
+            ran = run(manifest(tmp_path, items, sub), server)
+        begins = [one.query["since"] for one in server.asked if one.path in {"/a", "/b"}]
+        assert begins == [["2024-01-01"]] * len(begins)
+        position = ran.state["bookmarks"]["sub"]["parent_state"]["items"]
+        assert position["replication_key_value"] == "2024-01-18"
+
 
 class TestTapClass:
     def test_tap_is_named_after_the_file_or_folder(self, tmp_path: Path):

@@ -81,6 +81,28 @@ def test_nested_objects_of_several_chunks_are_merged(tmp_path: Path):
     assert ran.records("items") == [{"id": 7, "inner": {"a": 1, "b": 1}, "last": "b"}]
 
 
+def test_client_side_filter_drops_merged_records_not_parts_of_them(tmp_path: Path):
+    """The part without the cursor field would be sent as a record that lacks its other fields."""
+    cursor = """
+    incremental_sync:
+      type: DatetimeBasedCursor
+      cursor_field: a
+      datetime_format: "%Y-%m-%d"
+      start_datetime: "2024-01-10"
+      is_client_side_incremental: true
+    """
+    old, new = {"id": 1, "a": "2024-01-01", "b": 1}, {"id": 2, "a": "2024-01-20", "b": 2}
+
+    def answer(one: ReceivedRequest) -> Reply:
+        [name] = one.query["fields"]
+        return page(*({"id": each["id"], name: each[name]} for each in (old, new)))
+
+    with serving() as server:
+        server.answers_by(answer)
+        ran = run(manifest(tmp_path, stream("items", "/items", FIELDS, more=cursor)), server)
+    assert ran.records("items") == [new]
+
+
 def test_custom_requester_receives_the_properties(tmp_path: Path):
     (tmp_path / "components.py").write_text(
         "from dataclasses import dataclass\n"

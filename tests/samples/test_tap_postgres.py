@@ -418,6 +418,10 @@ INCREMENTS: list[tuple[str, list[str], Any]] = [
     ('text COLLATE "und-x-icu"', ["A", "B", "a", "ä"], "a"),
     ("mood", ["happy", "ok", "sad", "worse"], "sad"),
     ("uuid", [f"{digit}0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11" for digit in "18af"], ...),
+    ("real", ["0.1", "0.5", "0.7", "0.9"], Decimal("0.7")),
+    ("bytea", [r"\x09", r"\x61", r"\xa1", r"\xa2"], "a1"),
+    ("char(5)", ["a", "ab", "b", "bc"], "b    "),
+    ("timetz", ["09:00+02", "09:30+00", "10:00+02", "11:00+00"], "10:00:00+02:00"),
 ]
 """A type, four sorted values (the fourth is new in the second run), the first bookmark."""
 

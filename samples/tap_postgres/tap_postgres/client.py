@@ -330,7 +330,23 @@ class PostgresStream(SQLStream):
         column = sa.cast(table.c[key], sa.Text).collate("C")
         query = query.order_by(sa.nulls_first(column.asc()))
         start = self.get_starting_replication_key_value(context)
-        return query if start is None else query.where(column >= str(start))
+        if start is None:
+            return query
+        return query.where(column >= _to_server_text(str(start), table.c[key].type))
+
+
+def _to_server_text(start: str, declared: sqltypes.TypeEngine[Any]) -> Any:
+    """Return a bookmark as the text that the server writes for the column's value.
+
+    A record has bytes without a prefix, offsets of times with minutes, and the blanks that fill a
+    CHAR.
+    """
+    kind = _resolve_domain(declared)
+    if isinstance(kind, sqltypes.LargeBinary):
+        return rf"\x{start}"
+    if isinstance(kind, (sqltypes.Time, sqltypes.CHAR)):
+        return sa.cast(sa.cast(sa.literal(start, sa.Text), kind), sa.Text)
+    return start
 
 
 def _is_log_based(entry: CatalogEntry) -> bool:
