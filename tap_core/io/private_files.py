@@ -203,9 +203,9 @@ def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    final = Path(path)
     import tempfile  # slow to import
 
+    final = Path(path)
     handle, name = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)
     partial = Path(name)
     try:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from target_spark.errors import TableError
-from target_spark.readers.delta_log import URL_SYNTAX, check_log
-from target_spark.readers.file_locations import check_locations
+from target_spark.readers.delta_log import WAY_OUT, check_log, check_paths
 from target_spark.storage.retry import first_error_line
 from target_spark.tables.commit_metadata import CommitMetadata, find_last_commits
 
@@ -21,7 +20,6 @@ __all__ = ["get_schema", "is_table", "open_table", "read_rows", "read_runs"]
 
 _WIDENED: Final = "typeWidening"
 _MAPPED: Final = ("deletionVectors", "columnMapping")
-_WAY_OUT: Final = "Read it with spark.read.format('delta')."
 
 
 def is_table(folder: Path, /) -> bool:
@@ -52,9 +50,9 @@ def open_table(folder: Path, version: int | None, /) -> DeltaTable:
         return DeltaTable(folder, version)
     except DeltaError as error:
         at = "" if version is None else f" at version {version}"
-        cause = str(error).partition("\n")[0]  # the lines behind it are a backtrace of Rust
+        cause = first_error_line(error)  # the lines behind it are a backtrace of Rust
         raise TableError(
-            f"{folder} cannot be read{at} without Spark: {cause}. {_WAY_OUT}"
+            f"{folder} cannot be read{at} without Spark: {cause}. {WAY_OUT}"
         ) from error
 
 
@@ -77,8 +75,7 @@ def read_rows(table: DeltaTable, columns: Sequence[str], /) -> pa.Table:
     from deltalake.exceptions import DeltaError
 
     paths = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
-    check_locations(_get_folder(table), paths, URL_SYNTAX)
-    check_locations(_get_folder(table), map(unquote, paths))
+    check_paths(_get_folder(table), paths)
     schema = get_schema(table)
     schema = pa.schema([schema.field(name) for name in columns])
     features = table.protocol().reader_features or []
@@ -89,7 +86,7 @@ def read_rows(table: DeltaTable, columns: Sequence[str], /) -> pa.Table:
         return reader.read_all().cast(schema)
     except (DeltaError, pa.ArrowException) as error:
         raise TableError(
-            f"{_get_folder(table)} cannot be read without Spark: {error}. {_WAY_OUT}"
+            f"{_get_folder(table)} cannot be read without Spark: {error}. {WAY_OUT}"
         ) from error
 
 
@@ -146,5 +143,5 @@ def _convert(values: pa.ChunkedArray, field: pa.Field, folder: Path, path: str) 
     except pa.ArrowException as error:
         raise TableError(
             f"Column {field.name} of {folder} cannot be read without Spark, because file {path} has"
-            f" values that are no {field.type} ({first_error_line(error)}). {_WAY_OUT}"
+            f" values that are no {field.type} ({first_error_line(error)}). {WAY_OUT}"
         ) from error

@@ -6,7 +6,7 @@ Source: the Delta protocol, sections "Deletion Vectors" and "Sidecar File Inform
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -17,9 +17,12 @@ from tap_core.limits.memory import open_regular
 from target_spark.errors import TableError
 from target_spark.readers.file_locations import check_locations
 
-__all__ = ["URL_SYNTAX", "check_log"]
+__all__ = ["WAY_OUT", "check_log", "check_paths"]
 
-URL_SYNTAX: Final = r"[\x00-\x1f\\?#]|^ | $"
+WAY_OUT: Final = "Read it with spark.read.format('delta')."
+"""End of the message of an error about a table that cannot be read without Spark."""
+
+_URL_SYNTAX: Final = r"[\x00-\x1f\\?#]|^ | $"
 """What deltalake, which reads a path as a URL, removes or takes for a slash or the path's end.
 
 A writer has to encode these characters.
@@ -75,11 +78,24 @@ def check_log(folder: Path) -> None:
         except (OSError, ValueError) as error:
             raise TableError(
                 f"{folder} cannot be read without Spark, because {path.name} in its log is not"
-                f" valid: {error}. Read it with spark.read.format('delta')."
+                f" valid: {error}. {WAY_OUT}"
             ) from error
     for base, place in places:
-        check_locations(base, [place], URL_SYNTAX)
-        check_locations(base, [unquote(place)])
+        check_paths(base, [place])
+
+
+def check_paths(folder: Path, paths: Collection[str]) -> None:
+    """Check that paths in a log lead to files in a folder, also after deltalake decoded them.
+
+    Args:
+        folder: The folder.
+        paths: Paths relative to the folder, absolute paths or URIs; they may be percent-encoded.
+
+    Raises:
+        TableError: A path leads to another folder, or to what is not a regular file.
+    """
+    check_locations(folder, paths, _URL_SYNTAX)
+    check_locations(folder, map(unquote, paths))
 
 
 def _read_actions(path: Path, *, is_json: bool) -> Iterator[_Action]:
