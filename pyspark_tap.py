@@ -1,7 +1,8 @@
-"""The streams of taps as frames: ``spark.read.format("tap")``.
+"""Spark data source that reads the streams of a tap: ``spark.read.format("tap")``.
 
-Rules of the room: Spark imports every module whose name begins with ``pyspark_`` as soon as any
-source in Python is wanted, and takes its ``DefaultSource``. So this one must never fail.
+Spark looks for data sources written in Python by importing every top-level module whose name begins
+with ``pyspark_``, and registers its ``DefaultSource``. An import error here would therefore break
+every use of ``spark.read.format``, so this module only imports.
 """
 
 from __future__ import annotations

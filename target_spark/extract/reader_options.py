@@ -230,7 +230,7 @@ def _parse_inline_settings(text: str, schema: Mapping[str, Any]) -> dict[str, An
         raise UnsupportedError(
             "The option config contains a secret. Spark shows options in its UI and its event log:"
             " pass the path of a settings file instead, or ENV for environment variables, or"
-            " register the tap with its settings (pyspark_tap.tap_source)."
+            " register the tap with its settings (pyspark_tap.register_source)."
         )
     settings: dict[str, Any] = parsed
     return settings

@@ -16,6 +16,8 @@ for users once more, without the repository. The word after the three backticks 
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import os
 import re
@@ -23,6 +25,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +41,7 @@ DOCUMENTS = sorted(
 RUNS = {"sh", "python"}
 DATA = {"json", "yaml", "toml"}
 WORDS = {"text", "mermaid"}
+OWN_MODULE = re.compile(r"(tap_core|target_spark|pyspark_tap)\b")
 IN_REPOSITORY = re.compile(
     r"\btap[-_](flights|airlines|planes|petstore|postgres)\b|\b(samples|images|scripts)/"
     r"|^make |-m tests\b|tests/(docs|images|project)\b",
@@ -161,6 +165,18 @@ def test_every_block_has_a_known_language_and_skip_reason(document: Path) -> Non
         assert block.language in RUNS | DATA | WORDS, f"line {block.line}: {block.language!r}"
         assert block.options.get("only", "wheel") in {"wheel", "repository"}, block.line
         assert "skip" not in block.options or len(block.options["skip"]) > 10, block.line
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=identify)
+def test_names_imported_from_the_project_exist_in_blocks_that_are_not_run(document: Path) -> None:
+    for block in find_blocks(document.read_text("utf-8")):
+        if block.language != "python" or "skip" not in block.options:
+            continue
+        for node in ast.walk(ast.parse(textwrap.dedent(block.body))):
+            if isinstance(node, ast.ImportFrom) and OWN_MODULE.match(node.module or ""):
+                module = importlib.import_module(str(node.module))
+                missing = [name.name for name in node.names if not hasattr(module, name.name)]
+                assert missing == [], f"line {block.line}: {node.module} has no {missing}"
 
 
 @pytest.mark.slow
