@@ -34,6 +34,7 @@ from tap_core.compat.classproperty import classproperty
 from tap_core.compat.slow_imports import without_collections
 from tap_core.config.loading import (
     EnvironmentConfig,
+    check_nesting,
     deep_copy_config,
     fill_defaults,
     merge_missing_config_jsonschema,
@@ -201,11 +202,13 @@ class PluginBase(abc.ABC):
             ConfigValidationError: The settings are invalid; ``errors`` lists all faults.
             TypeError: The configuration is neither a mapping nor a path.
         """
+        self._config: dict[str, Any] = {}
         given = _load_config(config)
         found = EnvironmentConfig({}, {})
         if parse_env_config:
             found = read_environment(self._full_schema(), self._env_var_prefix)
-        self._config: dict[str, Any] = {**given, **found.values}
+        self._config = {**given, **found.values}
+        check_nesting(self._config)
         self._env_faults = found.faults
         register_secrets(self, collect_secrets(self._config, self._full_schema()))
         self._slips = list(suggest_misspelled_settings(self._config, self._full_schema()))
@@ -494,6 +497,7 @@ def _load_config(
     if not config:
         return {}
     if isinstance(config, Mapping):
+        check_nesting(config)
         settings: dict[str, Any] = deep_copy_config(config)
         return settings
     if isinstance(config, (str, PurePath)):

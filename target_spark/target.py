@@ -149,7 +149,7 @@ class TargetSpark(PluginBase):
                     self.logger.warning("Setting '%s' is not supported: %s.", name, instead)
         except ConfigValidationError as error:  # also written as a report
             refused = Report()
-            refused.record_outcome(make_redactor(config or {})(str(error)))
+            refused.record_outcome(make_redactor(self._config)(str(error)))
             self._save(refused)
             raise
 

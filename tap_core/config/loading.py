@@ -32,6 +32,7 @@ __all__ = [
     "TRUTHY",
     "ConfigInput",
     "EnvironmentConfig",
+    "check_nesting",
     "coerce_text",
     "deep_copy_config",
     "env_var_name",
@@ -48,6 +49,9 @@ ENV = "ENV"
 
 TRUTHY = ("true", "1", "yes", "on")
 FALSY = ("false", "0", "no", "off", "")
+
+_MOST_LEVELS = 100
+"""Limit for nested objects and arrays in settings."""
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -315,7 +319,26 @@ _READERS: dict[str, Callable[[str, JsonSchema], Any]] = {
 }
 
 
-# Defaults, built-in settings
+# Depth, defaults, built-in settings
+
+
+def check_nesting(config: Mapping[str, Any]) -> None:
+    """Raise ConfigValidationError if settings have more than 100 levels of objects and arrays.
+
+    Copying, validation and redaction of deeper settings would exceed Python's recursion limit.
+    """
+    level: list[Any] = [config]
+    for _ in range(_MOST_LEVELS):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, Mapping) else outer)
+            if isinstance(inner, (Mapping, list))
+        ]
+        if not level:
+            return
+    error = f"The settings are nested too deeply: at most {_MOST_LEVELS} levels are allowed."
+    raise ConfigValidationError(error, errors=[error])
 
 
 def deep_copy_config(value: Any) -> Any:

@@ -6,8 +6,17 @@ from decimal import Decimal
 
 import pytest
 
+from tap_core import Tap
 from tap_core.config.loading import ConfigInput, read_config_files
 from tap_core.exceptions import ConfigFileError, ConfigValidationError
+
+
+class Nested(Tap):
+    name = "tap-nested"
+    config_jsonschema = {"properties": {"folder": {"type": "object"}}}
+
+    def discover_streams(self):
+        return []
 
 
 @pytest.fixture
@@ -70,3 +79,23 @@ def test_all_invalid_files_are_reported_together(write, tmp_path):
     assert "bad.json" in first
     assert second == f"Configuration file '{missing}' does not exist"
     assert "cannot be read" in third
+
+
+@pytest.mark.parametrize("source", ["file", "environment"])
+@pytest.mark.parametrize("levels", [99, 700])
+def test_settings_of_more_than_100_levels_are_an_error(source, levels, write, monkeypatch):
+    text = '{"a": ' * levels + "[]" + "}" * levels
+    if source == "file":
+        config = ConfigInput.from_cli_args(write("config.json", f'{{"folder": {text}}}')).config
+    else:
+        config = {}
+        monkeypatch.setenv("TAP_NESTED_FOLDER", text)
+    with pytest.raises(ConfigValidationError, match="at most 100 levels") as caught:
+        Nested(config=config, parse_env_config=source == "environment")
+    assert len(caught.value.errors) == 1
+
+
+def test_settings_of_100_levels_are_accepted(write):
+    text = '{"a": ' * 98 + "[]" + "}" * 98
+    path = write("config.json", f'{{"folder": {text}}}')
+    assert Nested(config=ConfigInput.from_cli_args(path).config).config["folder"]
