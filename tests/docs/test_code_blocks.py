@@ -155,7 +155,15 @@ def identify(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-LONG = {"airbyte.md", "cluster.md", "first-load.md", "first-pipeline.md", "state.md"}
+LONG = {
+    "airbyte.md",
+    "cluster.md",
+    "first-load.md",
+    "first-pipeline.md",
+    "state.md",
+    "target.md",
+    "testing.md",
+}
 """Pages whose blocks take many seconds; other tests run the same commands."""
 
 

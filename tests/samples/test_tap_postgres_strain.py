@@ -70,6 +70,7 @@ def test_first_record_is_sent_before_the_query_is_complete(wide: Source) -> None
     assert seen <= ROWS_READ_AHEAD
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process's memory is in /proc")
 def test_memory_is_bounded_for_a_large_table(wide: Source) -> None:
     lines, peak = streamed(wide, "public-wide")
@@ -126,6 +127,7 @@ def count_queries(postgres: Server, source: Source) -> int:
     return len(asked[since[-1] + 1 if since else 0 :])
 
 
+@pytest.mark.thorough
 def test_discovery_of_2000_tables_needs_no_more_queries_than_of_two(
     postgres: Server, source: Source
 ) -> None:

@@ -162,6 +162,7 @@ def test_second_run_is_incremental_and_full_refresh_reads_everything(project):
     assert ids(project.take()["orders"]) == list(range(100))
 
 
+@pytest.mark.thorough
 def test_failed_tap_resumes_from_its_last_state(project):
     output = project.run(code=1, TAP_MOVED_FAIL_AT="60")
     assert "the source is gone" in output
@@ -183,6 +184,7 @@ def test_rows_that_the_target_did_not_write_are_sent_again(project):
     assert set(first) | set(again) == set(range(100))
 
 
+@pytest.mark.thorough
 def test_no_row_is_lost_after_a_signal_to_meltano(project):
     process = project.start("run", "tap-moved", "target-moved", TAP_MOVED_WAIT_MS="300")
     written = project.folder / "out" / "orders.jsonl"
@@ -199,6 +201,7 @@ def test_no_row_is_lost_after_a_signal_to_meltano(project):
     assert set(first) | set(again) == set(range(100))
 
 
+@pytest.mark.thorough
 def test_next_run_starts_from_a_state_set_by_hand(project):
     bookmark = {"replication_key": "updated_at", "replication_key_value": hour(90)}
     state = {"singer_state": {"bookmarks": {"orders": bookmark}}}
@@ -223,6 +226,7 @@ def test_settings_come_from_the_project_and_the_environment(project):
     assert (shown["names"], shown["count"], shown["api_key"]) == (["a", "b"], 100, "not-to-be-said")
 
 
+@pytest.mark.thorough
 def test_config_test_reports_valid_and_invalid_settings(project):
     output = project.meltano("config", "test", "tap-moved")
     assert "Plugin configuration is valid" in output
@@ -232,6 +236,7 @@ def test_config_test_reports_valid_and_invalid_settings(project):
     assert "names[0]: 5 is not of type 'string'" in output
 
 
+@pytest.mark.thorough
 def test_selection_metadata_schema_overrides_and_a_mapper_apply(project):
     project.describe(
         select=["orders.*", "!orders.place.street", "shops.id"],

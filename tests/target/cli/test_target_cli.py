@@ -431,6 +431,7 @@ def test_quarantined_rows_are_reported_without_a_java_stack_trace(
     assert "\n\tat " not in errors
 
 
+@pytest.mark.thorough
 @pytest_spark
 def test_target_process_uses_at_most_150_megabytes(tmp_path: Path) -> None:
     if not Path("/proc/self/status").exists():

@@ -92,6 +92,7 @@ def test_configuration_form_and_capabilities_start_no_java(format_, tmp_path) ->
     assert quiet.end() == 0
 
 
+@pytest.mark.thorough
 def test_variables_in_names_are_not_substituted(server) -> None:
     """Spark SQL substitutes variables of the environment unless that is disabled."""
     description = table(

@@ -269,8 +269,15 @@ SPELLINGS = (
 )
 
 
-@pytest.mark.parametrize("place", ["%s", '[{"x":%s}]'])
-@pytest.mark.parametrize("kind", ["integer", "number"])
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("integer", "%s"),
+        ("number", '[{"x":%s}]'),
+        pytest.param("integer", '[{"x":%s}]', marks=pytest.mark.thorough),
+        pytest.param("number", "%s", marks=pytest.mark.thorough),
+    ],
+)
 def test_strict_read_gives_exact_numbers_or_fails(spooled: Spooled, kind: str, place: str):
     schema: dict[str, Any] = {"type": kind}
     if place != "%s":
@@ -558,7 +565,9 @@ def test_frame_is_written_with_the_types_of_its_layout(
         assert written[column.name].dataType == same
 
 
-@pytest.mark.parametrize("count", [800, pytest.param(2000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "count", [200, *(pytest.param(count, marks=pytest.mark.thorough) for count in (800, 2000))]
+)
 def test_thousands_of_columns_are_read(spooled: Spooled, count: int):
     kinds = ("i", "dec", "f", "at", "day", "obj", "flag", "arr")
     names = [(kinds[n % len(kinds)], f"c{n}") for n in range(count)]

@@ -238,8 +238,18 @@ LOADS: dict[str, list[tuple[list[dict[str, Any]], dict[str, Any]]]] = {
 }
 
 
+EVERY_TIME = {"append", "upsert", "quarantine"}
+"""The loads that `make test` compares."""
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("case", LOADS)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=[] if case in EVERY_TIME else pytest.mark.thorough)
+        for case in LOADS
+    ],
+)
 def test_tables_metadata_and_states_equal_those_of_spark(both: list[Warehouse], case: str) -> None:
     mode = {"write_mode": case} if case in {"append", "overwrite", "scd2"} else {}
     for messages, config in LOADS[case]:

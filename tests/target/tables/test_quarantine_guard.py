@@ -316,6 +316,7 @@ def run_with_report(
     return run(folder, b"".join(map(line, messages)), "--config", "my config.json")
 
 
+@pytest.mark.thorough
 def test_failed_command_prints_the_replay_command(tmp_path: Path) -> None:
     done = run_with_report(tmp_path, schema("a b", ID), *bad(1, 2, stream="a b"), state(1))
     errors = done.stderr.decode()

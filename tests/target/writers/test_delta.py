@@ -230,6 +230,7 @@ def test_metadata_is_found_below_foreign_commits(spark, table):
     assert find_latest_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
+@pytest.mark.thorough
 def test_metadata_is_read_from_a_log_without_its_old_commits(spark, table):
     writer = DeltaWriter()
     properties = "('delta.checkpointInterval' = '2')"
