@@ -1,7 +1,7 @@
-"""The streams of taps as frames: ``spark.read.format("tap")``.
+"""Python data source "tap" for Spark, which reads a tap's streams: ``spark.read.format("tap")``.
 
-Rules of the room: Spark imports every module whose name begins with ``pyspark_`` as soon as any
-source in Python is wanted, and takes its ``DefaultSource``. So this one must never fail.
+Spark imports each module whose name begins with ``pyspark_`` as soon as it looks up any Python data
+source, and registers its ``DefaultSource``. So this import must not fail.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Command `tap-core fivetran-test`: test a connector or a destination as Fivetran calls it.
 
-Exit codes: 0 if no rule is broken, 1 if one is broken or the test cannot continue, 2 if the server
-cannot be started.
+Exit codes: 0 if no rule of the protocol is broken, 1 if one is broken or the test cannot continue,
+2 if the server cannot be started.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _CANNOT: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class TesterOptions:
-    """Options of a test; paths and texts that were not passed are empty.
+    """Options of `tap-core fivetran-test`; an option that was not passed is empty.
 
     Attributes:
-        command: Program to start, with its arguments; empty to call the server at ``address``.
-        config: Path of the settings.
-        state: Path of the state of the first sync.
-        destination: True to test a destination instead of a connector.
-        address: Address of a running server, as ``host:port``.
-        seconds: Time limit of one call.
-        resumes: Number of earlier checkpoints to resume from in a fresh process.
+        command: Program that starts the server, with its arguments; empty if ``address`` is set.
+        config: Path of the settings file.
+        state: Path of the state file with which the first sync starts.
+        destination: True to test a destination, False to test a connector.
+        address: ``host:port`` of a running server; empty if ``command`` is set.
+        seconds: Time limit of one gRPC call.
+        resumes: Number of earlier checkpoints to resume from, each in a fresh process.
     """
 
     command: list[str]
@@ -51,7 +51,7 @@ class TesterOptions:
 
 
 def run_test(options: TesterOptions) -> int:
-    """Test a connector or destination, print the findings, and return the exit code."""
+    """Test a Fivetran connector or destination, print the findings, and return the exit code."""
     findings = Findings()
     try:
         return _run_tester(options, findings)
@@ -86,10 +86,9 @@ def _run_tester(options: TesterOptions, findings: Findings) -> int:
 
 @contextmanager
 def _stops_servers_on_sigterm(servers: Servers) -> Iterator[None]:
-    """Context manager that handles SIGTERM by ending the started server and this process.
+    """Context manager that, on SIGTERM, ends the tested servers and exits from this process.
 
-    The signal handler ends them directly instead of raising an exception, because gRPC may swallow
-    it.
+    The signal handler exits directly instead of raising an exception, because gRPC may swallow it.
     """
 
     def stop(number: int, _frame: object) -> None:

@@ -1,7 +1,7 @@
-"""gRPC client of one server: calls by rpc name, and errors from the status of a call.
+"""gRPC client of a Fivetran connector or destination: calls by rpc name, and errors of calls.
 
-Only the messages and the address of the server are known here. A status other than OK should carry
-a JSON document with a Task, as the interface requires.
+A server should report an error as a status other than OK whose text is a JSON document of the type
+Task, as Fivetran's protocol requires.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ _OPTIONS: Final = (
 class RefusedError(Exception):
     """Error for a gRPC call that ended with an error status.
 
-    ``is_task`` is True if the status contains a Task, which is Fivetran's message about an error.
+    Attributes:
+        rpc: Name of the rpc, such as "Update".
+        code: Name of the gRPC status code.
+        text: Text of the error.
+        is_task: True if the status contained a Task, the form that Fivetran requires.
     """
 
     rpc: str
@@ -69,11 +73,11 @@ class Stream:
 
 
 class Client:
-    """Client of one gRPC service.
+    """Client of a Fivetran connector or destination, which calls the rpcs of one gRPC service.
 
     Args:
         address: ``host:port`` of the server.
-        service: Name of the service.
+        service: Name of the service, such as "SourceConnector".
         seconds: Time limit of a call.
     """
 
@@ -83,7 +87,7 @@ class Client:
         self._seconds = seconds
 
     def call(self, rpc: str, request: Any) -> Any:
-        """Make a call that has one response, and return the response.
+        """Call an rpc that has one response, and return the response.
 
         Raises:
             RefusedError: The call ended with a status other than OK.
@@ -95,7 +99,7 @@ class Client:
             raise _refusal(rpc, error) from None
 
     def stream(self, rpc: str, request: Any) -> Stream:
-        """Make a call that has a stream of responses, and return them as they arrive."""
+        """Call an rpc that has a stream of responses, and return the open stream."""
         return Stream(
             rpc, self._channel.unary_stream(*self._method(rpc))(request, timeout=self._seconds)
         )
@@ -105,13 +109,13 @@ class Client:
         self._channel.close()
 
     def _method(self, rpc: str) -> tuple[str, Any, Any]:
-        """Return three values for an rpc: its path, request encoder and response decoder."""
+        """Return an rpc's gRPC path, the encoder of its request and the decoder of its response."""
         response = getattr(proto_messages, proto_messages.rpcs(self._service)[rpc].response)
         return f"/{PACKAGE}.{self._service}/{rpc}", _serialized, response.FromString
 
 
 def _refusal(rpc: str, error: Any) -> RefusedError:
-    """Return the error for a call that ended with a gRPC error."""
+    """Convert a `grpc.RpcError` of a call of ``rpc`` to a `RefusedError`."""
     text = error.details() or ""
     try:
         document = json.loads(text)

@@ -1,7 +1,8 @@
-"""Test of a connector: form, tests, schema, update, resume, interruption and selection.
+"""Test of a Fivetran connector: form, connection tests, schema, and Updates (syncs).
 
-The connector is observed only through its rpcs. Each step prints what it observed and records
-faults in a `Findings` object; a fault that makes the next steps meaningless stops the test.
+Updates are run in full, from earlier states, after an interruption, and for selected tables. Each
+step prints its result and records broken rules in a `Findings` object. If the next steps would be
+meaningless, the test stops.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ FIRST_STATE: Final = "{}"
 
 
 class ConnectorTester:
-    """Tester that calls a connector's rpcs as Fivetran does and checks its responses.
+    """Tester that calls a Fivetran connector's rpcs as Fivetran does and checks the responses.
 
     Args:
         servers: Starts the connector's servers.
         settings: Settings of the connector.
         say: Function that prints a line.
-        state: State for the first Update (a sync), as JSON text.
+        state: State with which the first Update (a sync) starts, as JSON text.
         resumes: Number of earlier checkpoints from which an Update is resumed.
     """
 
@@ -75,7 +76,7 @@ class ConnectorTester:
         self.named_tests: list[tuple[str, str]] = []
 
     def run(self) -> None:
-        """Run all tests.
+        """Run all tests of the connector, print their results and record the broken rules.
 
         Raises:
             NotStartedError: The connector cannot be started.
@@ -108,7 +109,11 @@ class ConnectorTester:
         self.named_tests = [(test.name, test.label) for test in form.tests]
 
     def _tests(self, client: Client) -> None:
-        """Run the connection tests listed in the form."""
+        """Run the connection tests that the configuration form lists, and one that does not exist.
+
+        Raises:
+            StoppedError: A listed test fails.
+        """
         failed = []
         for name, label in self.named_tests:
             fault = run_test(client, self.findings, name, self.configuration)
@@ -122,14 +127,14 @@ class ConnectorTester:
             )
 
     def _call_without_settings(self, client: Client) -> None:
-        """Call Schema without settings; if it fails, check the error status that it reports."""
+        """Call the Schema rpc without settings; if it fails, check its error status."""
         try:
             client.call("Schema", proto_messages.SchemaRequest())
         except RefusedError as refusal:
             check_refusal(refusal, self.findings)
 
     def _schema(self, client: Client) -> None:
-        """Call Schema twice, check the tables in the responses, and store them."""
+        """Call the rpc Schema twice, check the reported tables, and keep them for later steps."""
         request = proto_messages.SchemaRequest(configuration=self.configuration)
         responses = [self._call_rpc(client, "Schema", request) for _ in range(2)]
         pairs = [list(iterate_tables(response)) for response in responses]
@@ -151,7 +156,7 @@ class ConnectorTester:
     # Update, and Update again
 
     def _update(self, client: Client) -> UpdateReader:
-        """Run the first Update, with all tables selected, and return its reader."""
+        """Run the first Update (a sync) with all tables selected; return its reader."""
         checkpoints = CheckpointSample(self.resumes)
         full_update = self._reading(select_all(self.tables), checkpoints=checkpoints)
         self._read(client, self.state, full_update)
@@ -161,14 +166,17 @@ class ConnectorTester:
         return full_update
 
     def _update_from_last_state(self, client: Client, full_update: UpdateReader) -> None:
-        """Run an Update from the last state; check that it does not change the resulting rows."""
+        """Run an Update (a sync) from the last state; check that the rows stay the same."""
         again = self._after(full_update, full_update.model.copy())
         self._read(client, full_update.state or self.state, again)
         self._compare(full_update, again, "an Update from the last state")
         self._report_update("Update from the last state", again)
 
     def _resume(self, full_update: UpdateReader) -> None:
-        """Run Updates from earlier checkpoints; check that each results in the same rows."""
+        """Run Updates from earlier checkpoints of ``full_update``, each in a fresh process.
+
+        Check that each of them leads to the same rows as ``full_update``.
+        """
         for number, state, model in full_update.checkpoints.chosen():
             with self.servers.open() as server:
                 rest = self._after(full_update, model)
@@ -179,9 +187,9 @@ class ConnectorTester:
                 self._report_update(f"Update from checkpoint {number}, in a fresh process", rest)
 
     def _interrupt(self, full_update: UpdateReader) -> None:
-        """Cancel one Update, kill the server during the next one, and run a third one to its end.
+        """Cancel one Update, kill the server during the next one, and then complete an Update.
 
-        The third Update must deliver the remaining rows.
+        Check that the rows are the same as after the uninterrupted ``full_update``.
         """
         half = max(1, sum(full_update.operations.values()) // 2)
         with self.servers.open() as server:
@@ -205,7 +213,7 @@ class ConnectorTester:
     # Selection
 
     def _select(self, full_update: UpdateReader) -> None:
-        """Run Updates with only some tables and columns selected."""
+        """Run Updates (syncs) for which only some tables and columns are selected."""
         choice = select_all(self.tables)
         first, left_out = next(iter(self.tables)), None
         if len(self.tables) > 1:
@@ -224,9 +232,9 @@ class ConnectorTester:
             self._selected(server.client, only, "without new columns")
 
     def _selected(self, client: Client, choice: TableSelection, words: str) -> UpdateReader:
-        """Run an Update with the selection ``choice``.
+        """Run an Update (a sync) for the tables and columns in ``choice``, and return its reader.
 
-        ``words`` describe it in the printed output.
+        ``words`` describe the selection in the printed result.
         """
         part = self._reading(choice)
         self._read(client, self.state, part)
@@ -238,7 +246,10 @@ class ConnectorTester:
     def _select_all_again(
         self, client: Client, full_update: UpdateReader, part: UpdateReader, table: Name
     ) -> None:
-        """Select a table again that was deselected, and check that all its rows are delivered."""
+        """Run an Update with all tables, and check that all rows of ``table`` are delivered.
+
+        The preceding Update, which ``part`` read, was run without ``table``.
+        """
         rest = self._reading(select_all(self.tables), part.model)
         self._read(client, part.state or self.state, rest)
         for difference in full_update.model.only(table).differences(rest.model.only(table)):
@@ -253,15 +264,24 @@ class ConnectorTester:
         model: Model | None = None,
         checkpoints: CheckpointSample | None = None,
     ) -> UpdateReader:
-        """Return a reader for the messages of an Update with the selection ``choice``."""
+        """Return a reader for the messages of an Update (a sync) of the tables in ``choice``.
+
+        Args:
+            choice: Selected tables and columns.
+            model: Rows of the destination before the Update; by default no rows.
+            checkpoints: Sample to which the Update's checkpoints are added.
+        """
         return UpdateReader(self.findings, self.tables, choice, model, checkpoints)
 
     def _after(self, full_update: UpdateReader, model: Model) -> UpdateReader:
-        """Return a reader for an Update with the same tables and selection as ``full_update``."""
+        """Return a reader for another Update with the tables and selection of ``full_update``.
+
+        ``model`` has the rows of the destination before that Update.
+        """
         return UpdateReader(self.findings, full_update.tables, full_update.choice, model)
 
     def _request(self, state: str, reading: UpdateReader) -> Any:
-        """Return the request for an Update with a state and with the selection of its reader."""
+        """Return an UpdateRequest for a sync from ``state``, with the selection of its reader."""
         return proto_messages.UpdateRequest(
             configuration=self.configuration,
             selection=build_selection(reading.tables, reading.choice),
@@ -269,10 +289,10 @@ class ConnectorTester:
         )
 
     def _read(self, client: Client, state: str, reading: UpdateReader) -> None:
-        """Run an Update to its end.
+        """Call the Update rpc with ``state``, and read all its messages with ``reading``.
 
         Raises:
-            StoppedError: The Update failed.
+            StoppedError: The call failed, or the connector sent a task, which is its error message.
         """
         with self._reported_refusals():
             reading.read(client.stream("Update", self._request(state, reading)))
@@ -283,14 +303,14 @@ class ConnectorTester:
     def _read_partial_update(
         self, client: Client, state: str, reading: UpdateReader, count: int
     ) -> None:
-        """Read at most ``count`` messages of an Update, then cancel the call."""
+        """Read the first ``count`` messages of an Update with ``reading``, then cancel the call."""
         with self._reported_refusals():
             stream = client.stream("Update", self._request(state, reading))
             reading.read(islice(iter(stream), count))
             stream.cancel()
 
     def _call_rpc(self, client: Client, rpc: str, request: Any) -> Any:
-        """Make a call that has one response, and return the response.
+        """Call an rpc that has one response, and return the response.
 
         Raises:
             StoppedError: The call failed. Its error status was checked as well.
@@ -300,7 +320,7 @@ class ConnectorTester:
 
     @contextmanager
     def _reported_refusals(self) -> Iterator[None]:
-        """Context manager that, if a call fails, checks its error status and ends the test.
+        """Context manager that, if a call inside fails, checks its error status and ends the test.
 
         Raises:
             StoppedError: A call failed.
@@ -320,5 +340,5 @@ class ConnectorTester:
 
 
 def _not_keys(table: KnownTable) -> list[str]:
-    """Return the names of the columns of a table that are not keys."""
+    """Return the names of a table's columns that are not in the primary key."""
     return [column.name for column in table.columns.values() if not column.is_key]

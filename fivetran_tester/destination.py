@@ -1,9 +1,8 @@
-"""Test of a destination: form, tests, tables, batches of every kind, truncation and history.
+"""Test of a Fivetran destination: form, connection tests, tables, batches, truncation and history.
 
-The interface has no rpc that reads rows, so a destination is judged by its responses and by
-DescribeTable; users can inspect the tables. No rpc removes tables, so they remain, in schemas whose
-names start with ``fivetran_test_``. Files are written to a temporary folder, encrypted unless a
-step tests other forms.
+Fivetran's protocol has no rpc that reads rows, so a destination is judged by its responses and by
+DescribeTable, and users have to inspect the rows. No rpc removes tables, so they remain, in schemas
+whose names start with ``fivetran_test_``. Batch files are written to a temporary folder.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _SIDE_BY_SIDE: Final = 3
 
 
 class DestinationTester:
-    """Tester that calls a destination's rpcs as Fivetran does and checks its responses.
+    """Tester that calls a Fivetran destination's rpcs as Fivetran does and checks the responses.
 
     Args:
         servers: Starts the destination's servers.
@@ -77,7 +76,7 @@ class DestinationTester:
         self.schema = f"fivetran_test_{secrets.token_hex(4)}"
 
     def run(self) -> None:
-        """Run all tests.
+        """Run all tests of the destination, print their results and record the broken rules.
 
         Raises:
             NotStartedError: The destination cannot be started.
@@ -102,9 +101,9 @@ class DestinationTester:
     # Form, tests, capabilities
 
     def _form(self) -> None:
-        """Request and check the configuration form and the destination's capabilities.
+        """Request and check the destination's configuration form and capabilities.
 
-        The settings are then converted to the form's fields.
+        Then convert the settings to the fields of the form.
         """
         form = self._call_rpc("ConfigurationForm", proto_messages.ConfigurationFormRequest())
         for line in form_lines(form):
@@ -118,7 +117,11 @@ class DestinationTester:
             self.findings.add_violation(30, "the destination does not take CSV")
 
     def _tests(self) -> None:
-        """Run the connection tests listed in the form."""
+        """Run the connection tests that the configuration form lists, and one that does not exist.
+
+        Raises:
+            StoppedError: A listed test fails.
+        """
         failed = False
         for name, label in self.named_tests:
             fault = run_test(self.client, self.findings, name, self.configuration)
@@ -133,7 +136,7 @@ class DestinationTester:
     # Tables
 
     def _create_tables(self) -> None:
-        """Check DescribeTable and CreateTable, including concurrent calls."""
+        """Check the rpcs DescribeTable and CreateTable, including concurrent calls."""
         if not self._described("types").not_found:
             self.findings.add_violation(31, "a missing table is not reported as not_found")
         self._succeeds("CreateTable", 32, "a table", self._table("types", TYPES))
@@ -150,12 +153,12 @@ class DestinationTester:
         self.say(f"Tables are created in {self.schema}")
 
     def _is_described(self, name: str, sample: Sample, rule: int = 31) -> None:
-        """Check that DescribeTable returns the expected table.
+        """Call DescribeTable, and check that its response has the columns of ``sample``.
 
         Args:
             name: Name of the table.
-            sample: The expected table.
-            rule: Number of the rule in ``docs/fivetran.md`` that is broken if the tables differ.
+            sample: The expected columns.
+            rule: Number of the rule in ``docs/fivetran.md`` that is broken if the columns differ.
         """
         response = self._described(name)
         if response.WhichOneof("response") != "table":
@@ -178,7 +181,7 @@ class DestinationTester:
     # Batches
 
     def _write(self) -> None:
-        """Check WriteBatch with every compression, every encryption and every kind of change."""
+        """Check the rpc WriteBatch with every compression, encryption and kind of change."""
         for compression, encryption, must in _WAYS:
             files = BatchFileSet(self.folder, compression, encryption)
             how = f"{compression.name}, {encryption.name}"
@@ -205,7 +208,7 @@ class DestinationTester:
         self.say("Batches are written")
 
     def _replacements(self, files: BatchFileSet) -> list[str]:
-        """Write two files of rows to replace, and return their paths.
+        """Write two batch files with rows to insert or replace, and return their paths.
 
         The second file has its columns in reverse order.
         """
@@ -217,9 +220,9 @@ class DestinationTester:
         ]
 
     def _update(self, files: BatchFileSet) -> str:
-        """Write a file of updates for two system columns, and return its path.
+        """Write a batch file that updates only system columns of two rows, and return its path.
 
-        One of the file's two rows does not exist in the table.
+        One of the two rows does not exist in the table.
         """
         unmodified: dict[str, Cell] = dict.fromkeys(TYPES.names, UNMODIFIED)
         changed = {DELETED: "true", SYNCED: "2024-01-09T00:00:00Z"}
@@ -229,7 +232,7 @@ class DestinationTester:
         return files.write("update.csv", TYPES.names, [_cells(r, TYPES.names) for r in rows])
 
     def _deletion(self, files: BatchFileSet, sample: Sample) -> str:
-        """Write a file that deletes one row, and return its path.
+        """Write a batch file that deletes one row of ``sample``, and return its path.
 
         All columns other than keys are null in the file.
         """
@@ -238,7 +241,7 @@ class DestinationTester:
         return files.write(f"delete-{len(files.keys)}.csv", sample.names, [cells])
 
     def _write_unreadable_files(self) -> None:
-        """Check that WriteBatch reports unreadable files and does not change the table."""
+        """Check that WriteBatch reports unreadable batch files and keeps the table's columns."""
         files = BatchFileSet(self.folder)
         [path, _] = self._replacements(files)
         request = self._batch("types", TYPES, files, replace=[path])
@@ -255,7 +258,7 @@ class DestinationTester:
     # Changes of tables
 
     def _alter(self) -> None:
-        """Check AlterTable with added, changed and removed columns and with other keys."""
+        """Check the rpc AlterTable with added, changed and omitted columns and with other keys."""
         added = KnownColumn("one_more", DataType.STRING, is_key=False)
         wider = KnownColumn("a_int", DataType.LONG, is_key=False)
         sample = TYPES.changed(one_more=added, a_int=wider)
@@ -272,9 +275,7 @@ class DestinationTester:
         self.say("Tables are changed")
 
     def _alters(self, what: str, sample: Sample) -> None:
-        """Change a table to the columns of ``sample`` by AlterTable.
-
-        Check DescribeTable afterwards.
+        """Call AlterTable with the columns of ``sample``; check the result with DescribeTable.
 
         ``what`` describes the change in findings.
         """
@@ -282,11 +283,11 @@ class DestinationTester:
         self._is_described("types", sample, 33)
 
     def _alteration(self, sample: Sample) -> Any:
-        """Return an AlterTableRequest that changes a table to the columns of ``sample``."""
+        """Return an AlterTableRequest that gives the table "types" the columns of ``sample``."""
         return self._table("types", sample, kind=proto_messages.AlterTableRequest)
 
     def _truncate(self) -> None:
-        """Check Truncate for a missing table, as soft deletion, and as deletion of all rows."""
+        """Check the rpc Truncate for a missing table, as soft deletion, and for all rows."""
         plain = self._truncation("types")
         self._succeeds("Truncate", 34, "a missing table", self._truncation("nowhere"))
         soft = self._truncation("types")
@@ -295,7 +296,7 @@ class DestinationTester:
         self._succeeds("Truncate", 34, "a table", plain)
 
     def _truncation(self, name: str) -> Any:
-        """Return a TruncateRequest for a table."""
+        """Return a TruncateRequest that deletes the rows of a table that were synced before now."""
         request = proto_messages.TruncateRequest(
             configuration=self.configuration,
             schema_name=self.schema,
@@ -309,7 +310,7 @@ class DestinationTester:
     # History, migration
 
     def _keep_history(self) -> None:
-        """Check WriteHistoryBatch, which writes all versions of a row, each with its start time."""
+        """Check the rpc WriteHistoryBatch, which writes each version of a row."""
         request = self._table("history", HISTORY)
         self._succeeds("CreateTable", 32, "a table that keeps its history", request)
         files = BatchFileSet(self.folder)
@@ -329,7 +330,7 @@ class DestinationTester:
         self._migrate()
 
     def _migrate(self) -> None:
-        """Check that Migrate either succeeds or reports that it is not supported."""
+        """Check that the rpc Migrate either succeeds or reports that it is not supported."""
         request = proto_messages.MigrateRequest(configuration=self.configuration)
         request.details.schema = self.schema
         request.details.table = "history"
@@ -348,9 +349,13 @@ class DestinationTester:
         return self._call_rpc("DescribeTable", request)
 
     def _table(self, name: str, sample: Sample, schema: str = "", kind: Any = None) -> Any:
-        """Return a request with the columns of ``sample``, by default a CreateTableRequest.
+        """Return a request for a table with the columns of ``sample``.
 
-        ``kind`` is the class of another request with the same fields.
+        Args:
+            name: Name of the table.
+            sample: Columns of the table.
+            schema: Schema of the table, by default that of the test.
+            kind: Class of the request, by default CreateTableRequest.
         """
         return (kind or proto_messages.CreateTableRequest)(
             configuration=self.configuration,
@@ -368,7 +373,7 @@ class DestinationTester:
         update: Iterable[str] = (),
         delete: Iterable[str] = (),
     ) -> Any:
-        """Return a WriteBatchRequest.
+        """Return a WriteBatchRequest for a table, with the paths and keys of its batch files.
 
         Args:
             name: Name of the table.
@@ -390,7 +395,7 @@ class DestinationTester:
         )
 
     def _call_rpc(self, rpc: str, request: Any) -> Any:
-        """Make a call and return the response.
+        """Call an rpc of the destination and return the response.
 
         Raises:
             StoppedError: The call failed. Its error status was checked as well.
@@ -402,7 +407,7 @@ class DestinationTester:
             raise StoppedError(f"{refusal}") from None
 
     def _fault(self, rpc: str, request: Any) -> str | None:
-        """Make a call; return the reason if it fails, or None if it succeeds."""
+        """Call an rpc; return the destination's reason if it fails, or None if it succeeds."""
         try:
             response = self.client.call(rpc, request)
         except RefusedError as refusal:
@@ -419,11 +424,11 @@ class DestinationTester:
         return None if kind is not None and getattr(response, kind) else "the response is empty"
 
     def _succeeds(self, rpc: str, rule: int, what: str, request: Any, *, must: bool = True) -> None:
-        """Make a call and record a finding if it fails.
+        """Call an rpc that should succeed, and record a finding if it fails.
 
         Args:
             rpc: Name of the rpc.
-            rule: Number of the rule in ``docs/fivetran.md``.
+            rule: Number of the rule in ``docs/fivetran.md`` that a failure breaks.
             what: Description of the request, for the finding.
             request: The request.
             must: True to record a broken rule, False to record a warning.
@@ -433,13 +438,19 @@ class DestinationTester:
             record(rule, f"{rpc} of {what} fails: {fault}")
 
     def _fails(self, rpc: str, rule: int, what: str, request: Any) -> None:
-        """Make a call that must fail; record a broken rule if it succeeds."""
+        """Call an rpc with a request that must fail, and record a broken rule if it succeeds.
+
+        ``rule`` is the rule's number in ``docs/fivetran.md``; ``what`` describes the request.
+        """
         if self._fault(rpc, request) is None:
             self.findings.add_violation(rule, f"{rpc} of {what} succeeds")
 
 
 def _cells(row: Mapping[str, Cell], names: Sequence[str]) -> list[Cell]:
-    """Return the cells of a row in the order of the columns ``names``; a missing value is null."""
+    """Return the values of a row in the order of the columns ``names``, for a CSV file.
+
+    A missing value is null.
+    """
     return [row.get(name, NULL) for name in names]
 
 

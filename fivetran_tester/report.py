@@ -1,6 +1,6 @@
-"""Text output of the tester: the form, the tables, and the resulting rows of a destination.
+"""Text that the Fivetran tester prints: the form, the tables, and the rows of a connector's Update.
 
-Example values are shortened; values of secret settings are never shown.
+Example values are shortened; values of secret columns are not shown.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _TEXTS: Final = {
 
 
 def format_count(count: int, what: str) -> str:
-    """Return a count with its noun: "1 row", "2,000 rows"."""
+    """Return a count with its noun, such as "1 row" or "2,000 rows"."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def form_lines(form: Any) -> Iterator[str]:
-    """Yield lines of text that describe a configuration form."""
+    """Yield lines of text that describe the fields of a Fivetran configuration form."""
     yield "Configuration form (* required)"
     yield from _aligned(_fields(form.fields, "  "))
     if form.tests:
@@ -35,7 +35,7 @@ def form_lines(form: Any) -> Iterator[str]:
 
 
 def format_reading(reading: UpdateReader) -> Iterator[str]:
-    """Yield lines of text about the messages of an Update and the rows that result from them."""
+    """Yield lines of text about an Update (a sync): its records, tables and row counts."""
     operations = ", ".join(
         f"{count:,} x {kind}" for kind, count in sorted(reading.operations.items())
     )
@@ -50,7 +50,7 @@ def format_reading(reading: UpdateReader) -> Iterator[str]:
 
 
 def _columns(name: Name, table: KnownTable, reading: UpdateReader) -> Iterator[Sequence[str]]:
-    """Yield a line of the report, as cells, for each selected column of a table."""
+    """Yield the printed cells (name, type, key, example) of each selected column of a table."""
     chosen = reading.choice.columns[name]
     for column in table.columns.values():
         if column.name in chosen or column.is_key:
@@ -60,7 +60,10 @@ def _columns(name: Name, table: KnownTable, reading: UpdateReader) -> Iterator[S
 
 
 def _fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:
-    """Yield a line of the report, as cells, for each form field; ``indent`` precedes its name."""
+    """Yield the printed cells of each form field: label, type, name, default; then description.
+
+    ``indent`` precedes the label; it grows for fields that are shown only under a condition.
+    """
     for field in fields:
         if field.WhichOneof("type") == "conditional_fields":
             condition = field.conditional_fields.condition
@@ -75,7 +78,7 @@ def _fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:
 
 
 def _condition(condition: Any) -> str:
-    """Return the condition under which a form shows certain fields, as text."""
+    """Return the value on which a form makes the visibility of other fields depend, as text."""
     kind = condition.WhichOneof("visible_when")
     if kind == "bool_value":
         return "on" if condition.bool_value else "off"
@@ -83,7 +86,7 @@ def _condition(condition: Any) -> str:
 
 
 def _kind(field: Any) -> str:
-    """Return the type of a form field as text."""
+    """Return the input type of a configuration form's field, as text for the user."""
     kind = field.WhichOneof("type")
     if kind == "text_field":
         return _TEXTS[TextField(field.text_field)]
@@ -96,7 +99,7 @@ def _kind(field: Any) -> str:
 
 
 def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield each row of cells as a line of text, in which the columns are aligned.
+    """Yield rows of cells as lines of text, padded so that the columns are aligned.
 
     A row with only one cell is not aligned.
     """

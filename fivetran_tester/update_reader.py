@@ -1,7 +1,7 @@
-"""Reader of an Update's messages: checks them, applies them to the model and counts them.
+"""Reader of the messages of a connector's Update (a sync): checks, applies and counts them.
 
-It makes no calls; faults are recorded in a `Findings` object. The rule numbers are those of
-docs/fivetran.md.
+It makes no calls; broken rules are recorded in a `Findings` object. The rule numbers are those of
+``docs/fivetran.md``.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class UpdateReader:
     """Reader that checks the messages of one Update (a sync) and applies its records to a model.
 
     Args:
-        findings: Findings of the test.
-        tables: Tables reported by Schema.
+        findings: Object to which broken rules are added.
+        tables: Tables that the connector has reported in its schema.
         choice: Selected tables and columns.
         model: Rows of the destination before the Update; by default no rows.
         checkpoints: Sample to which the Update's checkpoints are added.
@@ -69,12 +69,12 @@ class UpdateReader:
         self._checked = time.monotonic()
 
     def read(self, messages: Iterable[Any]) -> None:
-        """Check several messages of an Update and apply them to the model."""
+        """Check messages of the connector's Update, and apply their records to the model."""
         for message in messages:
             self.process(message)
 
     def process(self, message: Any) -> None:
-        """Check one message of an Update and apply it to the model."""
+        """Check one message of the connector's Update, and apply its records to the model."""
         kind = message.WhichOneof("operation")
         if self.task is not None:
             self.findings.add_violation(4, "a message follows a task, which ends a sync")
@@ -92,7 +92,7 @@ class UpdateReader:
         }[kind]()
 
     def end(self) -> None:
-        """Check, after the last message, that a checkpoint follows the last data.
+        """Check, after the last message of the Update, that a checkpoint follows the last data.
 
         The check is skipped if the Update ended with an error.
         """
@@ -104,7 +104,7 @@ class UpdateReader:
     # Messages
 
     def _records(self, records: Any) -> None:
-        """Check the records of one message and apply them to the model."""
+        """Check the records of one message of the Update, and apply them to the model."""
         if len(records) > _MOST_RECORDS:
             self.findings.add_violation(12, f"more than {_MOST_RECORDS} records in one message")
         for record in records:
@@ -113,7 +113,7 @@ class UpdateReader:
                 self.findings.add_violation(rule, what)
 
     def _record(self, record: Any) -> Iterator[tuple[int, str]]:
-        """Apply a record to the model; yield the number of each broken rule, with a description."""
+        """Apply a record to the model; yield number and description of each rule that it breaks."""
         name = (record.schema_name if record.HasField("schema_name") else None, record.table_name)
         table = self.tables.get(name)
         if table is None:
@@ -133,7 +133,7 @@ class UpdateReader:
         self.model.apply(name, table.keys, record.type, record.data)
 
     def _truncation(self, name: Name, record: Any) -> Iterator[tuple[int, str]]:
-        """Yield the number of each rule that a truncate record breaks, with a description."""
+        """Yield a number and a description for each rule that a truncate record breaks."""
         if record.data:
             yield 14, f"a truncate of {format_name(name)} has data"
         if name in self._upserted:
@@ -142,7 +142,7 @@ class UpdateReader:
             )
 
     def _data(self, name: Name, table: KnownTable, record: Any) -> Iterator[tuple[int, str]]:
-        """Yield the number of each rule that a record's values break, with a description."""
+        """Yield a number and a description for each rule that the values of a record break."""
         label, data = format_name(name), record.data
         chosen = self.choice.columns.get(name, frozenset(table.columns))
         for column in table.keys:
@@ -161,9 +161,9 @@ class UpdateReader:
                 yield from self._value(name, table.columns[column], value)
 
     def _value(self, name: Name, column: KnownColumn, value: Any) -> Iterator[tuple[int, str]]:
-        """Yield the number and description of the rule that a value breaks.
+        """Yield the number and a description of the rule that a record's value breaks, if any.
 
-        A valid value is stored as an example instead.
+        A valid value is stored as the column's example for the printed report instead.
         """
         if fault := find_fault(column, value):
             yield 13, f"a value of {format_name(name)}.{column.name} {fault}"
@@ -171,7 +171,7 @@ class UpdateReader:
             self.examples[name, column.name] = format_value(column, value)
 
     def _change(self, message: Any) -> None:
-        """Check the tables in a SchemaChange message, and store them for later messages."""
+        """Check the tables in a SchemaChange message, and use them for later records."""
         changed = parse_tables(message)
         columns = dict(self.choice.columns)
         for name, table in changed.items():
@@ -184,7 +184,7 @@ class UpdateReader:
         self.choice = TableSelection(columns, self.choice.takes_new)
 
     def check_table(self, name: Name, table: KnownTable) -> None:
-        """Check a reported table against rules F10 and F11 of ``docs/fivetran.md``."""
+        """Check the columns of a reported table by rules F10 and F11 of ``docs/fivetran.md``."""
         label = format_name(name)
         for column in table.repeated:
             self.findings.add_violation(10, f"column {column} is listed twice in {label}")
@@ -195,7 +195,7 @@ class UpdateReader:
             self.findings.add_violation(10, "a table or a column has no name")
 
     def _checkpoint(self, state: str) -> None:
-        """Check the state of a checkpoint, and store it as the latest state."""
+        """Check the state of a checkpoint message, and store it as the latest state."""
         try:
             document = json.loads(state)
         except ValueError:
@@ -208,6 +208,6 @@ class UpdateReader:
         self.checkpoints.add(state, self.model)
 
     def _failed(self, text: str) -> None:
-        """Check the text of a Task message, which ends the Update with an error."""
+        """Check and store the error text of a Task message, which ends the Update."""
         check_text("a task", text, self.findings)
         self.task = text
