@@ -57,8 +57,7 @@ def _flat(
     """Yield the name and text of each setting; nested ones get dotted names, such as "auth.user".
 
     A nested object stays one setting, as JSON text, unless all its dotted names are in ``names``,
-    the
-    fields of the configuration form. ``prefix`` begins the names.
+    the fields of the configuration form. ``prefix`` begins the names.
     """
     for key, value in settings.items():
         name = prefix + key

@@ -47,8 +47,7 @@ def run_destination_command(context: typer.Context) -> int:
     """Run the Airbyte command (spec, check or write) that a typer context names.
 
     ``context.obj`` is the target class. Return the exit code: 0 on success, 1 if errors were
-    written
-    as trace messages.
+    written as trace messages.
     """
     with StdoutWriter.open() as wire:
         state = _CommandState(context.obj, wire)
@@ -124,8 +123,7 @@ def _parse_spark_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings with the object that the text of the setting ``spark`` describes as JSON.
 
     Airbyte's form can only enter text. Text that is not a JSON object is kept, and is rejected when
-    the
-    settings are validated.
+    the settings are validated.
     """
     text = config.get(_SPARK)
     if isinstance(text, str):

@@ -28,6 +28,9 @@ def start(settings: SparkSettings) -> tuple[int, list[str]]:
 
     Wait until Spark has started in it.
 
+    Args:
+        settings: The settings with which a run would start Spark.
+
     Returns:
         The exit code, and the lines to print.
 
