@@ -95,7 +95,7 @@ class QuarantineLimit:
 
     @property
     def judged_from(self) -> int:
-        """The minimum number of rows of a stream for a check of ``share`` during the run.
+        """The number of rows that a stream must have before ``share`` is checked during the run.
 
         With fewer rows the fraction of quarantined rows is not yet meaningful.
         """
@@ -276,7 +276,7 @@ class LoadOptions:
         return self.configured[stream].with_defaults(own) if stream in self.configured else own
 
     def unknown(self, streams: Iterable[str]) -> list[str]:
-        """Return the sorted stream names in the settings that are not in ``streams``.
+        """Return the streams that the settings name but the input does not contain, sorted.
 
         Args:
             streams: The names of the streams in the input.
@@ -308,7 +308,7 @@ class LoadOptions:
         return self._locate(self.every, RUNS)
 
     def _locate(self, options: StreamOptions, name: str) -> Table:
-        """Return a reference to the table ``name`` in the location that ``options`` define."""
+        """Return the `Table` with this name in the catalog, database or folder of ``options``."""
         levels = split_identifier(options.catalog, options.database)
         if uses_paths(self.format, options.catalog):
             return Table("/".join((self.path.rstrip("/"), *levels, name)), name)

@@ -1,4 +1,4 @@
-"""Limits for the open connections of a server whose clients authenticate with a secret key.
+"""Limits on the open connections of a server whose clients authenticate with a secret key.
 
 If there are too many connections, the oldest one that is not authenticated is closed. If all are
 authenticated, the one that has been idle longest is closed, and its client connects again.
@@ -77,7 +77,7 @@ class AuthenticatedConnections:
         self._proven.move_to_end(connection)
 
     def discard(self, connection: asyncio.StreamWriter) -> None:
-        """Abort a connection, and remove it from the open connections."""
+        """Close a connection at once, and remove it from the open connections."""
         self._unproven.pop(connection, None)
         self._proven.pop(connection, None)
         connection.transport.abort()

@@ -1,4 +1,4 @@
-"""Parsing of the options of `spark.read.format("tap")` on the driver.
+"""Parser of the options of `spark.read.format("tap")`, which runs on the driver.
 
 Spark shows options in its plans, its UI and its event log, so they must not contain secrets.
 Settings come from files, from environment variables, or from a registered data source class, and
@@ -79,7 +79,7 @@ class ReadOptions:
     partitions: int | None = None
 
     def tap(self) -> Tap:
-        """Create the tap with its state, and select only the stream to read."""
+        """Create the tap with its settings and state, and select only the stream to read."""
         return single_stream(self.source.new(self.state), self.stream)
 
     def describe_error(self, error: BaseException) -> str:
@@ -88,7 +88,7 @@ class ReadOptions:
 
 
 def single_stream(tap: Tap, stream: str) -> Tap:
-    """Select the stream named ``stream`` and deselect all others. Return the same tap."""
+    """Select only the stream named ``stream`` in a tap, and return the tap."""
     for name, each in tap.streams.items():
         if each.selected != (name == stream):
             each.selected = name == stream

@@ -31,11 +31,11 @@ class WriteFailedError(BaseException):
 
 
 class SpoolOutput:
-    """The files to which one Spark task writes rows as lines of JSON, one file per stream.
+    """Files to which one Spark task writes rows of a tap as lines of JSON, one file per stream.
 
     After a failed attempt to read a partition, `drop` discards its lines. After a successful
     attempt, `keep` marks its lines as complete. All methods raise `WriteFailedError` if the disk
-    cannot be written.
+    cannot be written to.
 
     Args:
         folder: A folder that the driver can read. None to write temporary files, whose lines
@@ -70,7 +70,7 @@ class SpoolOutput:
                 self._kept[stream] = file.seek(0, os.SEEK_END)
 
     def share(self, streams: int) -> None:
-        """Open and flush the files of all streams, so that a child process can write to them.
+        """Open and flush the files of all streams, so that a forked process can write to them.
 
         Args:
             streams: The number of streams.

@@ -61,7 +61,7 @@ class PartResult:
 
     @classmethod
     def read(cls, line: str) -> PartResult:
-        """Return the result that `to_json` encoded as the JSON text ``line``."""
+        """Return the result of a partition that `to_json` encoded as the JSON text ``line``."""
         document = json.loads(line)
         return cls(**{**document, "result": WorkResult(**document["result"])})
 
@@ -166,7 +166,7 @@ def _is_task_retry() -> bool:
 
 
 def sync_part(source: TapSpec, part: WorkUnit, writer: ProtocolWriter) -> Mapping[str, Any]:
-    """Sync a partition in this process, and pass its rows to ``writer``.
+    """Sync a partition of a tap in this process, and pass its rows to ``writer``.
 
     Return the bookmarks by stream, as in the object ``bookmarks`` of a Singer state.
     """
@@ -185,7 +185,7 @@ def sync_part(source: TapSpec, part: WorkUnit, writer: ProtocolWriter) -> Mappin
 
 
 class _EventForwarder:
-    """Output of a tap in a worker, which passes events to the output of the current partition."""
+    """Output of a worker's cached tap, which passes events to the current partition's output."""
 
     def __init__(self) -> None:
         self.encode: Callable[[Any], bytes] = encode_body
@@ -200,7 +200,7 @@ _STATISTICS: Final = ("counts", "nbytes", "deletes", "described")
 
 
 class _PartitionOutput:
-    """Output of a tap for one partition, which writes rows as JSON lines and counts them."""
+    """Output of a tap in a worker for one partition: writes rows as JSON lines and counts them."""
 
     encode = staticmethod(encode_body)
 

@@ -1,4 +1,4 @@
-"""Execution of AlterTable requests, without loss of values.
+"""Execution of Fivetran's AlterTable requests, without loss of values.
 
 1. All values are checked; nothing changes if a value does not fit its new type.
 2. The new Fivetran metadata are written to the table properties.

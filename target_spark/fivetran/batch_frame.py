@@ -39,7 +39,7 @@ _MARKED_MESSAGE: Final = re.compile(re.escape(_MARK) + r'("(?:[^"\\]|\\.)*")')
 def validate_files(
     files: Sequence[RequestFile], params: FileParams, fivetran_schema: FivetranSchema
 ) -> None:
-    """Open each batch file and check its header, to fail before a Spark job starts.
+    """Open each batch file and check its header, to report errors before a Spark job starts.
 
     Raises:
         BatchFileLoadError: A file is missing, cannot be decrypted, or has an invalid header.
@@ -86,7 +86,7 @@ def find_file_error(error: BaseException) -> BatchFileLoadError | None:
 
 
 class _WorkerError(Exception):
-    """Raised in a Spark worker to pass the message of a `BatchFileLoadError` to the driver."""
+    """Error in a Spark worker that carries the message of a `BatchFileLoadError` to the driver."""
 
     def __init__(self, error: BatchFileLoadError) -> None:
         super().__init__(_MARK + json.dumps(str(error)))

@@ -33,7 +33,7 @@ _LISTED: Final = 5
 
 
 class FileFaultError(Exception):
-    """Raised if a batch file is invalid, with a reason such as "names a column twice: id".
+    """Error for an invalid batch file, with a reason such as "names a column twice: id".
 
     The caller puts the name of the file before the reason.
     """
@@ -99,7 +99,7 @@ def _list(names: list[str]) -> str:
 
 
 def key_columns(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
-    """Return the columns that identify a row in a batch file of a kind.
+    """Return the columns that identify a row in the batch files of a kind.
 
     In history mode they include the start time of a version, except in a delete file, because a
     deletion concerns the current version.
@@ -125,7 +125,7 @@ def _needed(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[Destinatio
 def read_columns(
     block: bytes, count: int, null: str, rows_before: int, only: Sequence[int] | None = None
 ) -> list[Any]:
-    """Parse a CSV block and return one Arrow array of texts per column.
+    """Parse a block of a CSV file and return one Arrow array of texts per column.
 
     Args:
         block: Complete rows of the file, without the header.
@@ -164,7 +164,7 @@ def _parse_columns(
     null: str,
     handle_uneven_row: Callable[[Any], str],
 ) -> list[Any]:
-    """Parse a CSV block and return selected columns as Arrow arrays.
+    """Parse a block of a CSV file and return selected columns as Arrow arrays.
 
     Args:
         block: Complete rows of the file, without the header.

@@ -1,8 +1,8 @@
 """Handlers of the gRPC calls that Fivetran makes to a destination.
 
-Every call sends the configuration, and every call validates it. Only one call at a time changes a
-table; different tables change in parallel. Handlers raise errors, and the server converts them to
-responses, with a Task message if the response type has one.
+Every call sends the configuration, and every call validates it. Each table is changed by only one
+call at a time; different tables change in parallel. Handlers raise errors, and the server converts
+them to responses, with a Task message if the response type has one.
 
 Source: Fivetran's Partner SDK, ``destination_sdk.proto`` and its development guide.
 """
@@ -222,7 +222,7 @@ class _Calls:
     def _lock_table(
         self, request: Any, name: str, call: RpcCall
     ) -> Iterator[tuple[TableService, str]]:
-        """Context manager: lock a table, and yield a `TableService` and the table's name.
+        """Context manager: lock a table for a gRPC call; yield a `TableService` and its name.
 
         Meanwhile other calls for this table wait.
         """

@@ -1,4 +1,4 @@
-"""Reader of a batch file, which decrypts and decompresses it and splits it into blocks of rows.
+"""Reader of Fivetran's batch files: decrypts, decompresses and splits them into blocks of rows.
 
 The content of a file is never written to disk unencrypted, and only a few blocks of a file are in
 memory. Errors contain the file's name, the fault and its likely cause, but neither content of the
@@ -42,7 +42,7 @@ _OTHER_KEY: Final = "The key belongs to another file, or the file is damaged"
 
 
 def get_reading_lock() -> AbstractContextManager[object]:
-    """Return the lock with which only one call at a time reads batch files in the server process.
+    """Return the lock with which one gRPC call at a time reads batch files in this process.
 
     The lock limits the use of memory: a decompressor may need 128 MB, and a row several times 64
     MB. Spark's workers are separate processes and do not use the lock.
@@ -79,7 +79,7 @@ def split_rows(
 
     Args:
         chunks: The content of the file, in chunks of any size.
-        faulty: Function that converts an error message to the exception to raise.
+        faulty: Function that returns the exception to raise for an error message.
         longest: The maximum number of bytes in a row.
 
     Raises:
@@ -227,7 +227,7 @@ class _Decrypted:
 
 
 def _explain_read_error(error: OSError) -> str:
-    """Return the reason why a file cannot be read, such as "does not exist. …"."""
+    """Return the reason why a batch file cannot be read, such as "does not exist. …"."""
     if isinstance(error, FileNotFoundError):
         return "does not exist. It must be on this server until the response to the call"
     if isinstance(error, PermissionError):

@@ -27,7 +27,7 @@ TABLE_PROPERTY: Final = "target_spark.fivetran"
 
 
 def dump_metadata(*fivetran_schemas: FivetranSchema) -> str:
-    """Serialize Fivetran schemas, newest first, to the text of the table property."""
+    """Serialize Fivetran schemas, newest first, to the text of a table property."""
     document = [
         [_as_list(column) for column in fivetran_schema.columns]
         for fivetran_schema in fivetran_schemas
@@ -36,7 +36,7 @@ def dump_metadata(*fivetran_schemas: FivetranSchema) -> str:
 
 
 def load_metadata(text: str | None) -> tuple[FivetranSchema, ...]:
-    """Parse the text of the table property; return its Fivetran schemas, newest first.
+    """Return the Fivetran schemas that a table property stores as ``text``, newest first.
 
     If ``text`` is None, because the table has no such property, the result is empty.
 
