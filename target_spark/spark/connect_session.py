@@ -147,7 +147,7 @@ class ConnectSession:
         return self._failure
 
     def stop(self) -> None:
-        """End all sessions of this run on the server, which continues to run."""
+        """End all sessions of this run on the Spark Connect server, which continues to run."""
         self._thread.join()
         self._is_up = False
         with self._guard:
@@ -157,7 +157,7 @@ class ConnectSession:
         os.environ.pop(_MODE, None)
 
     def kill(self) -> None:
-        """Interrupt all operations of this run on the server, waiting at most one second."""
+        """Interrupt all operations of this run on the Spark Connect server, within one second."""
         with self._guard:
             sessions = list(self._sessions)
 
@@ -246,7 +246,7 @@ class ConnectSession:
         return spark
 
     def _end_session(self, spark: SparkSession) -> None:
-        """End a session on the server. If this fails, keep the session's id to end it later."""
+        """End a session on the server; if this fails, keep its id, so that it is ended later."""
         with self._guard:
             if spark in self._sessions:
                 self._sessions.remove(spark)
@@ -287,7 +287,7 @@ class ConnectSession:
 
 
 def _is_usable(spark: SparkSession) -> bool:
-    """Return True if a session responds and still has the settings of its creation.
+    """Return True if a session on a Spark Connect server responds and still has its settings.
 
     Otherwise the server has dropped the session, or replaced it by a new one.
     """

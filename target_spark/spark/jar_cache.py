@@ -63,7 +63,7 @@ def ivy_folder(setting: str | None) -> Path:
 
 
 def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
-    """Return the paths of cached jars, or None if a jar is missing or incomplete.
+    """Return the paths of jars in the cache, or None if one of them is missing or incomplete.
 
     The SHA-256 of each jar is compared with that of the published jar.
 

@@ -1,4 +1,4 @@
-"""Job lock, which prevents two runs of one job at the same time.
+"""Lock of a job on the file system, which prevents two runs of one job at the same time.
 
 The lock is a kernel lock (flock) on a file. The JVM inherits the open file, so the lock is
 held until both this process and its JVM have ended. The file also contains:
@@ -49,8 +49,8 @@ _SHORT = 100
 def lock_file_path(warehouse: str, job: str) -> Path:
     """Return the path of a job's lock file, which need not exist.
 
-    If the warehouse is a local folder, the path is inside it, else in the user's cache folder.
-    Different spellings of the same warehouse path or URL give the same result.
+    If ``warehouse``, the location of the tables, is a local folder, the path is inside it, else in
+    the user's cache folder. All forms of the same path or URL give the same result.
     """
     name = re.sub(r"[^A-Za-z0-9._-]", "_", job).lstrip(".")[:_SHORT]
     if name != job:
@@ -236,7 +236,7 @@ class JobLock:
 
     @property
     def leftover_engine(self) -> str | None:
-        """The folder of the background Spark that an earlier, killed run used; None if none."""
+        """The folder of the shared Spark (engine) that an earlier, killed run used, or None."""
         engine: str | None = self._owner.get(_ENGINE)
         return engine
 

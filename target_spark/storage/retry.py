@@ -282,7 +282,7 @@ def first_error_line(error: BaseException) -> str:
 
 
 def _is_server_unavailable(error: BaseException) -> bool:
-    """Return True if the Spark Connect server does not respond or does not know the session."""
+    """Return True if an error means that the Spark Connect server or the session is gone."""
     exception: Any = error
     if type(error).__module__ in _CLIENT:  # a py4j error would call the JVM
         status = exception.getGrpcStatusCode() if hasattr(error, "getGrpcStatusCode") else None
@@ -364,7 +364,7 @@ def _retries_exhausted_error(
 
 
 def _raise_permanent_error(operation: str, fault: FailureKind, error: BaseException) -> None:
-    """Raise a `StorageError` for a permanent storage or JVM error; return for other errors.
+    """Raise a `StorageError` for a permanent storage or JVM error; do nothing for other errors.
 
     Args:
         operation: A description of the operation, with which the message begins.
@@ -387,8 +387,8 @@ def _raise_permanent_error(operation: str, fault: FailureKind, error: BaseExcept
 def raise_translated_error(operation: str, error: BaseException) -> None:
     """Raise a `StorageError` for a Java exception that PySpark has translated to Python.
 
-    The text of such an exception cannot be read after the JVM has ended, so it is copied. Return
-    for other errors.
+    The text of such an exception cannot be read after the JVM has ended, so it is copied. Do
+    nothing for other errors.
 
     Args:
         operation: A description of the operation, with which the message begins.
