@@ -29,7 +29,7 @@ _CANNOT: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class TesterOptions:
-    """Options of `tap-core fivetran-test`; an option that was not passed is empty.
+    """Options of `tap-core fivetran-test`; paths and texts that were not passed are empty.
 
     Attributes:
         command: Program that starts the server, with its arguments; empty if ``address`` is set.

@@ -51,7 +51,7 @@ class RefusedError(Exception):
 
 
 class Stream:
-    """Responses of a streaming gRPC call; they can be iterated over, and the call can be cancelled.
+    """Responses of a streaming gRPC call: iterate over them, or cancel the call.
 
     Raises:
         RefusedError: During iteration, if the call ends with a status other than OK.
@@ -68,7 +68,7 @@ class Stream:
             raise _refusal(self._rpc, error) from None
 
     def cancel(self) -> None:
-        """Cancel the call."""
+        """Cancel the gRPC call, so that the server stops sending responses."""
         self._call.cancel()
 
 

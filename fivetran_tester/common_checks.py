@@ -87,7 +87,7 @@ def run_unknown_test(client: Client, findings: Findings, configuration: Mapping[
 
 
 def check_refusal(refusal: RefusedError, findings: Findings) -> None:
-    """Check the error status of a failed call by the rules for errors in ``docs/fivetran.md``."""
+    """Check the error status of a failed gRPC call by the rules in ``docs/fivetran.md``."""
     if refusal.code == "DEADLINE_EXCEEDED":
         findings.add_violation(12, f"{refusal.rpc} does not end in the time that a call may take")
         return

@@ -342,7 +342,7 @@ class DestinationTester:
     # Calls
 
     def _described(self, name: str) -> Any:
-        """Call DescribeTable for a table and return the response."""
+        """Call the rpc DescribeTable for a table and return the response."""
         request = proto_messages.DescribeTableRequest(
             configuration=self.configuration, schema_name=self.schema, table_name=name
         )

@@ -53,7 +53,7 @@ class Findings:
         return bool(self.rules)
 
     def lines(self) -> Iterator[str]:
-        """Yield the findings as text, broken rules first, sorted by rule number."""
+        """Yield the findings as lines of text, broken rules first, sorted by rule number."""
         for finding in sorted(self._found, key=lambda one: (not one.must, one.rule, one.what)):
             often = self._found[finding]
             times = f" ({often:,} times)" if often > 1 else ""

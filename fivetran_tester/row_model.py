@@ -33,7 +33,7 @@ class TableRows:
         self.rows: dict[bytes, bytes] = {}
 
     def copy(self) -> TableRows:
-        """Return an independent copy."""
+        """Return a copy of the table's rows, which later records do not change."""
         other = TableRows(self.keys)
         other.places, other.rows = self.places.copy(), self.rows.copy()
         return other
@@ -114,7 +114,7 @@ class Model:
         self.tables: dict[Name, TableRows] = {}
 
     def copy(self) -> Model:
-        """Return an independent copy."""
+        """Return a copy of all tables and rows, which later records do not change."""
         other = Model()
         other.tables = {name: rows.copy() for name, rows in self.tables.items()}
         return other

@@ -157,7 +157,7 @@ class ServerProcess:
         return self._process.pid
 
     def await_start(self) -> None:
-        """Wait until the server accepts connections.
+        """Wait until the server, which is starting, accepts connections.
 
         Raises:
             NotStartedError: The process ends, or does not listen within 60 seconds.

@@ -117,14 +117,14 @@ class CommitLostError(TargetSparkError):
 
 
 class ConflictError(TargetSparkError):
-    """Another writer changed a table during a commit.
+    """Another writer changed the table at the same time as a commit.
 
     The commit wrote nothing, and can be tried again.
     """
 
 
 class StorageError(TargetSparkError):
-    """All attempts of a commit failed, because of the storage, the catalog or another writer."""
+    """All attempts of a commit failed because of the storage, the catalog or another writer."""
 
 
 class DiskFullError(TargetSparkError):

@@ -21,7 +21,7 @@ FETCH: Final = "fetching jars"
 
 
 class Phases:
-    """Stopwatch for the phases of one run, such as "starting Spark". It is thread-safe."""
+    """Stopwatch for the phases of a load, such as "starting Spark". It is thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -87,7 +87,7 @@ class Check:
     text: str
 
     def line(self) -> str:
-        """Return the result as one line with verdict, name and text in columns."""
+        """Return the result of the check as one line: verdict, name and text in columns."""
         return f"{self.verdict:8} {self.name:14} {self.text}"
 
 

@@ -148,9 +148,11 @@ def _read_page(
 
 
 def _describe_run(rows: Sequence[Mapping[str, Any]], clean: Callable[[str], str]) -> dict[str, Any]:
-    """Return the data of one run, such as its outcome, from its rows in the table of runs.
+    """Return the values that the HTML report shows for one run, such as its outcome.
 
-    ``rows`` has one row per stream. Numbers of quarantined rows are summed.
+    Args:
+        rows: The rows of the run in the table of runs, one per stream.
+        clean: Function that redacts secrets and escapes control characters in a text.
     """
     first = rows[0]
     return {
@@ -233,7 +235,7 @@ def _show_document(
 
 
 def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
-    """Return the bar charts of the report, by section ("runs" or "tables")."""
+    """Return the bar charts of the HTML report, by section ("runs" or "tables")."""
     from target_spark.cli.report_plots import plot_by_stream, plot_per_run
 
     runs = page["runs"][::-1]

@@ -97,9 +97,9 @@ def find_recoverable_tables(
 
 
 def _get_catalog_databases(options: LoadOptions) -> list[tuple[str | None, str | None]]:
-    """Return each pair of catalog and database in which the settings put tables.
+    """Return each (catalog, database) pair in which the settings put tables.
 
-    An item of a pair is None if it is not configured.
+    An item of a pair is None if the setting is missing.
     """
     options_of_streams = [
         options.every,

@@ -79,7 +79,7 @@ class ReplayResult:
     kept: int = 0
 
     def describe(self) -> str:
-        """Return the result as a sentence, with a hint for records that were not loaded."""
+        """Return the result of the replay as a sentence, with a hint for records not loaded."""
         if not self.found:
             return f"{self.stream}: the quarantine of table {self.table} is empty."
         parts = [f"{self.stream}: {self.loaded} of {self.found} records are now in {self.table}"]

@@ -31,7 +31,7 @@ def parse_schemas(text: str) -> list[SchemaEvent]:
 
 
 def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
-    """Return the last schema of the stream named ``stream``.
+    """Return the schema of the stream named ``stream``; if there are several, the last one.
 
     Raises:
         UnsupportedError: The events contain no schema of this stream.

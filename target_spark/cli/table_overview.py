@@ -170,7 +170,10 @@ def read_runs(
 def _find_runs(
     reader: TableReader, options: LoadOptions, limit: int, stream: str | None
 ) -> list[dict[str, Any]] | None:
-    """Return the same rows as `read_runs`, or None if there is no table of runs."""
+    """Return rows of the table of runs, newest run first; None if the table does not exist.
+
+    ``limit`` is the maximum number of runs. ``stream`` selects the rows of one stream.
+    """
     table = options.runs_table
     if reader.get_column_types(table) is None:
         return None

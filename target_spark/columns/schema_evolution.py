@@ -357,7 +357,7 @@ class _Merge:
             number += 1
 
     def _keep_unfilled(self, new: Column) -> None:
-        """Merge a column of the new schema that no property or metadata fills.
+        """Merge a column of the new schema for which the records have no value.
 
         The column is added if it is missing. An existing column is widened if one type can store
         the values of both columns. Under any policy but EVOLVE nothing is changed.

@@ -152,7 +152,7 @@ class ColumnOptions:
 
     @property
     def nulls_misfits(self) -> bool:
-        """True if rows with conversion errors are loaded with null instead of the bad value.
+        """True if rows with conversion errors are loaded, with null instead of the bad value.
 
         False if such rows are quarantined.
         """
@@ -300,11 +300,11 @@ class SchemaChange:
 
     @property
     def is_made(self) -> bool:
-        """True if the table is changed; False if the change is only reported."""
+        """True if the change is made in the table; False if it is only reported."""
         return self.kind in {"add", "widen"}
 
     def describe(self) -> str:
-        """Return the change as text for the log, such as ``new column a (bigint)``."""
+        """Return the change of a table as text for the log, such as ``new column a (bigint)``."""
         name = ".".join(self.path)
         if self.kind == "omit":
             return f"column {name} ({self.ddl}) is not in the table"

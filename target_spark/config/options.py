@@ -301,7 +301,7 @@ class LoadOptions:
 
     @property
     def runs_table(self) -> Table:
-        """The table of runs, which has one row per run and stream.
+        """The table of runs, to which each run of target-spark appends one row per stream.
 
         It is in the location that the settings for all streams define.
         """

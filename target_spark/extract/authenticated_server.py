@@ -45,7 +45,7 @@ class AuthenticatedConnections:
         self._proven: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
 
     def add(self, connection: asyncio.StreamWriter) -> None:
-        """Add a new connection, which is not yet authenticated.
+        """Add a new connection of a client, which is not yet authenticated.
 
         If there are too many connections, an old connection is closed.
         """

@@ -24,7 +24,7 @@ larger than half of a heap region, which has 1 MiB in a small heap."""
 
 
 class WriteFailedError(BaseException):
-    """Raised if rows cannot be written to disk.
+    """Error for rows that cannot be written to disk.
 
     It is a BaseException, so that the retries of a failed tap do not catch it.
     """
@@ -57,7 +57,7 @@ class SpoolOutput:
             self._open_file(stream).write(lines)
 
     def drop(self) -> None:
-        """Discard the lines written since the last call of `keep`, in all files."""
+        """Discard the lines written since the last call of `keep`, those of a failed attempt."""
         with _writing():
             for stream, file in self._files.items():
                 file.seek(self._kept.get(stream, 0))
@@ -87,7 +87,7 @@ class SpoolOutput:
                 file.flush()
 
     def take_blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield stream number and bytes of each block of lines, then discard all lines.
+        """Yield the rows in blocks, as (stream number, lines of JSON), and then discard them.
 
         A block ends with a complete line. If the files are in a folder of the driver, yield
         nothing, because the driver reads the files.

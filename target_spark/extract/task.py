@@ -56,7 +56,7 @@ class PartResult:
     described: Sequence[Mapping[str, Any]]
 
     def to_json(self) -> bytes:
-        """Return this result as one line of JSON without a newline, for `read`."""
+        """Return this result as one line of JSON without a newline, which `read` decodes."""
         return json.dumps(asdict(self), separators=(",", ":"), default=str).encode()
 
     @classmethod
@@ -232,7 +232,10 @@ class _PartitionOutput:
         self.counts[name] += len(rows.rows)
 
     def statistics(self) -> dict[str, Any]:
-        """Return the counts, sizes and schemas of the rows written so far, by attribute name."""
+        """Return the counts, sizes and schemas of the rows written so far, by attribute name.
+
+        A forked child process sends them to its parent, which calls `restore_statistics`.
+        """
         return {name: getattr(self, name) for name in _STATISTICS}
 
     def restore_statistics(self, statistics: Mapping[str, Any]) -> None:
@@ -245,7 +248,7 @@ class _PartitionOutput:
 
 
 def _build_record_batch(stream: int, lines: bytes) -> Any:
-    """Return an Arrow record batch with one row: a stream number and lines of JSON as binary.
+    """Return an Arrow record batch with one row: the number of a stream, and JSON lines as binary.
 
     The newline at the end of ``lines`` is removed.
     """

@@ -245,7 +245,7 @@ class CallRules:
         )
 
     def check(self, config: Mapping[str, Any]) -> None:
-        """Check that a call is allowed to set all settings in ``config``.
+        """Check that a gRPC call may set all settings in ``config``.
 
         Raises:
             ConfigurationError: A setting or its value is not allowed. The message names all such

@@ -61,7 +61,7 @@ class AlterPlan:
         return () if same and not set(keys) & set(self.converted) else keys
 
     def describe(self) -> list[str]:
-        """Return a log message for each change, such as ``column a is new, INT``."""
+        """Return a log message for each change of the table, such as ``column a is new, INT``."""
         return list(self._sentences())
 
     def _sentences(self) -> Iterator[str]:

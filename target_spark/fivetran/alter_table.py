@@ -97,7 +97,7 @@ def apply_plan(
 
 
 def _is_rewritten(plan: AlterPlan, table_format: str) -> bool:
-    """Return True if the changes require a rewrite of all rows.
+    """Return True if a change of the table requires rewriting all its rows.
 
     That is so if a column's values must be converted, or if a Delta table drops a column.
     """
@@ -151,7 +151,7 @@ def _check_keys(changed: DataFrame, stream: StreamId, plan: AlterPlan) -> None:
 def _columns(
     rows: DataFrame, existing: ExistingTable, plan: AlterPlan, table_format: str
 ) -> Iterator[str]:
-    """Yield the SELECT expression of each column of the changed table.
+    """Yield the SELECT expression of each column of the table after the change.
 
     It includes columns that Fivetran does not know, such as partition columns.
     """
@@ -177,7 +177,7 @@ def _columns(
 def _build_properties(
     existing: ExistingTable, plan: AlterPlan, table_format: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each table property to set before the columns change.
+    """Yield name and value of each table property to set before the table's columns change.
 
     The properties store the Fivetran metadata and enable the Delta features that the changes need.
     """

@@ -55,7 +55,7 @@ def read_files(
     params: FileParams,
     fivetran_schema: FivetranSchema,
 ) -> DataFrame:
-    """Return the rows of batch files as a DataFrame with one partition per file.
+    """Return the rows of Fivetran's batch files as a DataFrame with one partition per file.
 
     In addition to the table's columns, the DataFrame has these columns:
 
@@ -73,7 +73,7 @@ def read_files(
 
 
 def find_file_error(error: BaseException) -> BatchFileLoadError | None:
-    """Return the batch file error that made a Spark action fail with ``error``.
+    """Return the error of a batch file that made a Spark action fail with ``error``.
 
     Return None if the action failed for another reason.
     """
@@ -108,7 +108,7 @@ def _read_rows(
 
 
 def _iterate_rows_safely(file: RequestFile, rows: Iterator[Any]) -> Iterator[Any]:
-    """Yield the rows of a file; raise errors as `_WorkerError`, without content of the file."""
+    """Yield the rows of a batch file; raise errors as `_WorkerError`, without its content."""
     try:
         yield from rows
     except BatchFileLoadError as error:

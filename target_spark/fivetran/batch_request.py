@@ -54,7 +54,7 @@ class FileParams:
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """Batch files of a WriteBatch or WriteHistoryBatch request, with their format.
+    """Batch files of a WriteBatch or WriteHistoryBatch request of Fivetran, with their format.
 
     ``files`` are in the order in which they are applied to the table.
     """

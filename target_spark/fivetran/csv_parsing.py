@@ -69,7 +69,7 @@ def _end_of_first_row(block: bytes) -> int:
 def match_columns(
     names: Sequence[str], fivetran_schema: FivetranSchema, kind: FileKind
 ) -> tuple[DestinationColumn, ...]:
-    """Return the table column for each name in a file's header, in the order of the header.
+    """Return the table column for each name in a batch file's header, in the header's order.
 
     Raises:
         FileFaultError: The header contains an unknown name, contains a name twice, or lacks a
@@ -197,7 +197,13 @@ def _parse_columns(
 
 
 def _find_first_invalid_utf8(block: bytes, count: int, wanted: Iterable[int], null: str) -> int:
-    """Return the index of the first row with invalid UTF-8 in one of the ``wanted`` columns.
+    """Return the index of the first CSV row with invalid UTF-8 in one of the ``wanted`` columns.
+
+    Args:
+        block: Complete rows of the file, without the header.
+        count: The number of columns in the header.
+        wanted: The indexes of the columns to check.
+        null: The cell text that means NULL.
 
     Raises:
         FileFaultError: A row has more or fewer cells than the header.

@@ -86,7 +86,7 @@ def _with_task(kind: Any) -> Callable[[str], Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Handlers of Fivetran's gRPC calls. Each takes a request message and returns a response."""
+    """Handlers of Fivetran's gRPC calls; each takes a request message and returns the response."""
 
     plugin: type[CommandTarget]
     sparks: SharedSpark
@@ -178,7 +178,7 @@ class _Calls:
         return proto_messages.WriteBatchResponse(success=True)
 
     def _iterate_files(self, request: Any, *kinds: FileKind) -> Iterator[RequestFile]:
-        """Yield the batch files of a request, in the order of ``kinds``.
+        """Yield the batch files that a request names, in the order of ``kinds``.
 
         Raises:
             BatchFileLoadError: A file is not in a folder that the operator allows.
@@ -190,7 +190,7 @@ class _Calls:
     # Steps of every call
 
     def _validate_config(self, request: Any) -> Mapping[str, Any]:
-        """Validate the configuration of a call and return the settings of the target.
+        """Validate the configuration in a gRPC request, and return the settings of the target.
 
         Its secrets are first registered with the log handler, which redacts them.
 

@@ -223,7 +223,7 @@ class _Decrypted:
             ) from None
 
     def close(self) -> None:
-        """Do nothing, because the caller closes the underlying file."""
+        """Do nothing, because the caller closes the encrypted file."""
 
 
 def _explain_read_error(error: OSError) -> str:

@@ -68,12 +68,12 @@ class VersionedSchema:
 
     @property
     def row_keys(self) -> list[Expression]:
-        """Columns that identify a row, as Spark column expressions."""
+        """Columns that identify a row but not its version, as Spark column expressions."""
         return [column_ref(key) for key in self.row]
 
     @property
     def row_names(self) -> list[str]:
-        """Names of the columns that identify a row."""
+        """Names of the columns that identify a row but not its version."""
         return [key.column for key in self.row]
 
     @property

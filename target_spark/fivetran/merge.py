@@ -65,7 +65,7 @@ def column_ref(column: DestinationColumn) -> Expression:
 def cast_to_table(
     rows: DataFrame, existing: ExistingTable, fivetran_schema: FivetranSchema
 ) -> DataFrame:
-    """Cast the rows of a batch to the column types of a table.
+    """Cast the rows of a batch of Fivetran to the column types of a table.
 
     If a value does not fit its column's type, a Spark action on the result fails, and
     `find_cast_failure` explains the error.
@@ -231,7 +231,7 @@ def _does(kind: FileKind) -> str:
 
 
 def merge_rows(spark: SparkSession, rows: DataFrame, merge: Merge, existing: ExistingTable) -> None:
-    """Merge rows, at most one per key, into a table in one commit.
+    """Apply rows, at most one per key, to a table with a MERGE statement, in one commit.
 
     MERGE reads its source twice. To compute the rows only once, Delta Lake materializes them; for
     Iceberg they are persisted on disk.

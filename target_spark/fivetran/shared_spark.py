@@ -99,7 +99,7 @@ class SharedSpark:
             yield
 
     def close(self) -> None:
-        """Stop Spark. Calls that still use Spark fail, and later calls are rejected."""
+        """Stop Spark when the server ends. Calls that still use it fail; later ones are rejected."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

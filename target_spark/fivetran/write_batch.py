@@ -165,7 +165,7 @@ def _target(
 def _use_table_keys(
     fivetran_schema: FivetranSchema, keys: Sequence[DestinationColumn], stream: StreamId
 ) -> FivetranSchema:
-    """Return the requested columns, with those that are keys of the table marked as keys.
+    """Return the requested columns, with the table's key columns marked as keys.
 
     Raises:
         TableError: A key column of the table is not in the request.

@@ -117,7 +117,7 @@ def _merge(
 
 
 def _get_actions(stats: BatchStats) -> frozenset[str]:
-    """Return the actions (`BEGIN`, `END`, `REMOVE`) that the MERGE of a batch needs.
+    """Return the actions (`BEGIN`, `END`, `REMOVE`) of the MERGE that applies batch files.
 
     They follow from the kinds of files that have rows.
     """

@@ -54,7 +54,7 @@ class WarehouseTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the table, with their Arrow types."""
+        """The columns of the table as an Arrow schema."""
         table = self._reader.open_table(self.folder, self.version)
         schema: pa.Schema = self._reader.get_schema(table)
         return schema

@@ -133,7 +133,7 @@ class ConnectSession:
         return session
 
     def thread_session(self) -> SparkSession:
-        """Return the calling thread's session, like `spark`; for compatibility with `Session`."""
+        """Return the calling thread's session, like `spark`; a local `Session` has both."""
         return self.spark()
 
     @property
@@ -203,7 +203,7 @@ class ConnectSession:
         self._is_up = True
 
     def _create_session(self) -> SparkSession:
-        """Create a session with the user's Spark settings and those that keep values exact."""
+        """Create a session on the server with the user's settings and those for exact values."""
         spark = self._connected(self._settings.remote or "")
         with self._guard:
             self._sessions.append(spark)

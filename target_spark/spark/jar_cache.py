@@ -96,7 +96,7 @@ def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
 
 
 def remove_incomplete_jars(folder: Path, coordinates: Sequence[str]) -> None:
-    """Delete those of the given cached jars that are not complete zip files.
+    """Delete those of the given jars in the cache that are not complete zip files.
 
     Spark's resolver would not replace them, because it checks only the file name.
     """

@@ -192,7 +192,7 @@ class Library(NamedTuple):
 
 
 def format_library(artifacts: tuple[str, ...]) -> Library:
-    """Return the `Library` of a table format.
+    """Return the `Library` (set of jars) of a table format.
 
     ``artifacts`` are Maven coordinates: first the jar to request, then its dependencies.
     """
@@ -361,7 +361,10 @@ def _find_required_libraries(
     user_jars: Sequence[str | None],
     spark_version: str,
 ) -> Iterator[Library]:
-    """Yield each `Library` that the run needs, unless the user provides its main jar."""
+    """Yield the `Library` (set of jars) of the table format and of each storage that the run uses.
+
+    A library is left out if the user provides its main jar.
+    """
     artifacts = required_jars(table_format, spark_version)
     if artifacts and not _has_artifact(artifacts[0], user_jars):
         yield format_library(artifacts)

@@ -121,7 +121,7 @@ def archive_file(java: str, home: Path) -> Path:
 
 
 def has_class_archive() -> bool:
-    """Return True if the Python environment has a class archive (see `archive_file`)."""
+    """Return True if the Python environment has a class archive, with which Spark starts faster."""
     return any(share_folder().glob("classes-*.jsa"))
 
 
@@ -158,7 +158,7 @@ def find_exit_seconds(options: str) -> float:
 
 
 def share_folder() -> Path:
-    """Return target-spark's folder in the Python environment, for files that only it needs."""
+    """Return target-spark's folder in the Python environment, for files such as class archives."""
     return Path(sys.prefix, "share", "target-spark")
 
 

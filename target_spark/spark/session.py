@@ -177,7 +177,7 @@ def find_pyspark_version() -> str:
     """Return the version of the installed PySpark.
 
     Raises:
-        SparkUnavailableError: PySpark is not installed, or Databricks Connect is in its place.
+        SparkUnavailableError: PySpark is not installed, or Databricks Connect replaces it.
     """
     with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version("pyspark")
@@ -338,8 +338,8 @@ def _small_spark_conf(master: str) -> dict[str, str]:
 def _get_default_database(scratch: str) -> str:
     """Return the URL of the folder for Spark's default database, which never contains tables.
 
-    This is a folder inside ``scratch``. If ``scratch`` is "", it is an existing folder, so that
-    Spark does not create one in the working directory.
+    It is a folder inside ``scratch``, the private folder for temporary files. If ``scratch`` is "",
+    it is an existing folder, so that Spark does not create one in the working directory.
     """
     folder = Path(scratch, "warehouse") if scratch else Path(__file__).parent
     return to_spark_uri(str(folder))

@@ -123,7 +123,7 @@ class SparkProvider:
 
     @property
     def started(self) -> bool:
-        """True if `begin` has been called."""
+        """True if `begin` has been called, which starts Spark or lets it start on demand."""
         return self._has_begun
 
     @property
@@ -200,7 +200,9 @@ class SparkProvider:
             lease.record_engine(folder)
 
     def raise_if_engine_lost(self, error: BaseException) -> None:
-        """Start a local Spark if ``error`` was caused by the end of the engine, a shared Spark.
+        """Start a local Spark and raise if ``error`` was caused by the end of the engine.
+
+        An engine is a shared background Spark. After other errors, nothing happens.
 
         Raises:
             EngineLostError: The engine has ended. The caller can repeat its work with the local
@@ -237,7 +239,7 @@ class SparkProvider:
         return self.spark()
 
     def lazy_spark(self) -> SparkSession:
-        """Return a lazy session, which starts Spark or waits for it only when it is used."""
+        """Return a session that starts Spark, or waits for its start, only when it is used."""
         return make_lazy_session(self.spark)
 
     def close(self) -> None:

@@ -130,7 +130,7 @@ def _temporary_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _errors_naming_setting(setting: str, folder: str) -> Iterator[None]:
-    """Context manager: convert exceptions to a TableError that names a setting and its folder."""
+    """Context manager: convert errors of a test to a TableError that names setting and folder."""
     try:
         yield
     except (OSError, _NotSharedError) as error:

@@ -207,7 +207,7 @@ class SpoolFolder:
     """
 
     def __init__(self, base: str | os.PathLike[str] | None = None) -> None:
-        """Create and lock the folder, and delete the folders of killed runs in ``base``."""
+        """Create and lock the run's folder, and delete the folders of killed runs in ``base``."""
         root = Path(base) if base is not None else Path(tempfile.gettempdir())
         root.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(root)
@@ -260,7 +260,7 @@ class SpoolFolder:
         )
 
     def close(self) -> None:
-        """Delete the folder with its content, and release its lock."""
+        """Delete the run's folder with its content, and release its lock."""
         for file in self._open_files.values():
             with contextlib.suppress(OSError):  # a full disk: the file is deleted anyway
                 file.close()

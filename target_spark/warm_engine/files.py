@@ -115,7 +115,8 @@ class EngineFolder:
     def lock(self) -> int | None:
         """Acquire the engine's lock, and return its file descriptor; None if an engine holds it.
 
-        The JVM must inherit the descriptor, so that the lock lasts until the JVM has ended too.
+        The lock prevents a second engine in this folder. The JVM must inherit the descriptor, so
+        that the lock lasts until the JVM has ended too.
         """
         file = self._open("lock", os.O_RDWR | os.O_CREAT)
         try:
