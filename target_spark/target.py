@@ -190,7 +190,7 @@ class TargetSpark(PluginBase):
         return [*super()._faults_beyond_schema(), *settings.find_faults(self.config)]
 
     def listen(self, source: BinaryIO) -> int:
-        """Load the Singer messages in ``source`` until its end.
+        """Load the Singer messages in ``source``, such as standard input, until its end.
 
         Return the exit code: 0 on success or after a signal, 1 after an error.
         """
@@ -433,7 +433,7 @@ class TargetSpark(PluginBase):
         self._leave = leave
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Handle SIGINT or SIGTERM.
+        """Handle SIGINT or SIGTERM by ending the load without loss of acknowledged rows.
 
         The first signal stops the run after the commits in progress. If it is SIGINT and the input
         is a file or a pipe, the rows received so far are committed too, unless the setting

@@ -99,7 +99,7 @@ class SharedSpark:
             yield
 
     def close(self) -> None:
-        """Stop Spark when the server ends. Calls that still use it fail; later ones are rejected."""
+        """Stop Spark at the end of the server. Calls that still use it fail, later ones too."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

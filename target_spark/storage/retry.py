@@ -321,7 +321,7 @@ def _is_passing(text: str, names: _Names) -> bool:
 
 
 def _format_error(error: BaseException) -> str:
-    """Return the message of an exception.
+    """Return the message of a Spark or Python exception.
 
     PySpark replaces some errors of Delta Lake by an error with a generic message. In this case,
     return the message of the original error.

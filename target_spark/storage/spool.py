@@ -304,7 +304,7 @@ class Spool:
     _path: Path | None = None
 
     def add(self, rows: Rows, first_ordinal: int) -> int:
-        """Append rows to the open batch, and return the number of bytes written.
+        """Append rows to the open batch, and return the number of bytes written to its file.
 
         ``first_ordinal`` is the position in the input of the first of these rows.
         """

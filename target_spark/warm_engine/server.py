@@ -201,7 +201,7 @@ class EngineServer:
         send_message(connection, {"ended": True})
 
     def _open_gateway(self, connection: socket.socket) -> Any:
-        """Start a py4j server in the JVM for a run, and send its port and token to the run.
+        """Start a py4j server in the JVM for a run, and send its port and token to that run.
 
         Return the Java object of the server, or None if Spark did not start.
         """
@@ -291,7 +291,7 @@ def main(arguments: Mapping[str, Any]) -> None:
 
 
 def _redirect_output(folder: EngineFolder) -> int:
-    """Redirect standard output and standard error to the engine's log file.
+    """Redirect standard output and standard error of this process to the engine's log file.
 
     Return a file descriptor of the previous standard output.
     """

@@ -68,7 +68,7 @@ def may_use_engine(settings: SparkSettings) -> bool:
 
 
 def looks_for_engine(settings: SparkSettings) -> bool:
-    """Return True if a run with these settings must look for a shared Spark process (engine).
+    """Return True if a run with these settings has to look for a running engine (shared Spark).
 
     That is the case if the run may use an engine, and would either start one (``engine`` is "keep")
     or may find one that is running.
@@ -276,7 +276,7 @@ class EngineSession:
         return was_of_engine
 
     def _start_instead(self, attachment: _Attachment) -> None:
-        """Wait for the end of the engine's JVM, and then start the run's own Spark.
+        """Wait for the end of a lost engine's JVM, and then start the run's own Spark.
 
         Raises:
             SparkDiedError: The JVM has not ended in time.

@@ -44,7 +44,7 @@ _PAUSE: Final = 0.1
 
 
 def connect_engine(identity: Identity) -> tuple[EngineFolder, socket.socket] | None:
-    """Connect to the running background Spark process (engine) with an identity.
+    """Connect to the running background Spark process (engine) that has this identity.
 
     Return its folder and the connection, or None if no such engine is running.
 
