@@ -208,7 +208,7 @@ def _write(state: _CommandState, files: Mapping[str, str]) -> list[BaseException
         options,
         open_state_writer=lambda: nullcontext(state.states),
         state_format=PerStreamStateFormat(),
-        renamed=catalog_request.renamed,
+        renamed=catalog_request.copy_options,
     )
     return target.load(open_binary(None), binding)
 

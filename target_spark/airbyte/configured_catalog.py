@@ -45,7 +45,7 @@ class CatalogRequest:
     expected: tuple[ExpectedStream, ...]
     options: dict[StreamId, StreamOptions]
 
-    def renamed(self, old: StreamId, new: StreamId) -> None:
+    def copy_options(self, old: StreamId, new: StreamId) -> None:
         """Copy the options of a stream to the name that a stream map gives it.
 
         If the new name already has options, they are not changed.

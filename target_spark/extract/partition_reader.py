@@ -22,7 +22,7 @@ from tap_core.sync.concurrency import explain_not_distributed
 from tap_core.sync.work_units import WorkResult, WorkResults
 from target_spark.errors import FrameError
 from target_spark.extract.rate_limit_server import StaticShare, use_job_rate_limit
-from target_spark.extract.reader_options import single_stream
+from target_spark.extract.reader_options import select_single_stream
 from target_spark.extract.retry import RetriesExhaustedError, with_retries
 from target_spark.extract.tap_factory import get_tap
 from target_spark.extract.task import sync_part
@@ -203,7 +203,7 @@ def _sync(
         tap.set_protocol_writer(sink)
         tap.sync_all()
     else:
-        tap = single_stream(get_tap(request.source), request.stream)
+        tap = select_single_stream(get_tap(request.source), request.stream)
         if group.of > 1:
             use_job_rate_limit(tap, StaticShare(group.number, group.of))
         sync_part(request.source, part, sink)

@@ -212,9 +212,9 @@ class RateLimitServer:
         connections.add(writer)
         try:
             if await self._authenticate(reader, writer):
-                connections.prove(writer)
+                connections.mark_authenticated(writer)
                 while line := await reader.readline():
-                    connections.touch(writer)
+                    connections.mark_used(writer)
                     writer.write(self._respond(line))
                     await writer.drain()
         except (OSError, ValueError, TimeoutError, asyncio.TimeoutError, asyncio.CancelledError):

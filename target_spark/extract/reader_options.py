@@ -31,7 +31,7 @@ from target_spark.loader.stream_context import resolve_schema
 if TYPE_CHECKING:
     from tap_core.tap_base import Tap
 
-__all__ = ["OPTIONS", "ReadOptions", "parse_options", "single_stream"]
+__all__ = ["OPTIONS", "ReadOptions", "parse_options", "select_single_stream"]
 
 OPTIONS: Final[Mapping[str, str]] = {
     "tap": "the tap's class, as in tap_x:TapX",
@@ -80,14 +80,14 @@ class ReadOptions:
 
     def tap(self) -> Tap:
         """Create the tap with its settings and state, and select only the stream to read."""
-        return single_stream(self.source.new(self.state), self.stream)
+        return select_single_stream(self.source.new(self.state), self.stream)
 
     def describe_error(self, error: BaseException) -> str:
         """Return the class name and text of an error, without secrets of the tap's settings."""
         return _describe_error(self.source, error)
 
 
-def single_stream(tap: Tap, stream: str) -> Tap:
+def select_single_stream(tap: Tap, stream: str) -> Tap:
     """Select only the stream named ``stream`` in a tap, and return the tap."""
     for name, each in tap.streams.items():
         if each.selected != (name == stream):

@@ -50,7 +50,7 @@ class AlterPlan:
         return bool(self.added or self.widened or self.converted or self.dropped)
 
     @property
-    def unproven_keys(self) -> tuple[DestinationColumn, ...]:
+    def keys_to_check(self) -> tuple[DestinationColumn, ...]:
         """Key columns whose values must be checked for duplicates and nulls before the change.
 
         These are all key columns if the key changes or values of a key column are converted.

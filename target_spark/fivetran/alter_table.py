@@ -128,7 +128,7 @@ def _check_values(
 
 
 def _check_keys(changed: DataFrame, stream: StreamId, plan: AlterPlan) -> None:
-    keys = plan.unproven_keys
+    keys = plan.keys_to_check
     if not keys:
         return
     columns = [quote(column.column) for column in keys]

@@ -71,7 +71,9 @@ def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) 
 
 
 def split_rows(
-    chunks: Iterable[bytes], faulty: Callable[[str], Exception], longest: int = _LONGEST_ROW
+    chunks: Iterable[bytes],
+    make_error: Callable[[str], Exception],
+    max_row_bytes: int = _LONGEST_ROW,
 ) -> Iterator[bytes]:
     """Divide the content of a CSV file into blocks of complete rows, and yield the blocks.
 
@@ -79,11 +81,11 @@ def split_rows(
 
     Args:
         chunks: The content of the file, in chunks of any size.
-        faulty: Function that returns the exception to raise for an error message.
-        longest: The maximum number of bytes in a row.
+        make_error: Function that returns the exception to raise for an error message.
+        max_row_bytes: The maximum number of bytes in a row.
 
     Raises:
-        Exception: The result of ``faulty``, if a quoted cell is not closed or a row is too long.
+        Exception: The result of ``make_error``: a quoted cell is not closed, or a row is too long.
     """
     held: list[bytes] = []
     is_open = False
@@ -94,13 +96,13 @@ def split_rows(
             held = [chunk[end:]]
         else:
             held.append(chunk)
-            if sum(map(len, held)) > longest:
-                raise faulty(
-                    f"has a row of more than {longest >> 20} MB: a quoted cell is not closed, or"
-                    " the row is too large to be loaded"
+            if sum(map(len, held)) > max_row_bytes:
+                raise make_error(
+                    f"has a row of more than {max_row_bytes >> 20} MB: a quoted cell is not closed,"
+                    " or the row is too large to be loaded"
                 )
     if is_open:
-        raise faulty("ends inside a quoted cell: it is truncated or damaged")
+        raise make_error("ends inside a quoted cell: it is truncated or damaged")
     if rest := b"".join(held):
         yield rest
 
