@@ -22,7 +22,7 @@ MESSAGE_LIMIT: Final = 128 * 1024 * 1024
 """Maximum size of a message in bytes, in both directions."""
 
 TEXT_LIMIT: Final = 8 * 1024
-"""Size in bytes from which an error's text cannot be transmitted."""
+"""Bytes of an error's text; gRPC cannot transmit a text of this size or more."""
 
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),

@@ -117,10 +117,7 @@ class UpdateReader:
         name = (record.schema_name if record.HasField("schema_name") else None, record.table_name)
         table = self.tables.get(name)
         if table is None:
-            yield (
-                13,
-                f"a record of {format_name(name)}, which no schema or change lists",
-            )
+            yield 13, f"a record of {format_name(name)}, which no schema message lists"
             return
         self.counts[name] += 1
         if name not in self.choice.columns:

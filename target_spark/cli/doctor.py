@@ -68,7 +68,7 @@ _PLATFORMS: Final = (
 _NEEDED: Final = {"java", "pyspark", "jars"}
 """The checks that must succeed before Spark can be started."""
 
-_ROOM: Final = 1 << 30
+_LEAST_FREE_BYTES: Final = 1 << 30
 """Free space in bytes below which a warning is printed."""
 
 
@@ -317,7 +317,7 @@ def _check_path(config: Mapping[str, Any]) -> Iterator[Check]:
         yield Check("path", "failed", f"{fault}. Set path to a folder that can be written")
         return
     free = shutil.disk_usage(_nearest_existing(folder)).free
-    if free < _ROOM:
+    if free < _LEAST_FREE_BYTES:
         yield Check("path", "warning", f"{folder} has only {_size(free)} free: free space there")
         return
     note = "" if folder.is_dir() else ", created by the first run"

@@ -74,7 +74,7 @@ a few more levels."""
 _ANYTHING: Mapping[str, Any] = MappingProxyType({})
 
 _TIME: Mapping[str, Any] = MappingProxyType({"type": "string", "format": "date-time"})
-"""Schema of `_sdc_deleted_at`, whatever the stream declares: else any text would delete a row."""
+"""Schema of `_sdc_deleted_at`, also if the stream declares another: any text would delete a row."""
 
 _Schema = Mapping[str, Any]
 

@@ -188,7 +188,7 @@ class StreamOptions:
 
 
 _FILE_LIMITS: Final = FileLimits.from_config({LINE_SETTING: 4 << 20})
-"""A file of 48 such lines takes 520 MB in Spark's JVM, one of lines of 8 MiB 760 MB."""
+"""Limits of BATCH files: Spark's JVM needs 520 MB for a file of 48 lines of 4 MiB."""
 
 
 @dataclass(frozen=True, slots=True)

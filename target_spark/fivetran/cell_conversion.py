@@ -136,7 +136,7 @@ _MOST: Final = 38
 
 _LARGEST_FLOAT: Final = 3.4028234663852886e38
 _LARGEST_WRITTEN_FLOAT: Final = 3.4028237e38
-"""The largest FLOAT as Fivetran's guide spells it, rounded up."""
+"""The largest FLOAT as Fivetran's guide writes it, rounded up."""
 
 
 def _decimals(texts: Any, column: DestinationColumn) -> Any:

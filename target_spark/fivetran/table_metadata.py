@@ -23,7 +23,7 @@ from target_spark.fivetran.type_mapping import column_from_ddl, to_ddl
 __all__ = ["TABLE_PROPERTY", "dump_metadata", "load_metadata", "reconcile"]
 
 TABLE_PROPERTY: Final = "target_spark.fivetran"
-"""Name of the table property."""
+"""Name of the table property that stores the Fivetran schema of a table."""
 
 
 def dump_metadata(*fivetran_schemas: FivetranSchema) -> str:

@@ -23,9 +23,10 @@ WAY_OUT: Final = "Read it with spark.read.format('delta')."
 """End of the message of an error about a table that cannot be read without Spark."""
 
 _URL_SYNTAX: Final = r"[\x00-\x1f\\?#]|^ | $"
-"""What deltalake, which reads a path as a URL, removes or takes for a slash or the path's end.
+"""Characters that deltalake, which reads a path as a URL, removes or misreads.
 
-A writer has to encode these characters.
+A backslash is read as a slash, and ``?`` or ``#`` as the end of the path. A writer has to encode
+these characters.
 """
 
 _SIDECARS: Final = "_sidecars"

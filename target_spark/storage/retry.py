@@ -117,7 +117,7 @@ _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 
 _CUT: Final = {"Py4JNetworkError", "ConnectionError", "ConnectionRefusedError", "EOFError"}
 _WITHOUT_ANSWER: Final = ("py4j.protocol.", "Py4JError")
-"""The class itself and no subclass: py4j got no response from the JVM."""
+"""py4j's error for a JVM that did not respond; its subclasses have other causes."""
 _CUT_WORDS: Final = (
     "Answer from Java side is empty",
     "SparkContext was shut down",
