@@ -97,7 +97,7 @@ class BatchFile:
         if key is not None:
             self._layers.append(_Encrypting(file, key))
         if compression != Compression.OFF:
-            self._layers.append(_compressed(self._layers[-1], compression))
+            self._layers.append(_compress(self._layers[-1], compression))
 
     def write(self, plain: bytes) -> None:
         """Compress and encrypt CSV text, and write it to the file."""
@@ -122,10 +122,10 @@ class BatchFile:
 
 def line(row: Sequence[Cell], files: BatchFileSet) -> bytes:
     """Return a row as one line of CSV; ``files`` has the texts for null and unmodified cells."""
-    return (",".join(_cell(cell, files) for cell in row) + "\n").encode()
+    return (",".join(_format_cell(cell, files) for cell in row) + "\n").encode()
 
 
-def _cell(cell: Cell, files: BatchFileSet) -> str:
+def _format_cell(cell: Cell, files: BatchFileSet) -> str:
     """Return a cell as CSV text, quoted if necessary.
 
     Null and unmodified cells have the texts that ``files`` defines.
@@ -170,7 +170,7 @@ class _Encrypting(io.RawIOBase):
         super().close()
 
 
-def _compressed(sink: _Sink, compression: Compression) -> _Sink:
+def _compress(sink: _Sink, compression: Compression) -> _Sink:
     """Return a writable stream that compresses its input and writes the result to ``sink``."""
     import pyarrow as pa
 

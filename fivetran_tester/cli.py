@@ -61,19 +61,19 @@ def run_test(options: TesterOptions) -> int:
 
 
 def _run_tester(options: TesterOptions, findings: Findings) -> int:
-    settings = _document(options.config)
+    settings = _read_document(options.config)
     service = "DestinationConnector" if options.destination else "SourceConnector"
     servers = Servers(service, findings, options.command, options.address, options.seconds)
     tester: DestinationTester | ConnectorTester
     if options.destination:
         tester = DestinationTester(servers, settings, _print_line)
     else:
-        has_state = bool(_document(options.state))
+        has_state = bool(_read_document(options.state))
         state = Path(options.state).read_text("utf-8") if has_state else FIRST_STATE
         tester = ConnectorTester(servers, settings, _print_line, state, options.resumes)
     stopped = False
     try:
-        with _stops_servers_on_sigterm(servers):
+        with _stop_servers_on_sigterm(servers):
             tester.run()
     except StoppedError as error:
         _print_line(f"The test stops here. {error}")
@@ -85,7 +85,7 @@ def _run_tester(options: TesterOptions, findings: Findings) -> int:
 
 
 @contextmanager
-def _stops_servers_on_sigterm(servers: Servers) -> Iterator[None]:
+def _stop_servers_on_sigterm(servers: Servers) -> Iterator[None]:
     """Context manager that, on SIGTERM, ends the tested servers and exits from this process.
 
     The signal handler exits directly instead of raising an exception, because gRPC may swallow it.
@@ -102,7 +102,7 @@ def _stops_servers_on_sigterm(servers: Servers) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _document(path: str) -> dict[str, Any]:
+def _read_document(path: str) -> dict[str, Any]:
     """Return the JSON object in a file, or an empty dict if ``path`` is empty.
 
     Raises:

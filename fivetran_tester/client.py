@@ -65,7 +65,7 @@ class Stream:
         try:
             yield from self._call
         except grpc.RpcError as error:
-            raise _refusal(self._rpc, error) from None
+            raise _to_refused_error(self._rpc, error) from None
 
     def cancel(self) -> None:
         """Cancel the gRPC call, so that the server stops sending responses."""
@@ -92,29 +92,29 @@ class Client:
         Raises:
             RefusedError: The call ended with a status other than OK.
         """
-        method = self._channel.unary_unary(*self._method(rpc))
+        method = self._channel.unary_unary(*self._get_method(rpc))
         try:
             return method(request, timeout=self._seconds)
         except grpc.RpcError as error:
-            raise _refusal(rpc, error) from None
+            raise _to_refused_error(rpc, error) from None
 
     def stream(self, rpc: str, request: Any) -> Stream:
         """Call an rpc that has a stream of responses, and return the open stream."""
         return Stream(
-            rpc, self._channel.unary_stream(*self._method(rpc))(request, timeout=self._seconds)
+            rpc, self._channel.unary_stream(*self._get_method(rpc))(request, timeout=self._seconds)
         )
 
     def close(self) -> None:
         """Close the connection to the server."""
         self._channel.close()
 
-    def _method(self, rpc: str) -> tuple[str, Any, Any]:
+    def _get_method(self, rpc: str) -> tuple[str, Any, Any]:
         """Return an rpc's gRPC path, the encoder of its request and the decoder of its response."""
         response = getattr(proto_messages, proto_messages.rpcs(self._service)[rpc].response)
-        return f"/{PACKAGE}.{self._service}/{rpc}", _serialized, response.FromString
+        return f"/{PACKAGE}.{self._service}/{rpc}", _serialize, response.FromString
 
 
-def _refusal(rpc: str, error: Any) -> RefusedError:
+def _to_refused_error(rpc: str, error: Any) -> RefusedError:
     """Convert a `grpc.RpcError` of a call of ``rpc`` to a `RefusedError`."""
     text = error.details() or ""
     try:
@@ -126,6 +126,6 @@ def _refusal(rpc: str, error: Any) -> RefusedError:
     return RefusedError(rpc, error.code().name, text, is_task=False)
 
 
-def _serialized(message: Any) -> bytes:
+def _serialize(message: Any) -> bytes:
     encoded: bytes = message.SerializeToString()
     return encoded

@@ -31,7 +31,7 @@ def to_text_map(settings: Mapping[str, Any], form: Any) -> dict[str, str]:
     A setting that is missing gets the default value that the configuration form declares.
     """
     names = {field.name for field in get_fields(form)}
-    values = dict(_flat(settings, names))
+    values = dict(_flatten(settings, names))
     defaults = {
         field.name: field.default_value
         for field in form.fields
@@ -51,7 +51,7 @@ def collect_secrets(configuration: Mapping[str, str], form: Any) -> list[str]:
     ]
 
 
-def _flat(
+def _flatten(
     settings: Mapping[str, Any], names: AbstractSet[str], prefix: str = ""
 ) -> Iterator[tuple[str, str]]:
     """Yield the name and text of each setting; nested ones get dotted names, such as "auth.user".
@@ -61,7 +61,7 @@ def _flat(
     """
     for key, value in settings.items():
         name = prefix + key
-        parts = dict(_flat(value, names, f"{name}.")) if isinstance(value, Mapping) else {}
+        parts = dict(_flatten(value, names, f"{name}.")) if isinstance(value, Mapping) else {}
         if parts and parts.keys() <= names:
             yield from parts.items()
         elif value is not None:

@@ -109,9 +109,9 @@ def iterate_tables(message: Any) -> Iterable[tuple[Name, KnownTable]]:
     """
     for schema in message.with_schema.schemas:
         for table in schema.tables:
-            yield (schema.name, table.name), _table(table)
+            yield (schema.name, table.name), _parse_table(table)
     for table in message.without_schema.tables:
-        yield (None, table.name), _table(table)
+        yield (None, table.name), _parse_table(table)
 
 
 def select_all(tables: Mapping[Name, KnownTable]) -> TableSelection:
@@ -126,7 +126,7 @@ def build_selection(tables: Mapping[Name, KnownTable], choice: TableSelection) -
     selected. Otherwise it lists only the selected ones.
     """
     listed = [name for name in tables if choice.takes_new or name in choice.columns]
-    chosen = {name: _table_selection(name, tables[name], choice) for name in listed}
+    chosen = {name: _build_table_selection(name, tables[name], choice) for name in listed}
     if any(schema is None for schema, _ in tables):
         plain = proto_messages.TablesWithNoSchema(
             tables=chosen.values(), include_new_tables=choice.takes_new
@@ -150,7 +150,7 @@ def format_name(name: Name) -> str:
     return ".".join(part for part in name if part is not None)
 
 
-def _table_selection(name: Name, table: KnownTable, choice: TableSelection) -> Any:
+def _build_table_selection(name: Name, table: KnownTable, choice: TableSelection) -> Any:
     """Return the user's selection for one table as Fivetran's protobuf message TableSelection."""
     chosen = choice.columns.get(name)
     columns = {
@@ -189,7 +189,7 @@ def _to_proto_column(column: KnownColumn) -> Any:
     return message
 
 
-def _table(message: Any) -> KnownTable:
+def _parse_table(message: Any) -> KnownTable:
     """Convert Fivetran's protobuf message Table to a `KnownTable`."""
     names = [column.name for column in message.columns]
     repeated = tuple(sorted({name for name in names if names.count(name) > 1}))

@@ -29,7 +29,7 @@ def format_count(count: int, what: str) -> str:
 def form_lines(form: Any) -> Iterator[str]:
     """Yield lines of text that describe the fields of a Fivetran configuration form."""
     yield "Configuration form (* required)"
-    yield from _aligned(_fields(form.fields, "  "))
+    yield from _align_columns(_format_fields(form.fields, "  "))
     if form.tests:
         yield f"  Tests: {', '.join(test.label or test.name for test in form.tests)}"
 
@@ -46,10 +46,12 @@ def format_reading(reading: UpdateReader) -> Iterator[str]:
             count = len(rows.rows) if rows else 0
             records = format_count(reading.counts[name], "record")
             yield f"  {format_name(name)}: {format_count(count, 'row')} of {records}"
-            yield from _aligned(_columns(name, table, reading))
+            yield from _align_columns(_format_columns(name, table, reading))
 
 
-def _columns(name: Name, table: KnownTable, reading: UpdateReader) -> Iterator[Sequence[str]]:
+def _format_columns(
+    name: Name, table: KnownTable, reading: UpdateReader
+) -> Iterator[Sequence[str]]:
     """Yield the printed cells (name, type, key, example) of each selected column of a table."""
     chosen = reading.choice.columns[name]
     for column in table.columns.values():
@@ -59,7 +61,7 @@ def _columns(name: Name, table: KnownTable, reading: UpdateReader) -> Iterator[S
             yield "    " + column.name, column.type_name, key, example
 
 
-def _fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:
+def _format_fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:
     """Yield the printed cells of each form field: label, type, name, default; then description.
 
     ``indent`` precedes the label; it grows for fields that are shown only under a condition.
@@ -67,17 +69,17 @@ def _fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:
     for field in fields:
         if field.WhichOneof("type") == "conditional_fields":
             condition = field.conditional_fields.condition
-            yield (f"{indent}where {condition.condition_field} is {_condition(condition)}:",)
-            yield from _fields(field.conditional_fields.fields, indent + "  ")
+            yield (f"{indent}where {condition.condition_field} is {_format_condition(condition)}:",)
+            yield from _format_fields(field.conditional_fields.fields, indent + "  ")
             continue
         must = " *" if field.required else ""
         default = f"[{field.default_value}]" if field.default_value else ""
-        yield f"{indent}{field.label}{must}", _kind(field), field.name, default
+        yield f"{indent}{field.label}{must}", _format_type(field), field.name, default
         if field.description:
             yield (f"{indent}  {field.description}",)
 
 
-def _condition(condition: Any) -> str:
+def _format_condition(condition: Any) -> str:
     """Return the value on which a form makes the visibility of other fields depend, as text."""
     kind = condition.WhichOneof("visible_when")
     if kind == "bool_value":
@@ -85,7 +87,7 @@ def _condition(condition: Any) -> str:
     return "empty" if kind == "empty_value" else str(condition.string_value)
 
 
-def _kind(field: Any) -> str:
+def _format_type(field: Any) -> str:
     """Return the input type of a configuration form's field, as text for the user."""
     kind = field.WhichOneof("type")
     if kind == "text_field":
@@ -98,7 +100,7 @@ def _kind(field: Any) -> str:
     return {"toggle_field": "on or off", "upload_field": "a file"}.get(kind, "no type")
 
 
-def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def _align_columns(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield rows of cells as lines of text, padded so that the columns are aligned.
 
     A row with only one cell is not aligned.

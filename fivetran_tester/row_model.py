@@ -47,13 +47,13 @@ class TableRows:
             self.rows.clear()
             return
         encoded = {name: value.SerializeToString() for name, value in data.items()}
-        identity = self._identity(encoded)
+        identity = self._compute_identity(encoded)
         if kind == RecordType.DELETE:
             self.rows.pop(identity, None)
         elif kind == RecordType.UPSERT:
-            self.rows[identity] = self._changed(b"", encoded)
+            self.rows[identity] = self._replace_checksums(b"", encoded)
         elif identity in self.rows:
-            self.rows[identity] = self._changed(self.rows[identity], encoded)
+            self.rows[identity] = self._replace_checksums(self.rows[identity], encoded)
 
     def differences(self, other: TableRows) -> Iterator[str]:
         """Yield descriptions of the differences between two results of syncing the same table.
@@ -70,7 +70,7 @@ class TableRows:
             name
             for name in sorted(names)
             if any(
-                self._cell(name, row) != other._cell(name, other.rows[identity])
+                self._get_checksum(name, row) != other._get_checksum(name, other.rows[identity])
                 for identity, row in self.rows.items()
                 if identity not in missing
             )
@@ -78,14 +78,14 @@ class TableRows:
         if changed:
             yield f"values differ in {', '.join(changed)}"
 
-    def _cell(self, name: str, row: bytes) -> bytes:
+    def _get_checksum(self, name: str, row: bytes) -> bytes:
         """Return the checksum of a row's value in column ``name``; zero bytes without a value."""
         position = self.places.get(name)
         if position is None:
             return _NONE
         return row[position : position + _WIDTH] or _NONE
 
-    def _identity(self, encoded: Mapping[str, bytes]) -> bytes:
+    def _compute_identity(self, encoded: Mapping[str, bytes]) -> bytes:
         """Return a digest that identifies a record's row: of its key, or else of all values.
 
         ``encoded`` has the record's values by column, in protobuf's encoding.
@@ -95,7 +95,7 @@ class TableRows:
         joined = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         return hashlib.blake2b(joined, digest_size=16).digest()
 
-    def _changed(self, row: bytes, encoded: Mapping[str, bytes]) -> bytes:
+    def _replace_checksums(self, row: bytes, encoded: Mapping[str, bytes]) -> bytes:
         """Return a row's checksums, with those of the columns in ``encoded`` replaced."""
         for name in encoded:
             if name not in self.places:

@@ -58,10 +58,10 @@ class Log:
         """Check one line of the server's log, and record the broken rules."""
         text = line.decode(errors="replace").rstrip("\n")
         self.last.append(text)
-        for rule, what in self._faults(text):
+        for rule, what in self._find_faults(text):
             self._findings.add_violation(rule, what)
 
-    def _faults(self, text: str) -> Iterator[tuple[int, str]]:
+    def _find_faults(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield a number and a description for each protocol rule that a log line breaks."""
         if any(secret in text for secret in self._secrets):
             yield 3, "a line of the log shows a secret of the configuration"
@@ -95,7 +95,7 @@ class ServerProcess:
     """
 
     def __init__(self, command: Sequence[str], log: Log, service: str, seconds: float) -> None:
-        port = _free_port()
+        port = _find_free_port()
         try:
             self._process = subprocess.Popen(  # noqa: S603  (the author's own program)
                 [*command, "--port", str(port)],
@@ -198,7 +198,7 @@ def answers(host: str, port: int) -> bool:
         return False
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     """Return a TCP port of the loopback address that no process uses."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

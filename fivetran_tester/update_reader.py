@@ -83,12 +83,12 @@ class UpdateReader:
             return
         self.operations[kind] += 1
         {
-            "record": lambda: self._records([message.record]),
-            "records": lambda: self._records(message.records.records),
-            "schema_change": lambda: self._change(message.schema_change),
-            "checkpoint": lambda: self._checkpoint(message.checkpoint.state_json),
+            "record": lambda: self._check_records([message.record]),
+            "records": lambda: self._check_records(message.records.records),
+            "schema_change": lambda: self._process_schema_change(message.schema_change),
+            "checkpoint": lambda: self._process_checkpoint(message.checkpoint.state_json),
             "warning": lambda: check_text("a warning", message.warning.message, self.findings),
-            "task": lambda: self._failed(message.task.message),
+            "task": lambda: self._process_task(message.task.message),
         }[kind]()
 
     def end(self) -> None:
@@ -103,33 +103,33 @@ class UpdateReader:
 
     # Messages
 
-    def _records(self, records: Any) -> None:
+    def _check_records(self, records: Any) -> None:
         """Check the records of one message of the Update, and apply them to the model."""
         if len(records) > _MOST_RECORDS:
             self.findings.add_violation(12, f"more than {_MOST_RECORDS} records in one message")
         for record in records:
             self._uncovered += 1
-            for rule, what in self._record(record):
+            for rule, what in self._apply_record(record):
                 self.findings.add_violation(rule, what)
 
-    def _record(self, record: Any) -> Iterator[tuple[int, str]]:
+    def _apply_record(self, record: Any) -> Iterator[tuple[int, str]]:
         """Apply a record to the model; yield number and description of each rule that it breaks."""
         name = (record.schema_name if record.HasField("schema_name") else None, record.table_name)
         table = self.tables.get(name)
         if table is None:
-            yield 13, f"a record of {format_name(name)}, which no schema message lists"
+            yield 13, f"a record of {format_name(name)}, which no Schema or SchemaChange lists"
             return
         self.counts[name] += 1
         if name not in self.choice.columns:
             yield 19, f"a record of {format_name(name)}, which is not selected"
         if record.type == RecordType.TRUNCATE:
-            yield from self._truncation(name, record)
+            yield from self._check_truncation(name, record)
         else:
             self._upserted.add(name)
-            yield from self._data(name, table, record)
+            yield from self._check_data(name, table, record)
         self.model.apply(name, table.keys, record.type, record.data)
 
-    def _truncation(self, name: Name, record: Any) -> Iterator[tuple[int, str]]:
+    def _check_truncation(self, name: Name, record: Any) -> Iterator[tuple[int, str]]:
         """Yield a number and a description for each rule that a truncate record breaks."""
         if record.data:
             yield 14, f"a truncate of {format_name(name)} has data"
@@ -138,7 +138,7 @@ class UpdateReader:
                 14, f"a truncate of {format_name(name)} comes after its records"
             )
 
-    def _data(self, name: Name, table: KnownTable, record: Any) -> Iterator[tuple[int, str]]:
+    def _check_data(self, name: Name, table: KnownTable, record: Any) -> Iterator[tuple[int, str]]:
         """Yield a number and a description for each rule that the values of a record break."""
         label, data = format_name(name), record.data
         chosen = self.choice.columns.get(name, frozenset(table.columns))
@@ -155,9 +155,11 @@ class UpdateReader:
             elif column not in chosen and column not in table.keys:
                 yield 19, f"column {column} of {label} is sent and not selected"
             else:
-                yield from self._value(name, table.columns[column], value)
+                yield from self._check_value(name, table.columns[column], value)
 
-    def _value(self, name: Name, column: KnownColumn, value: Any) -> Iterator[tuple[int, str]]:
+    def _check_value(
+        self, name: Name, column: KnownColumn, value: Any
+    ) -> Iterator[tuple[int, str]]:
         """Yield the number and a description of the rule that a record's value breaks, if any.
 
         A valid value is stored as the column's example for the printed report instead.
@@ -167,7 +169,7 @@ class UpdateReader:
         elif self.examples.get((name, column.name), "null") == "null":
             self.examples[name, column.name] = format_value(column, value)
 
-    def _change(self, message: Any) -> None:
+    def _process_schema_change(self, message: Any) -> None:
         """Check the tables in a SchemaChange message, and use them for later records."""
         changed = parse_tables(message)
         columns = dict(self.choice.columns)
@@ -191,7 +193,7 @@ class UpdateReader:
         if not name[1] or not all(table.columns):
             self.findings.add_violation(10, "a table or a column has no name")
 
-    def _checkpoint(self, state: str) -> None:
+    def _process_checkpoint(self, state: str) -> None:
         """Check the state of a checkpoint message, and store it as the latest state."""
         try:
             document = json.loads(state)
@@ -204,7 +206,7 @@ class UpdateReader:
         self._checked, self._uncovered, self.state = time.monotonic(), 0, state
         self.checkpoints.add(state, self.model)
 
-    def _failed(self, text: str) -> None:
+    def _process_task(self, text: str) -> None:
         """Check and store the error text of a Task message, which ends the Update."""
         check_text("a task", text, self.findings)
         self.task = text

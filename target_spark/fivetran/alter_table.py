@@ -37,7 +37,7 @@ __all__ = ["apply_plan"]
 
 _NTZ = "timestamp_ntz"
 
-_VALUE_ERROR: Final = "target-spark: a value does not fit the new type"
+_LOSSY: Final = "target-spark: a value does not fit the new type"
 """Error of a rewrite for a value that was written after the values were checked."""
 
 _GENERATION_EXPRESSION = "delta.generationExpression"
@@ -163,7 +163,7 @@ def _columns(
         value = quote(name)
         if name in converted:
             conversion = get_conversion(value, existing.types[name], ddl[name])
-            value = f"IF({conversion.lost}, raise_error({sql_literal(_VALUE_ERROR)}), {conversion.value})"
+            value = f"IF({conversion.lost}, raise_error({sql_literal(_LOSSY)}), {conversion.value})"
         elif name in widened:
             value = f"CAST({value} AS {ddl[name]})"
         if name not in dropped:
@@ -249,7 +249,7 @@ def _rewrite_delta(spark: SparkSession, existing: ExistingTable, changed: DataFr
     try:
         (rows.partitionBy(*parts) if parts else rows).saveAsTable(existing.ref)
     except Exception as error:
-        if _VALUE_ERROR not in str(error):
+        if _LOSSY not in str(error):
             raise
         raise ConflictError(
             f"Another writer has added values to table {existing.table.name} that the new types of"
