@@ -135,7 +135,7 @@ class Model:
         self.tables[name].apply(kind, data)
 
     def differences(self, other: Model) -> Iterator[str]:
-        """Yield descriptions of the differences between two models, each with its table."""
+        """Yield descriptions of the differences between two models, with the names of tables."""
         for name in sorted({*self.tables, *other.tables}, key=format_name):
             ours, theirs = (
                 self.tables.get(name, TableRows(())),

@@ -36,7 +36,7 @@ def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
         is_gone: Function that returns True if the JVM has ended.
 
     Returns:
-        The log filter, which `restore` takes.
+        The log filter, which `restore` removes.
     """
     logging.getLogger("py4j").setLevel(logging.WARNING)  # INFO has each closed socket
     quiet = _DisconnectFilter(is_gone)

@@ -1,4 +1,4 @@
-"""Start of Spark for a load, and acquisition of its job lock, when the first record has arrived.
+"""Start of Spark for a load, and acquisition of its job lock, once there is something to load.
 
 The lock is acquired before the JVM starts and released after it ends. Spark starts in the
 background: writer threads that request a session wait for it, the input reader does not.
