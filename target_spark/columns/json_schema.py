@@ -142,7 +142,7 @@ def undeclared_keys(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the keys that a JSON Schema does not declare, and the properties that it declares.
 
-    The result is for a warning about misspelled keys.
+    The caller uses both for an error about misspelled keys.
 
     Args:
         schema: JSON Schema of the stream. If it declares no properties, no key is returned.

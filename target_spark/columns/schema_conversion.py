@@ -69,8 +69,8 @@ def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = Non
 
     Args:
         types: The type (DDL) of each column by name, in table order.
-        sources: The name of the property of each column, as target-spark stored it in the table;
-            None if the table has no such names.
+        sources: The property names that target-spark stored in the table, as `TableSchema.sources`
+            returns them; None if the table has none.
     """
     columns = (
         Column(name, name, parse_ddl(ddl), feed=ColumnSource.NOTHING) for name, ddl in types.items()

@@ -71,7 +71,7 @@ def any_widening(_old: str, _new: str) -> bool:
 def merge_table_schemas(
     old: TableSchema, new: TableSchema, can_widen: CanWiden = any_widening
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
-    """Add a stream's new schema, from a second SCHEMA message, to the schema of its table.
+    """Add a stream's new schema, from a later SCHEMA message, to the schema of its table.
 
     All columns of ``old`` are kept. The keys of the merged schema are the keys of ``new``.
 
@@ -132,10 +132,10 @@ def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _map_paths(columns: Iterable[Column]) -> dict[_Path, _Path]:
-    """Return the path in the table of each value in a record, including fields of structs.
+    """Return the place in the table of each value in a record, including fields of structs.
 
-    The keys are paths in the record, in which each name follows its kind of source: ``("property",
-    "user", "property", "id")`` -> ``("user", "id")``.
+    The keys are paths in the record, in which each name follows its kind of source; the values are
+    paths in the table: ``("property", "user", "property", "id")`` -> ``("user", "id")``.
     """
     targets: dict[_Path, _Path] = {}
     for column in columns:

@@ -305,7 +305,7 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve HTTP requests on the server, and return the seconds to wait before sending them.
+        """Reserve HTTP requests on the server; the result has the seconds to wait before sending.
 
         Args:
             name: The name of the rate limit.

@@ -222,7 +222,7 @@ class _Calls:
     def _lock_table(
         self, request: Any, name: str, call: RpcCall
     ) -> Iterator[tuple[TableService, str]]:
-        """Context manager: lock a table for a gRPC call; yield a `TableService` and its name.
+        """Context manager: lock a table for a call; yield a `TableService` and the table's name.
 
         Meanwhile other calls for this table wait.
         """

@@ -42,7 +42,7 @@ _OTHER_KEY: Final = "The key belongs to another file, or the file is damaged"
 
 
 def get_reading_lock() -> AbstractContextManager[object]:
-    """Return the lock with which one gRPC call at a time reads batch files in this process.
+    """Return the lock that lets one gRPC call at a time read batch files in this process.
 
     The lock limits the use of memory: a decompressor may need 128 MB, and a row several times 64
     MB. Spark's workers are separate processes and do not use the lock.
