@@ -459,7 +459,7 @@ def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]
 
 
 def _probe_tables(options: LoadOptions) -> list[Table]:
-    """Return the names of a test table for each location in which the settings put tables.
+    """Return a reference to a test table in each location in which the settings put tables.
 
     The names are random, so that no existing table is used. No table is created.
     """
