@@ -236,7 +236,7 @@ def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFra
 def _build_write_steps(
     versions: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the changes that insert or update the row versions of a batch.
+    """Return the changes of the table that insert or update the row versions of a batch.
 
     If the batch also deletes a row, the row's active version in the batch ends with the deletion.
     """

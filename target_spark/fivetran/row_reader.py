@@ -186,7 +186,7 @@ class _FileRowReader:
             raise FileFaultError(f"has no value in row {row:,}, column {key.name}, which is a key")
 
     def _unmodified_flags(self, cells: Any | None, rows: int) -> Any:
-        """Return the flag array of a column, which is true for each row that keeps its old value.
+        """Return a column's flags: for each row, true if an update does not change the column.
 
         Args:
             cells: The cells of the column, or None if the file lacks the column. An update file
@@ -199,7 +199,7 @@ class _FileRowReader:
 
 
 def _null_unmodified(cells: Any | None, is_kept: Any | None) -> Any | None:
-    """Replace the cells that mean "unmodified" by null.
+    """Replace those cells by null whose text means that an update does not change the column.
 
     Args:
         cells: The cells of a column, or None if the file lacks the column.

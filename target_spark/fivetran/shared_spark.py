@@ -99,7 +99,7 @@ class SharedSpark:
             yield
 
     def close(self) -> None:
-        """Stop Spark at the end of the server. Calls that still use it fail, later ones too."""
+        """Stop Spark when the server ends. Calls in progress fail, and later calls are rejected."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -236,7 +236,7 @@ def disk_full_context(location: str, remedy: str) -> Iterator[None]:
     """Context manager: convert a disk-full error to a `DiskFullError` with location and remedy.
 
     Args:
-        location: The data that found no space, for the message: "uncommitted rows (/tmp)".
+        location: The data for which there is no space, for the message: "uncommitted rows (/tmp)".
         remedy: An instruction for the message, such as "Free space there".
 
     Raises:
@@ -255,7 +255,7 @@ def translate_disk_full(location: str, remedy: str, error: BaseException) -> Dis
     """Return a `DiskFullError` if ``error`` reports a full disk, else None.
 
     Args:
-        location: The data that found no space, for the message: "uncommitted rows (/tmp)".
+        location: The data for which there is no space, for the message: "uncommitted rows (/tmp)".
         remedy: An instruction for the message, such as "Free space there".
         error: The exception to translate.
     """

@@ -250,7 +250,7 @@ def wait_for_engine(path: str, seconds: float) -> bool:
         seconds: The longest wait.
 
     Returns:
-        True, or False if the wait ended before.
+        True, or False if neither happened in time.
     """
     folder, end = EngineFolder(Path(path)), time.monotonic() + seconds
     while True:

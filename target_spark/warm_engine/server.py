@@ -225,7 +225,7 @@ class EngineServer:
         return gateway
 
     def _end_run(self, run: _Run, gateway: Any) -> None:
-        """Cancel the Spark jobs of a run that has ended, and wait until they have stopped.
+        """Cancel the Spark jobs that an ended run left running, and wait until they have stopped.
 
         Return immediately if the JVM has ended.
         """

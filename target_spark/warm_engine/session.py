@@ -127,7 +127,7 @@ class EngineSession:
         on_jvm: A function that is called with the process id of the JVM, before the JVM can write.
         on_engine: A function that is called with the path of the engine's folder, before the engine
             can write. It is called with None when the run starts its own Spark.
-        phases: The stopwatch for phases of the run, such as the start of Spark; None for none.
+        phases: The stopwatch for phases of the run, such as the start of Spark, or None.
     """
 
     def __init__(
