@@ -329,7 +329,7 @@ class EngineSession:
             self._start_own()
 
     def _attach(self) -> None:
-        """Connect to the engine, if one is running or must be started, and create a session.
+        """Connect to the engine (shared Spark), after starting it if necessary; create a session.
 
         Raises:
             TargetSparkError: The engine cannot be started or rejects the run.
