@@ -1,1 +1,1 @@
-"""Test client of Fivetran's interface, for authors of connectors and destinations."""
+"""Test client that calls Fivetran connectors and destinations, for their authors."""

@@ -1,8 +1,8 @@
 """Batch files as Fivetran writes them: CSV, compressed, each encrypted with a separate key.
 
-Files are written as streams, and no plaintext is stored. Cells are strings or one of two marks
-(null, unmodified). As in Fivetran's writer, a cell is quoted if CSV requires it or if it is longer
-than 24 characters; the null mark is never quoted. ZSTD frames do not declare their content size.
+Files are compressed and encrypted while they are written; no plaintext reaches the disk. A cell is
+a string, null or unmodified. As in Fivetran's writer, a cell is quoted if CSV requires it or if it
+is longer than 24 characters; null is never quoted. ZSTD frames do not declare their content size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEY_BYTES: Final = 32
 
 
 class Sentinel:
-    """Marker for a CSV cell that has no value: `NULL`, or `UNMODIFIED` for a value that is kept."""
+    """Type of the two CSV cells without a value: `NULL`, and `UNMODIFIED` in a row of an update."""
 
 
 NULL: Final = Sentinel()
@@ -37,7 +37,7 @@ Cell: TypeAlias = "str | Sentinel"
 
 
 class _Sink(Protocol):
-    """Interface of writable byte streams."""
+    """Interface of a writable byte stream, such as an open file or a compressing stream."""
 
     def write(self, data: bytes, /) -> Any: ...
     def close(self) -> None: ...
@@ -45,15 +45,15 @@ class _Sink(Protocol):
 
 @dataclass(frozen=True)
 class BatchFileSet:
-    """Batch files for one WriteBatch call of Fivetran's protocol; the request contains their paths.
+    """Batch files for one WriteBatch request of Fivetran's protocol, all in one format.
 
     Attributes:
-        folder: Folder for the files.
+        folder: Folder in which the files are written.
         compression: Compression of the files.
         encryption: Encryption of the files.
-        null: Text of a null cell.
-        unmodified: Text of a cell that an update does not change.
-        keys: Encryption keys by path.
+        null: Text in the CSV of a null cell.
+        unmodified: Text in the CSV of a cell whose value an update does not change.
+        keys: AES key of each encrypted file, by its path; `open` adds them.
     """
 
     folder: Path
@@ -64,7 +64,7 @@ class BatchFileSet:
     keys: dict[str, bytes] = field(default_factory=dict)
 
     def write(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-        """Write a file with a header and rows, and return its path."""
+        """Write a CSV file with a header and rows to the folder, and return its path."""
         with self.open(name) as file:
             file.write(line(header, self))
             for row in rows:
@@ -72,7 +72,7 @@ class BatchFileSet:
         return str(self.folder / name)
 
     def open(self, name: str) -> BatchFile:
-        """Open a new file for writing. If files are encrypted, the file gets a new key."""
+        """Open a new file in the folder for writing, with a new key if files are encrypted."""
         path = self.folder / name
         if self.encryption == Encryption.AES:
             self.keys[str(path)] = os.urandom(_KEY_BYTES)
@@ -89,7 +89,7 @@ class BatchFileSet:
 
 
 class BatchFile:
-    """Open batch file that compresses and encrypts the content written to it."""
+    """Open batch file that compresses and encrypts the CSV that is written to it, if required."""
 
     def __init__(self, path: Path, key: bytes | None, compression: Compression) -> None:
         file = path.open("wb")
@@ -97,10 +97,10 @@ class BatchFile:
         if key is not None:
             self._layers.append(_Encrypting(file, key))
         if compression != Compression.OFF:
-            self._layers.append(_compressed(self._layers[-1], compression))
+            self._layers.append(_compress(self._layers[-1], compression))
 
     def write(self, plain: bytes) -> None:
-        """Write content, which is compressed and encrypted first."""
+        """Compress and encrypt CSV text, and write it to the file."""
         self._layers[-1].write(plain)
 
     def close(self) -> None:
@@ -121,12 +121,15 @@ class BatchFile:
 
 
 def line(row: Sequence[Cell], files: BatchFileSet) -> bytes:
-    """Return a row as one line of CSV."""
-    return (",".join(_cell(cell, files) for cell in row) + "\n").encode()
+    """Return a row as one line of CSV; ``files`` has the texts for null and unmodified cells."""
+    return (",".join(_format_cell(cell, files) for cell in row) + "\n").encode()
 
 
-def _cell(cell: Cell, files: BatchFileSet) -> str:
-    """Return a cell's text in CSV."""
+def _format_cell(cell: Cell, files: BatchFileSet) -> str:
+    """Return a cell as CSV text, quoted if necessary.
+
+    Null and unmodified cells have the texts that ``files`` defines.
+    """
     if cell is NULL:
         return files.null
     text = files.unmodified if isinstance(cell, Sentinel) else cell
@@ -135,9 +138,9 @@ def _cell(cell: Cell, files: BatchFileSet) -> str:
 
 
 class _Encrypting(io.RawIOBase):
-    """Stream that encrypts its content with AES-256 (CBC mode, PKCS7 padding).
+    """Writable stream that encrypts with AES-256 (CBC mode, PKCS7 padding) and writes to ``file``.
 
-    It writes the initialization vector (IV) first.
+    The file begins with the initialization vector (IV).
     """
 
     def __init__(self, file: BinaryIO, key: bytes) -> None:
@@ -155,20 +158,20 @@ class _Encrypting(io.RawIOBase):
         return True
 
     def write(self, plain: Any, /) -> int:
-        """Encrypt and write content; return its number of bytes before encryption."""
+        """Encrypt bytes and write them to the file; return their number before encryption."""
         self._file.write(self._encryptor.update(self._padder.update(bytes(plain))))
         return len(plain)
 
     def close(self) -> None:
-        """Write the last encrypted block, filled up with padding."""
+        """Write the last encrypted block with its padding; the file below stays open."""
         if not self.closed:
             last = self._encryptor.update(self._padder.finalize())
             self._file.write(last + self._encryptor.finalize())
         super().close()
 
 
-def _compressed(sink: _Sink, compression: Compression) -> _Sink:
-    """Return a stream that compresses its content and writes the result to ``sink``."""
+def _compress(sink: _Sink, compression: Compression) -> _Sink:
+    """Return a writable stream that compresses its input and writes the result to ``sink``."""
     import pyarrow as pa
 
     stream: _Sink = pa.CompressedOutputStream(sink, compression.name.lower())

@@ -1,7 +1,7 @@
 """Command `tap-core fivetran-test`: test a connector or a destination as Fivetran calls it.
 
-Exit codes: 0 if no rule is broken, 1 if one is broken or the test cannot continue, 2 if the server
-cannot be started.
+Exit codes: 0 if no rule of the protocol is broken, 1 if one is broken or the test cannot continue,
+2 if the server cannot be started.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _CANNOT: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class TesterOptions:
-    """Options of a test; paths and texts that were not passed are empty.
+    """Options of `tap-core fivetran-test`; paths and texts that were not passed are empty.
 
     Attributes:
-        command: Program to start, with its arguments; empty to call the server at ``address``.
-        config: Path of the settings.
-        state: Path of the state of the first sync.
-        destination: True to test a destination instead of a connector.
-        address: Address of a running server, as ``host:port``.
-        seconds: Time limit of one call.
-        resumes: Number of earlier checkpoints to resume from in a fresh process.
+        command: Program that starts the server, with its arguments; empty if ``address`` is set.
+        config: Path of the settings file.
+        state: Path of the state file with which the first sync starts.
+        destination: True to test a destination, False to test a connector.
+        address: ``host:port`` of a running server; empty if ``command`` is set.
+        seconds: Time limit of one gRPC call.
+        resumes: Number of earlier checkpoints to resume from, each in a fresh process.
     """
 
     command: list[str]
@@ -51,7 +51,7 @@ class TesterOptions:
 
 
 def run_test(options: TesterOptions) -> int:
-    """Test a connector or destination, print the findings, and return the exit code."""
+    """Test a Fivetran connector or destination, print the findings, and return the exit code."""
     findings = Findings()
     try:
         return _run_tester(options, findings)
@@ -61,19 +61,19 @@ def run_test(options: TesterOptions) -> int:
 
 
 def _run_tester(options: TesterOptions, findings: Findings) -> int:
-    settings = _document(options.config)
+    settings = _read_document(options.config)
     service = "DestinationConnector" if options.destination else "SourceConnector"
     servers = Servers(service, findings, options.command, options.address, options.seconds)
     tester: DestinationTester | ConnectorTester
     if options.destination:
         tester = DestinationTester(servers, settings, _print_line)
     else:
-        has_state = bool(_document(options.state))
+        has_state = bool(_read_document(options.state))
         state = Path(options.state).read_text("utf-8") if has_state else FIRST_STATE
         tester = ConnectorTester(servers, settings, _print_line, state, options.resumes)
     stopped = False
     try:
-        with _stops_servers_on_sigterm(servers):
+        with _stop_servers_on_sigterm(servers):
             tester.run()
     except StoppedError as error:
         _print_line(f"The test stops here. {error}")
@@ -85,11 +85,10 @@ def _run_tester(options: TesterOptions, findings: Findings) -> int:
 
 
 @contextmanager
-def _stops_servers_on_sigterm(servers: Servers) -> Iterator[None]:
-    """Context manager that handles SIGTERM by ending the started server and this process.
+def _stop_servers_on_sigterm(servers: Servers) -> Iterator[None]:
+    """Context manager that, on SIGTERM, ends the tested servers and exits from this process.
 
-    The signal handler ends them directly instead of raising an exception, because gRPC may swallow
-    it.
+    The signal handler exits directly instead of raising an exception, because gRPC may swallow it.
     """
 
     def stop(number: int, _frame: object) -> None:
@@ -103,7 +102,7 @@ def _stops_servers_on_sigterm(servers: Servers) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _document(path: str) -> dict[str, Any]:
+def _read_document(path: str) -> dict[str, Any]:
     """Return the JSON object in a file, or an empty dict if ``path`` is empty.
 
     Raises:

@@ -1,7 +1,7 @@
-"""gRPC client of one server: calls by rpc name, and errors from the status of a call.
+"""gRPC client of a Fivetran connector or destination: calls by rpc name, and errors of calls.
 
-Only the messages and the address of the server are known here. A status other than OK should carry
-a JSON document with a Task, as the interface requires.
+A server should report an error as a status other than OK whose text is a JSON document of the type
+Task, as Fivetran's protocol requires.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MESSAGE_LIMIT: Final = 128 * 1024 * 1024
 """Maximum size of a message in bytes, in both directions."""
 
 TEXT_LIMIT: Final = 8 * 1024
-"""Size in bytes from which an error's text cannot be transmitted."""
+"""Bytes of an error's text; gRPC cannot transmit a text of this size or more."""
 
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
@@ -34,7 +34,11 @@ _OPTIONS: Final = (
 class RefusedError(Exception):
     """Error for a gRPC call that ended with an error status.
 
-    ``is_task`` is True if the status contains a Task, which is Fivetran's message about an error.
+    Attributes:
+        rpc: Name of the rpc, such as "Update".
+        code: Name of the gRPC status code.
+        text: Text of the error.
+        is_task: True if the status contained a Task, the form that Fivetran requires.
     """
 
     rpc: str
@@ -47,7 +51,7 @@ class RefusedError(Exception):
 
 
 class Stream:
-    """Responses of a streaming gRPC call; they can be iterated over, and the call can be cancelled.
+    """Responses of a streaming gRPC call: iterate over them, or cancel the call.
 
     Raises:
         RefusedError: During iteration, if the call ends with a status other than OK.
@@ -61,19 +65,19 @@ class Stream:
         try:
             yield from self._call
         except grpc.RpcError as error:
-            raise _refusal(self._rpc, error) from None
+            raise _to_refused_error(self._rpc, error) from None
 
     def cancel(self) -> None:
-        """Cancel the call."""
+        """Cancel the gRPC call, so that the server stops sending responses."""
         self._call.cancel()
 
 
 class Client:
-    """Client of one gRPC service.
+    """Client of a Fivetran connector or destination, which calls the rpcs of one gRPC service.
 
     Args:
         address: ``host:port`` of the server.
-        service: Name of the service.
+        service: Name of the service, such as "SourceConnector".
         seconds: Time limit of a call.
     """
 
@@ -83,35 +87,35 @@ class Client:
         self._seconds = seconds
 
     def call(self, rpc: str, request: Any) -> Any:
-        """Make a call that has one response, and return the response.
+        """Call an rpc that has one response, and return the response.
 
         Raises:
             RefusedError: The call ended with a status other than OK.
         """
-        method = self._channel.unary_unary(*self._method(rpc))
+        method = self._channel.unary_unary(*self._get_method(rpc))
         try:
             return method(request, timeout=self._seconds)
         except grpc.RpcError as error:
-            raise _refusal(rpc, error) from None
+            raise _to_refused_error(rpc, error) from None
 
     def stream(self, rpc: str, request: Any) -> Stream:
-        """Make a call that has a stream of responses, and return them as they arrive."""
+        """Call an rpc that has a stream of responses, and return the open stream."""
         return Stream(
-            rpc, self._channel.unary_stream(*self._method(rpc))(request, timeout=self._seconds)
+            rpc, self._channel.unary_stream(*self._get_method(rpc))(request, timeout=self._seconds)
         )
 
     def close(self) -> None:
         """Close the connection to the server."""
         self._channel.close()
 
-    def _method(self, rpc: str) -> tuple[str, Any, Any]:
-        """Return three values for an rpc: its path, request encoder and response decoder."""
+    def _get_method(self, rpc: str) -> tuple[str, Any, Any]:
+        """Return an rpc's gRPC path, the encoder of its request and the decoder of its response."""
         response = getattr(proto_messages, proto_messages.rpcs(self._service)[rpc].response)
-        return f"/{PACKAGE}.{self._service}/{rpc}", _serialized, response.FromString
+        return f"/{PACKAGE}.{self._service}/{rpc}", _serialize, response.FromString
 
 
-def _refusal(rpc: str, error: Any) -> RefusedError:
-    """Return the error for a call that ended with a gRPC error."""
+def _to_refused_error(rpc: str, error: Any) -> RefusedError:
+    """Convert a `grpc.RpcError` of a call of ``rpc`` to a `RefusedError`."""
     text = error.details() or ""
     try:
         document = json.loads(text)
@@ -122,6 +126,6 @@ def _refusal(rpc: str, error: Any) -> RefusedError:
     return RefusedError(rpc, error.code().name, text, is_task=False)
 
 
-def _serialized(message: Any) -> bytes:
+def _serialize(message: Any) -> bytes:
     encoded: bytes = message.SerializeToString()
     return encoded

@@ -1,6 +1,6 @@
-"""Checks for connectors and destinations: the form, the connection tests and error texts.
+"""Checks for Fivetran connectors and destinations: the form, the connection tests and error texts.
 
-Faults are recorded in a `Findings` object.
+Broken rules are recorded in a `Findings` object.
 """
 
 from __future__ import annotations
@@ -30,11 +30,17 @@ _OF_GRPC: Final = frozenset({"UNKNOWN", "UNIMPLEMENTED", "UNAVAILABLE", "RESOURC
 
 
 class StoppedError(Exception):
-    """Error that ends the test, because it cannot continue; the message gives the reason."""
+    """Error that ends a test that cannot continue, for example because the server refuses a call.
+
+    The message gives the reason.
+    """
 
 
 def check_form(form: Any, findings: Findings) -> None:
-    """Check a configuration form against rules F6 and F7 of ``docs/fivetran.md``."""
+    """Check the configuration form that a Fivetran server returns, and record the broken rules.
+
+    The rules are F6 and F7 of ``docs/fivetran.md``.
+    """
     fields = list(get_fields(form))
     names = [field.name for field in form.fields if field.name]
     for name in sorted({name for name in names if names.count(name) > 1}):
@@ -58,7 +64,7 @@ def check_form(form: Any, findings: Findings) -> None:
 def run_test(
     client: Client, findings: Findings, name: str, configuration: Mapping[str, str]
 ) -> str | None:
-    """Run the connection test ``name``; return the reason if it fails, or None if it succeeds."""
+    """Run a server's connection test ``name``; return the reason for a failure, or None."""
     request = proto_messages.TestRequest(name=name, configuration=configuration)
     try:
         response = client.call("Test", request)
@@ -75,13 +81,13 @@ def run_test(
 
 
 def run_unknown_test(client: Client, findings: Findings, configuration: Mapping[str, str]) -> None:
-    """Run a connection test that the server does not know; record a warning if it succeeds."""
+    """Run a connection test under a name that no server knows; record a warning if it succeeds."""
     if run_test(client, findings, _NO_TEST, configuration) is None:
         findings.add_warning(7, "a test that does not exist succeeds")
 
 
 def check_refusal(refusal: RefusedError, findings: Findings) -> None:
-    """Check the error status of a failed call by the rules for errors in ``docs/fivetran.md``."""
+    """Check the error status of a failed gRPC call by the rules in ``docs/fivetran.md``."""
     if refusal.code == "DEADLINE_EXCEEDED":
         findings.add_violation(12, f"{refusal.rpc} does not end in the time that a call may take")
         return
@@ -95,7 +101,7 @@ def check_refusal(refusal: RefusedError, findings: Findings) -> None:
 
 
 def check_text(what: str, text: str, findings: Findings) -> None:
-    """Check an error text against the rules for errors in ``docs/fivetran.md``.
+    """Check that an error text is neither empty nor too long to be sent, and record violations.
 
     ``what`` describes the text in the findings.
     """

@@ -1,7 +1,7 @@
-"""Conversion of a tap's settings to a configuration as Fivetran sends it: a flat map of strings.
+"""Conversion of a tap's settings to Fivetran's configuration: a flat map of strings.
 
-Users write nested and typed settings. An object becomes dotted names if the form has a field for
-each of its values; any other object, and each list, becomes JSON.
+Settings files contain nested and typed values. An object becomes one string per value, under dotted
+names, if the configuration form has a field for each; any other object or list becomes JSON text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["collect_secrets", "get_fields", "to_text_map"]
 
 
 def get_fields(form: Any) -> Iterator[Any]:
-    """Yield the fields of a form that hold a value, including those shown under a condition."""
+    """Yield the input fields of a configuration form, including conditional ones."""
     for field in form.fields:
         if field.WhichOneof("type") == "conditional_fields":
             yield from get_fields(field.conditional_fields)
@@ -26,12 +26,12 @@ def get_fields(form: Any) -> Iterator[Any]:
 
 
 def to_text_map(settings: Mapping[str, Any], form: Any) -> dict[str, str]:
-    """Return the settings as strings by field name.
+    """Return the settings as Fivetran sends them: one string for each field name.
 
-    A setting that is missing gets the default in the form.
+    A setting that is missing gets the default value that the configuration form declares.
     """
     names = {field.name for field in get_fields(form)}
-    values = dict(_flat(settings, names))
+    values = dict(_flatten(settings, names))
     defaults = {
         field.name: field.default_value
         for field in form.fields
@@ -41,7 +41,7 @@ def to_text_map(settings: Mapping[str, Any], form: Any) -> dict[str, str]:
 
 
 def collect_secrets(configuration: Mapping[str, str], form: Any) -> list[str]:
-    """Return the values of the form's password fields."""
+    """Return the values in ``configuration`` of the configuration form's password fields."""
     return [
         configuration[field.name]
         for field in get_fields(form)
@@ -51,16 +51,17 @@ def collect_secrets(configuration: Mapping[str, str], form: Any) -> list[str]:
     ]
 
 
-def _flat(
+def _flatten(
     settings: Mapping[str, Any], names: AbstractSet[str], prefix: str = ""
 ) -> Iterator[tuple[str, str]]:
-    """Yield the name and text of each setting, using dotted names for nested settings.
+    """Yield the name and text of each setting; nested ones get dotted names, such as "auth.user".
 
-    A nested object stays one setting, as JSON text, unless all its dotted names are in ``names``.
+    A nested object stays one setting, as JSON text, unless all its dotted names are in ``names``,
+    the fields of the configuration form. ``prefix`` begins the names.
     """
     for key, value in settings.items():
         name = prefix + key
-        parts = dict(_flat(value, names, f"{name}.")) if isinstance(value, Mapping) else {}
+        parts = dict(_flatten(value, names, f"{name}.")) if isinstance(value, Mapping) else {}
         if parts and parts.keys() <= names:
             yield from parts.items()
         elif value is not None:

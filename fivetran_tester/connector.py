@@ -1,7 +1,8 @@
-"""Test of a connector: form, tests, schema, update, resume, interruption and selection.
+"""Test of a Fivetran connector: form, connection tests, schema, and Updates (syncs).
 
-The connector is observed only through its rpcs. Each step prints what it observed and records
-faults in a `Findings` object; a fault that makes the next steps meaningless stops the test.
+Updates are run in full, from earlier states, after an interruption, and for selected tables. Each
+step prints its result and records broken rules in a `Findings` object. If the next steps would be
+meaningless, the test stops.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ FIRST_STATE: Final = "{}"
 
 
 class ConnectorTester:
-    """Tester that calls a connector's rpcs as Fivetran does and checks its responses.
+    """Tester that calls a Fivetran connector's rpcs as Fivetran does and checks the responses.
 
     Args:
         servers: Starts the connector's servers.
         settings: Settings of the connector.
         say: Function that prints a line.
-        state: State for the first Update (a sync), as JSON text.
+        state: State with which the first Update (a sync) starts, as JSON text.
         resumes: Number of earlier checkpoints from which an Update is resumed.
     """
 
@@ -75,26 +76,26 @@ class ConnectorTester:
         self.named_tests: list[tuple[str, str]] = []
 
     def run(self) -> None:
-        """Run all tests.
+        """Run all tests of the connector, print their results and record the broken rules.
 
         Raises:
             NotStartedError: The connector cannot be started.
             StoppedError: A test failed such that the remaining tests would be meaningless.
         """
         with self.servers.open() as server:
-            self._form(server.client)
-            self._tests(server.client)
-            self._schema(server.client)
-            full_update = self._update(server.client)
-            self._update_from_last_state(server.client, full_update)
-        self._resume(full_update)
-        self._interrupt(full_update)
+            self._check_configuration_form(server.client)
+            self._run_connection_tests(server.client)
+            self._check_schema(server.client)
+            full_update = self._run_full_update(server.client)
+            self._run_update_from_last_state(server.client, full_update)
+        self._run_resumed_updates(full_update)
+        self._run_interrupted_update(full_update)
         if self.can_select:
-            self._select(full_update)
+            self._run_selected_updates(full_update)
 
     # Form, tests, schema
 
-    def _form(self, client: Client) -> None:
+    def _check_configuration_form(self, client: Client) -> None:
         """Request and check the configuration form; convert the settings to the form's fields."""
         form = self._call_rpc(
             client, "ConfigurationForm", proto_messages.ConfigurationFormRequest()
@@ -107,8 +108,12 @@ class ConnectorTester:
         self.can_select = form.table_selection_supported or form.schema_selection_supported
         self.named_tests = [(test.name, test.label) for test in form.tests]
 
-    def _tests(self, client: Client) -> None:
-        """Run the connection tests listed in the form."""
+    def _run_connection_tests(self, client: Client) -> None:
+        """Run the connection tests that the configuration form lists, and one that does not exist.
+
+        Raises:
+            StoppedError: A listed test fails.
+        """
         failed = []
         for name, label in self.named_tests:
             fault = run_test(client, self.findings, name, self.configuration)
@@ -122,14 +127,14 @@ class ConnectorTester:
             )
 
     def _call_without_settings(self, client: Client) -> None:
-        """Call Schema without settings; if it fails, check the error status that it reports."""
+        """Call the Schema rpc without settings; if it fails, check its error status."""
         try:
             client.call("Schema", proto_messages.SchemaRequest())
         except RefusedError as refusal:
             check_refusal(refusal, self.findings)
 
-    def _schema(self, client: Client) -> None:
-        """Call Schema twice, check the tables in the responses, and store them."""
+    def _check_schema(self, client: Client) -> None:
+        """Call the rpc Schema twice, check the reported tables, and keep them for later steps."""
         request = proto_messages.SchemaRequest(configuration=self.configuration)
         responses = [self._call_rpc(client, "Schema", request) for _ in range(2)]
         pairs = [list(iterate_tables(response)) for response in responses]
@@ -143,164 +148,181 @@ class ConnectorTester:
             self.findings.add_violation(10, "Schema lists no table")
             raise StoppedError("Without a table, nothing can be read.")
         self.can_select = self.can_select and not responses[0].selection_not_supported
-        reading = self._reading(select_all(self.tables))
+        reader = self._make_reader(select_all(self.tables))
         for name, table in self.tables.items():
-            reading.check_table(name, table)
+            reader.check_table(name, table)
         self.say(f"Schema: {format_count(len(self.tables), 'table')}")
 
     # Update, and Update again
 
-    def _update(self, client: Client) -> UpdateReader:
-        """Run the first Update, with all tables selected, and return its reader."""
+    def _run_full_update(self, client: Client) -> UpdateReader:
+        """Run the first Update (a sync) with all tables selected; return its reader."""
         checkpoints = CheckpointSample(self.resumes)
-        full_update = self._reading(select_all(self.tables), checkpoints=checkpoints)
-        self._read(client, self.state, full_update)
+        full_update = self._make_reader(select_all(self.tables), checkpoints=checkpoints)
+        self._read_update(client, self.state, full_update)
         self.say("Update with all tables selected")
         for line in format_reading(full_update):
             self.say(line)
         return full_update
 
-    def _update_from_last_state(self, client: Client, full_update: UpdateReader) -> None:
-        """Run an Update from the last state; check that it does not change the resulting rows."""
-        again = self._after(full_update, full_update.model.copy())
-        self._read(client, full_update.state or self.state, again)
+    def _run_update_from_last_state(self, client: Client, full_update: UpdateReader) -> None:
+        """Run an Update (a sync) from the last state; check that the rows stay the same."""
+        again = self._make_next_reader(full_update, full_update.model.copy())
+        self._read_update(client, full_update.state or self.state, again)
         self._compare(full_update, again, "an Update from the last state")
         self._report_update("Update from the last state", again)
 
-    def _resume(self, full_update: UpdateReader) -> None:
-        """Run Updates from earlier checkpoints; check that each results in the same rows."""
+    def _run_resumed_updates(self, full_update: UpdateReader) -> None:
+        """Run Updates from earlier checkpoints of ``full_update``, each in a fresh process.
+
+        Check that each of them leads to the same rows as ``full_update``.
+        """
         for number, state, model in full_update.checkpoints.chosen():
             with self.servers.open() as server:
-                rest = self._after(full_update, model)
-                self._read(server.client, state, rest)
+                rest = self._make_next_reader(full_update, model)
+                self._read_update(server.client, state, rest)
                 self._compare(
                     full_update, rest, "an Update that resumes from an earlier checkpoint"
                 )
                 self._report_update(f"Update from checkpoint {number}, in a fresh process", rest)
 
-    def _interrupt(self, full_update: UpdateReader) -> None:
-        """Cancel one Update, kill the server during the next one, and run a third one to its end.
+    def _run_interrupted_update(self, full_update: UpdateReader) -> None:
+        """Cancel one Update, kill the server during the next one, and then complete an Update.
 
-        The third Update must deliver the remaining rows.
+        Check that the rows are the same as after the uninterrupted ``full_update``.
         """
         half = max(1, sum(full_update.operations.values()) // 2)
         with self.servers.open() as server:
             self._read_partial_update(
-                server.client, self.state, self._reading(full_update.choice), half
+                server.client, self.state, self._make_reader(full_update.choice), half
             )
-            second = self._after(full_update, Model())
+            second = self._make_next_reader(full_update, Model())
             if isinstance(server, ServerProcess):
                 self._read_partial_update(server.client, self.state, second, half)
                 server.kill()
             else:
-                self._read(server.client, self.state, second)
+                self._read_update(server.client, self.state, second)
         if self.servers.are_fresh:
             state = second.state or self.state
             with self.servers.open() as server:
-                second = self._after(full_update, second.model)
-                self._read(server.client, state, second)
+                second = self._make_next_reader(full_update, second.model)
+                self._read_update(server.client, state, second)
         self._compare(full_update, second, "an Update after one that was interrupted")
         self._report_update("Update after a cancelled and a killed Update", second)
 
     # Selection
 
-    def _select(self, full_update: UpdateReader) -> None:
-        """Run Updates with only some tables and columns selected."""
+    def _run_selected_updates(self, full_update: UpdateReader) -> None:
+        """Run Updates (syncs) for which only some tables and columns are selected."""
         choice = select_all(self.tables)
         first, left_out = next(iter(self.tables)), None
         if len(self.tables) > 1:
             left_out = max(self.tables, key=lambda name: full_update.counts[name])
             choice = choice.without(left_out)
             first = next(name for name in self.tables if name != left_out)
-        column = next(iter(_not_keys(self.tables[first])), None)
+        column = next(iter(_get_non_keys(self.tables[first])), None)
         if column is not None:
             choice = choice.without(first, column)
         with self.servers.open() as server:
-            part = self._selected(server.client, choice, "with new columns")
+            partial_update = self._run_selected_update(server.client, choice, "with new columns")
             if left_out is not None:
-                self._select_all_again(server.client, full_update, part, left_out)
-            some_columns = [*self.tables[first].keys, *_not_keys(self.tables[first])[:1]]
+                self._run_reselected_update(server.client, full_update, partial_update, left_out)
+            some_columns = [*self.tables[first].keys, *_get_non_keys(self.tables[first])[:1]]
             only = TableSelection({first: frozenset(some_columns)}, takes_new=False)
-            self._selected(server.client, only, "without new columns")
+            self._run_selected_update(server.client, only, "without new columns")
 
-    def _selected(self, client: Client, choice: TableSelection, words: str) -> UpdateReader:
-        """Run an Update with the selection ``choice``.
+    def _run_selected_update(
+        self, client: Client, choice: TableSelection, description: str
+    ) -> UpdateReader:
+        """Run an Update (a sync) for the tables and columns in ``choice``, and return its reader.
 
-        ``words`` describe it in the printed output.
+        ``description`` names the selection in the printed result.
         """
-        part = self._reading(choice)
-        self._read(client, self.state, part)
-        if part.state is None:
+        partial_update = self._make_reader(choice)
+        self._read_update(client, self.state, partial_update)
+        if partial_update.state is None:
             self.findings.add_violation(19, "an Update of selected tables has no checkpoint")
-        self._report_update(f"Update of selected columns, {words}", part)
-        return part
+        self._report_update(f"Update of selected columns, {description}", partial_update)
+        return partial_update
 
-    def _select_all_again(
-        self, client: Client, full_update: UpdateReader, part: UpdateReader, table: Name
+    def _run_reselected_update(
+        self, client: Client, full_update: UpdateReader, partial_update: UpdateReader, table: Name
     ) -> None:
-        """Select a table again that was deselected, and check that all its rows are delivered."""
-        rest = self._reading(select_all(self.tables), part.model)
-        self._read(client, part.state or self.state, rest)
+        """Run an Update with all tables, and check that all rows of ``table`` are delivered.
+
+        The preceding Update, which ``partial_update`` read, was run without ``table``.
+        """
+        rest = self._make_reader(select_all(self.tables), partial_update.model)
+        self._read_update(client, partial_update.state or self.state, rest)
         for difference in full_update.model.only(table).differences(rest.model.only(table)):
             self.findings.add_violation(19, f"after it was selected again: {difference}")
         self._report_update("Update after a deselected table was selected again", rest)
 
     # Calls
 
-    def _reading(
+    def _make_reader(
         self,
         choice: TableSelection,
         model: Model | None = None,
         checkpoints: CheckpointSample | None = None,
     ) -> UpdateReader:
-        """Return a reader for the messages of an Update with the selection ``choice``."""
+        """Return a reader for the messages of an Update (a sync) of the tables in ``choice``.
+
+        Args:
+            choice: Selected tables and columns.
+            model: Rows of the destination before the Update; by default no rows.
+            checkpoints: Sample to which the Update's checkpoints are added.
+        """
         return UpdateReader(self.findings, self.tables, choice, model, checkpoints)
 
-    def _after(self, full_update: UpdateReader, model: Model) -> UpdateReader:
-        """Return a reader for an Update with the same tables and selection as ``full_update``."""
+    def _make_next_reader(self, full_update: UpdateReader, model: Model) -> UpdateReader:
+        """Return a reader for another Update with the tables and selection of ``full_update``.
+
+        ``model`` has the rows of the destination before that Update.
+        """
         return UpdateReader(self.findings, full_update.tables, full_update.choice, model)
 
-    def _request(self, state: str, reading: UpdateReader) -> Any:
-        """Return the request for an Update with a state and with the selection of its reader."""
+    def _build_request(self, state: str, reader: UpdateReader) -> Any:
+        """Return an UpdateRequest for a sync from ``state``, with the selection of its reader."""
         return proto_messages.UpdateRequest(
             configuration=self.configuration,
-            selection=build_selection(reading.tables, reading.choice),
+            selection=build_selection(reader.tables, reader.choice),
             state_json=state,
         )
 
-    def _read(self, client: Client, state: str, reading: UpdateReader) -> None:
-        """Run an Update to its end.
+    def _read_update(self, client: Client, state: str, reader: UpdateReader) -> None:
+        """Call the Update rpc with ``state``, and read all its messages with ``reader``.
 
         Raises:
-            StoppedError: The Update failed.
+            StoppedError: The call failed, or the connector sent a task, which is its error message.
         """
-        with self._reported_refusals():
-            reading.read(client.stream("Update", self._request(state, reading)))
-        reading.end()
-        if reading.task is not None:
-            raise StoppedError(f"Update ends with a task: {reading.task}")
+        with self._report_refusals():
+            reader.read(client.stream("Update", self._build_request(state, reader)))
+        reader.end()
+        if reader.task is not None:
+            raise StoppedError(f"Update ends with a task: {reader.task}")
 
     def _read_partial_update(
-        self, client: Client, state: str, reading: UpdateReader, count: int
+        self, client: Client, state: str, reader: UpdateReader, count: int
     ) -> None:
-        """Read at most ``count`` messages of an Update, then cancel the call."""
-        with self._reported_refusals():
-            stream = client.stream("Update", self._request(state, reading))
-            reading.read(islice(iter(stream), count))
+        """Read the first ``count`` messages of an Update with ``reader``, then cancel the call."""
+        with self._report_refusals():
+            stream = client.stream("Update", self._build_request(state, reader))
+            reader.read(islice(iter(stream), count))
             stream.cancel()
 
     def _call_rpc(self, client: Client, rpc: str, request: Any) -> Any:
-        """Make a call that has one response, and return the response.
+        """Call an rpc that has one response, and return the response.
 
         Raises:
             StoppedError: The call failed. Its error status was checked as well.
         """
-        with self._reported_refusals():
+        with self._report_refusals():
             return client.call(rpc, request)
 
     @contextmanager
-    def _reported_refusals(self) -> Iterator[None]:
-        """Context manager that, if a call fails, checks its error status and ends the test.
+    def _report_refusals(self) -> Iterator[None]:
+        """Context manager that, if a call inside fails, checks its error status and ends the test.
 
         Raises:
             StoppedError: A call failed.
@@ -315,10 +337,10 @@ class ConnectorTester:
         for difference in full_update.model.differences(other.model):
             self.findings.add_violation(16, f"{what}: {difference}")
 
-    def _report_update(self, what: str, reading: UpdateReader) -> None:
-        self.say(f"{what}: {format_count(sum(reading.counts.values()), 'record')}")
+    def _report_update(self, what: str, reader: UpdateReader) -> None:
+        self.say(f"{what}: {format_count(sum(reader.counts.values()), 'record')}")
 
 
-def _not_keys(table: KnownTable) -> list[str]:
-    """Return the names of the columns of a table that are not keys."""
+def _get_non_keys(table: KnownTable) -> list[str]:
+    """Return the names of a table's columns that are not in the primary key."""
     return [column.name for column in table.columns.values() if not column.is_key]

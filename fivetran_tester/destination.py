@@ -1,9 +1,8 @@
-"""Test of a destination: form, tests, tables, batches of every kind, truncation and history.
+"""Test of a Fivetran destination: form, connection tests, tables, batches, truncation and history.
 
-The interface has no rpc that reads rows, so a destination is judged by its responses and by
-DescribeTable; users can inspect the tables. No rpc removes tables, so they remain, in schemas whose
-names start with ``fivetran_test_``. Files are written to a temporary folder, encrypted unless a
-step tests other forms.
+Fivetran's protocol has no rpc that reads rows, so a destination is judged by its responses and by
+DescribeTable, and users have to inspect the rows. No rpc removes tables, so they remain, in schemas
+whose names start with ``fivetran_test_``. Batch files are written to a temporary folder.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _SIDE_BY_SIDE: Final = 3
 
 
 class DestinationTester:
-    """Tester that calls a destination's rpcs as Fivetran does and checks its responses.
+    """Tester that calls a Fivetran destination's rpcs as Fivetran does and checks the responses.
 
     Args:
         servers: Starts the destination's servers.
@@ -77,7 +76,7 @@ class DestinationTester:
         self.schema = f"fivetran_test_{secrets.token_hex(4)}"
 
     def run(self) -> None:
-        """Run all tests.
+        """Run all tests of the destination, print their results and record the broken rules.
 
         Raises:
             NotStartedError: The destination cannot be started.
@@ -86,14 +85,14 @@ class DestinationTester:
         with self.servers.open() as server, tempfile.TemporaryDirectory() as folder:
             self.client: Client = server.client
             self.folder = Path(folder)
-            self._form()
-            self._tests()
-            self._create_tables()
-            self._write()
-            self._write_unreadable_files()
-            self._alter()
-            self._truncate()
-            self._keep_history()
+            self._check_form_and_capabilities()
+            self._run_connection_tests()
+            self._check_create_table()
+            self._check_write_batch()
+            self._check_unreadable_files()
+            self._check_alter_table()
+            self._check_truncate()
+            self._check_history()
         self.say(
             f"This interface cannot read rows: inspect the tables of {self.schema}"
             " yourself. They are not removed."
@@ -101,10 +100,10 @@ class DestinationTester:
 
     # Form, tests, capabilities
 
-    def _form(self) -> None:
-        """Request and check the configuration form and the destination's capabilities.
+    def _check_form_and_capabilities(self) -> None:
+        """Request and check the destination's configuration form and capabilities.
 
-        The settings are then converted to the form's fields.
+        Then convert the settings to the fields of the form.
         """
         form = self._call_rpc("ConfigurationForm", proto_messages.ConfigurationFormRequest())
         for line in form_lines(form):
@@ -117,8 +116,12 @@ class DestinationTester:
         if capabilities.batch_file_format != BatchFileFormat.CSV:
             self.findings.add_violation(30, "the destination does not take CSV")
 
-    def _tests(self) -> None:
-        """Run the connection tests listed in the form."""
+    def _run_connection_tests(self) -> None:
+        """Run the connection tests that the configuration form lists, and one that does not exist.
+
+        Raises:
+            StoppedError: A listed test fails.
+        """
         failed = False
         for name, label in self.named_tests:
             fault = run_test(self.client, self.findings, name, self.configuration)
@@ -132,32 +135,38 @@ class DestinationTester:
 
     # Tables
 
-    def _create_tables(self) -> None:
-        """Check DescribeTable and CreateTable, including concurrent calls."""
-        if not self._described("types").not_found:
+    def _check_create_table(self) -> None:
+        """Check the rpcs DescribeTable and CreateTable, including concurrent calls."""
+        if not self._describe_table("types").not_found:
             self.findings.add_violation(31, "a missing table is not reported as not_found")
-        self._succeeds("CreateTable", 32, "a table", self._table("types", TYPES))
-        self._is_described("types", TYPES)
-        self._fails("CreateTable", 32, "a table that exists", self._table("types", TYPES))
+        self._expect_success(
+            "CreateTable", 32, "a table", self._build_table_request("types", TYPES)
+        )
+        self._check_description("types", TYPES)
+        self._expect_failure(
+            "CreateTable", 32, "a table that exists", self._build_table_request("types", TYPES)
+        )
         names = [f"side_{number}" for number in range(_SIDE_BY_SIDE)]
         other_schema = f"{self.schema}_side"
-        requests = [self._table(name, KEYLESS, schema=other_schema) for name in names]
+        requests = [self._build_table_request(name, KEYLESS, schema=other_schema) for name in names]
         with ThreadPoolExecutor(len(names)) as threads:
-            faults = list(threads.map(lambda one: self._fault("CreateTable", one), requests))
+            faults = list(threads.map(lambda one: self._find_fault("CreateTable", one), requests))
         for fault in filter(None, faults):
             self.findings.add_violation(32, f"tables created concurrently in a new schema: {fault}")
-        self._succeeds("CreateTable", 32, "a table without keys", self._table("keyless", KEYLESS))
+        self._expect_success(
+            "CreateTable", 32, "a table without keys", self._build_table_request("keyless", KEYLESS)
+        )
         self.say(f"Tables are created in {self.schema}")
 
-    def _is_described(self, name: str, sample: Sample, rule: int = 31) -> None:
-        """Check that DescribeTable returns the expected table.
+    def _check_description(self, name: str, sample: Sample, rule: int = 31) -> None:
+        """Call DescribeTable, and check that its response has the columns of ``sample``.
 
         Args:
             name: Name of the table.
-            sample: The expected table.
-            rule: Number of the rule in ``docs/fivetran.md`` that is broken if the tables differ.
+            sample: The expected columns.
+            rule: Number of the rule in ``docs/fivetran.md`` that is broken if the columns differ.
         """
-        response = self._described(name)
+        response = self._describe_table(name)
         if response.WhichOneof("response") != "table":
             self.findings.add_violation(rule, f"the table {name} exists but is not described")
             return
@@ -177,125 +186,127 @@ class DestinationTester:
 
     # Batches
 
-    def _write(self) -> None:
-        """Check WriteBatch with every compression, every encryption and every kind of change."""
+    def _check_write_batch(self) -> None:
+        """Check the rpc WriteBatch with every compression, encryption and kind of change."""
         for compression, encryption, must in _WAYS:
             files = BatchFileSet(self.folder, compression, encryption)
             how = f"{compression.name}, {encryption.name}"
-            request = self._batch("types", TYPES, files, replace=self._replacements(files))
-            self._succeeds("WriteBatch", 39, f"files that are {how}", request, must=must)
+            request = self._build_batch_request(
+                "types", TYPES, files, replace=self._write_replacements(files)
+            )
+            self._expect_success("WriteBatch", 39, f"files that are {how}", request, must=must)
         files = BatchFileSet(self.folder)
-        request = self._batch(
+        request = self._build_batch_request(
             "types",
             TYPES,
             files,
-            replace=self._replacements(files),
-            update=[self._update(files)],
-            delete=[self._deletion(files, TYPES)],
+            replace=self._write_replacements(files),
+            update=[self._write_updates(files)],
+            delete=[self._write_deletion(files, TYPES)],
         )
-        self._succeeds("WriteBatch", 37, "replace, update and delete in one batch", request)
-        self._succeeds("WriteBatch", 43, "the same batch once more", request)
-        rows = [_cells(row, KEYLESS.names) for row in KEYLESS.rows]
+        self._expect_success("WriteBatch", 37, "replace, update and delete in one batch", request)
+        self._expect_success("WriteBatch", 43, "the same batch once more", request)
+        rows = [_get_cells(row, KEYLESS.names) for row in KEYLESS.rows]
         path = files.write("keyless.csv", KEYLESS.names, rows)
-        gone = self._deletion(files, KEYLESS)
-        batch = self._batch("keyless", KEYLESS, files, replace=[path], delete=[gone])
-        self._succeeds("WriteBatch", 37, "a table without keys", batch)
-        self._succeeds("WriteBatch", 37, "no files", self._batch("types", TYPES, files))
-        self._is_described("types", TYPES)
+        gone = self._write_deletion(files, KEYLESS)
+        batch = self._build_batch_request("keyless", KEYLESS, files, replace=[path], delete=[gone])
+        self._expect_success("WriteBatch", 37, "a table without keys", batch)
+        self._expect_success(
+            "WriteBatch", 37, "no files", self._build_batch_request("types", TYPES, files)
+        )
+        self._check_description("types", TYPES)
         self.say("Batches are written")
 
-    def _replacements(self, files: BatchFileSet) -> list[str]:
-        """Write two files of rows to replace, and return their paths.
+    def _write_replacements(self, files: BatchFileSet) -> list[str]:
+        """Write two batch files with rows to insert or replace, and return their paths.
 
         The second file has its columns in reverse order.
         """
         backwards = TYPES.names[::-1]
         first, *others = TYPES.rows
         return [
-            files.write("first.csv", TYPES.names, [_cells(first, TYPES.names)]),
-            files.write("second.csv", backwards, [_cells(row, backwards) for row in others]),
+            files.write("first.csv", TYPES.names, [_get_cells(first, TYPES.names)]),
+            files.write("second.csv", backwards, [_get_cells(row, backwards) for row in others]),
         ]
 
-    def _update(self, files: BatchFileSet) -> str:
-        """Write a file of updates for two system columns, and return its path.
+    def _write_updates(self, files: BatchFileSet) -> str:
+        """Write a batch file that updates only system columns of two rows, and return its path.
 
-        One of the file's two rows does not exist in the table.
+        One of the two rows does not exist in the table.
         """
         unmodified: dict[str, Cell] = dict.fromkeys(TYPES.names, UNMODIFIED)
         changed = {DELETED: "true", SYNCED: "2024-01-09T00:00:00Z"}
         rows = [
             {**unmodified, **changed, "id": number, "region": "north"} for number in ("1", "99")
         ]
-        return files.write("update.csv", TYPES.names, [_cells(r, TYPES.names) for r in rows])
+        return files.write("update.csv", TYPES.names, [_get_cells(r, TYPES.names) for r in rows])
 
-    def _deletion(self, files: BatchFileSet, sample: Sample) -> str:
-        """Write a file that deletes one row, and return its path.
+    def _write_deletion(self, files: BatchFileSet, sample: Sample) -> str:
+        """Write a batch file that deletes one row of ``sample``, and return its path.
 
         All columns other than keys are null in the file.
         """
         row = {name: sample.rows[1][name] for name in sample.keys}
-        cells = _cells(row, sample.names)
+        cells = _get_cells(row, sample.names)
         return files.write(f"delete-{len(files.keys)}.csv", sample.names, [cells])
 
-    def _write_unreadable_files(self) -> None:
-        """Check that WriteBatch reports unreadable files and does not change the table."""
+    def _check_unreadable_files(self) -> None:
+        """Check that WriteBatch reports unreadable batch files and keeps the table's columns."""
         files = BatchFileSet(self.folder)
-        [path, _] = self._replacements(files)
-        request = self._batch("types", TYPES, files, replace=[path])
+        [path, _] = self._write_replacements(files)
+        request = self._build_batch_request("types", TYPES, files, replace=[path])
         request.keys[path] = bytes(32)
-        self._fails("WriteBatch", 42, "a file and the key of another", request)
+        self._expect_failure("WriteBatch", 42, "a file and the key of another", request)
         content = Path(path).read_bytes()
         Path(path).write_bytes(content[: len(content) // 2])
-        request = self._batch("types", TYPES, files, replace=[path])
-        self._fails("WriteBatch", 42, "half a file", request)
+        request = self._build_batch_request("types", TYPES, files, replace=[path])
+        self._expect_failure("WriteBatch", 42, "half a file", request)
         Path(path).unlink()
-        self._fails("WriteBatch", 42, "a missing file", request)
-        self._is_described("types", TYPES, 42)
+        self._expect_failure("WriteBatch", 42, "a missing file", request)
+        self._check_description("types", TYPES, 42)
 
     # Changes of tables
 
-    def _alter(self) -> None:
-        """Check AlterTable with added, changed and removed columns and with other keys."""
+    def _check_alter_table(self) -> None:
+        """Check the rpc AlterTable with added, changed and omitted columns and with other keys."""
         added = KnownColumn("one_more", DataType.STRING, is_key=False)
         wider = KnownColumn("a_int", DataType.LONG, is_key=False)
         sample = TYPES.changed(one_more=added, a_int=wider)
-        self._alters("a column is added, the type of another one is changed", sample)
+        self._check_alteration("a column is added, the type of another one is changed", sample)
         less = sample.changed(a_json=None, a_xml=None)
-        self._succeeds("AlterTable", 33, "fewer columns", self._alteration(less))
-        self._is_described("types", sample, 33)
+        self._expect_success("AlterTable", 33, "fewer columns", self._build_alteration(less))
+        self._check_description("types", sample, 33)
         text = KnownColumn("id", DataType.STRING, is_key=True)
-        self._alters("another type of a key column", sample.changed(id=text))
+        self._check_alteration("another type of a key column", sample.changed(id=text))
         plain = KnownColumn("region", DataType.STRING, is_key=False)
-        self._alters("a shorter key", sample.changed(id=text, region=plain))
+        self._check_alteration("a shorter key", sample.changed(id=text, region=plain))
         again = sample.changed(id=text)
-        self._alters("a longer key", again)
+        self._check_alteration("a longer key", again)
         self.say("Tables are changed")
 
-    def _alters(self, what: str, sample: Sample) -> None:
-        """Change a table to the columns of ``sample`` by AlterTable.
-
-        Check DescribeTable afterwards.
+    def _check_alteration(self, what: str, sample: Sample) -> None:
+        """Call AlterTable with the columns of ``sample``; check the result with DescribeTable.
 
         ``what`` describes the change in findings.
         """
-        self._succeeds("AlterTable", 33, what, self._alteration(sample))
-        self._is_described("types", sample, 33)
+        self._expect_success("AlterTable", 33, what, self._build_alteration(sample))
+        self._check_description("types", sample, 33)
 
-    def _alteration(self, sample: Sample) -> Any:
-        """Return an AlterTableRequest that changes a table to the columns of ``sample``."""
-        return self._table("types", sample, kind=proto_messages.AlterTableRequest)
+    def _build_alteration(self, sample: Sample) -> Any:
+        """Return an AlterTableRequest that gives the table "types" the columns of ``sample``."""
+        return self._build_table_request("types", sample, kind=proto_messages.AlterTableRequest)
 
-    def _truncate(self) -> None:
-        """Check Truncate for a missing table, as soft deletion, and as deletion of all rows."""
-        plain = self._truncation("types")
-        self._succeeds("Truncate", 34, "a missing table", self._truncation("nowhere"))
-        soft = self._truncation("types")
+    def _check_truncate(self) -> None:
+        """Check the rpc Truncate for a missing table, as soft deletion, and for all rows."""
+        plain = self._build_truncation("types")
+        self._expect_success("Truncate", 34, "a missing table", self._build_truncation("nowhere"))
+        soft = self._build_truncation("types")
         soft.soft.deleted_column = DELETED
-        self._succeeds("Truncate", 34, "softly", soft)
-        self._succeeds("Truncate", 34, "a table", plain)
+        self._expect_success("Truncate", 34, "softly", soft)
+        self._expect_success("Truncate", 34, "a table", plain)
 
-    def _truncation(self, name: str) -> Any:
-        """Return a TruncateRequest for a table."""
+    def _build_truncation(self, name: str) -> Any:
+        """Return a TruncateRequest that deletes the rows of a table that were synced before now."""
         request = proto_messages.TruncateRequest(
             configuration=self.configuration,
             schema_name=self.schema,
@@ -308,14 +319,14 @@ class DestinationTester:
 
     # History, migration
 
-    def _keep_history(self) -> None:
-        """Check WriteHistoryBatch, which writes all versions of a row, each with its start time."""
-        request = self._table("history", HISTORY)
-        self._succeeds("CreateTable", 32, "a table that keeps its history", request)
+    def _check_history(self) -> None:
+        """Check the rpc WriteHistoryBatch, which writes each version of a row."""
+        request = self._build_table_request("history", HISTORY)
+        self._expect_success("CreateTable", 32, "a table that keeps its history", request)
         files = BatchFileSet(self.folder)
-        rows = [_cells(row, HISTORY.names) for row in HISTORY.rows]
+        rows = [_get_cells(row, HISTORY.names) for row in HISTORY.rows]
         names = ["id", "_fivetran_start"]
-        starts = [_cells(row, names) for row in HISTORY.rows]
+        starts = [_get_cells(row, names) for row in HISTORY.rows]
         batch = proto_messages.WriteHistoryBatchRequest(
             configuration=self.configuration,
             schema_name=self.schema,
@@ -325,32 +336,38 @@ class DestinationTester:
             keys=files.keys,
             file_params=files.params(),
         )
-        self._succeeds("WriteHistoryBatch", 44, "rows with their history", batch)
-        self._migrate()
+        self._expect_success("WriteHistoryBatch", 44, "rows with their history", batch)
+        self._check_migrate()
 
-    def _migrate(self) -> None:
-        """Check that Migrate either succeeds or reports that it is not supported."""
+    def _check_migrate(self) -> None:
+        """Check that the rpc Migrate either succeeds or reports that it is not supported."""
         request = proto_messages.MigrateRequest(configuration=self.configuration)
         request.details.schema = self.schema
         request.details.table = "history"
         request.details.rename.rename_table.from_table = "history"
         request.details.rename.rename_table.to_table = "kept"
-        if fault := self._fault("Migrate", request):
+        if fault := self._find_fault("Migrate", request):
             self.findings.add_violation(44, f"Migrate neither succeeds nor is unsupported: {fault}")
 
     # Calls
 
-    def _described(self, name: str) -> Any:
-        """Call DescribeTable for a table and return the response."""
+    def _describe_table(self, name: str) -> Any:
+        """Call the rpc DescribeTable for a table and return the response."""
         request = proto_messages.DescribeTableRequest(
             configuration=self.configuration, schema_name=self.schema, table_name=name
         )
         return self._call_rpc("DescribeTable", request)
 
-    def _table(self, name: str, sample: Sample, schema: str = "", kind: Any = None) -> Any:
-        """Return a request with the columns of ``sample``, by default a CreateTableRequest.
+    def _build_table_request(
+        self, name: str, sample: Sample, schema: str = "", kind: Any = None
+    ) -> Any:
+        """Return a request for a table with the columns of ``sample``.
 
-        ``kind`` is the class of another request with the same fields.
+        Args:
+            name: Name of the table.
+            sample: Columns of the table.
+            schema: Schema of the table, by default that of the test.
+            kind: Class of the request, by default CreateTableRequest.
         """
         return (kind or proto_messages.CreateTableRequest)(
             configuration=self.configuration,
@@ -358,7 +375,7 @@ class DestinationTester:
             table=to_message(name, sample.columns),
         )
 
-    def _batch(
+    def _build_batch_request(
         self,
         name: str,
         sample: Sample,
@@ -368,7 +385,7 @@ class DestinationTester:
         update: Iterable[str] = (),
         delete: Iterable[str] = (),
     ) -> Any:
-        """Return a WriteBatchRequest.
+        """Return a WriteBatchRequest for a table, with the paths and keys of its batch files.
 
         Args:
             name: Name of the table.
@@ -390,7 +407,7 @@ class DestinationTester:
         )
 
     def _call_rpc(self, rpc: str, request: Any) -> Any:
-        """Make a call and return the response.
+        """Call an rpc of the destination and return the response.
 
         Raises:
             StoppedError: The call failed. Its error status was checked as well.
@@ -401,8 +418,8 @@ class DestinationTester:
             check_refusal(refusal, self.findings)
             raise StoppedError(f"{refusal}") from None
 
-    def _fault(self, rpc: str, request: Any) -> str | None:
-        """Make a call; return the reason if it fails, or None if it succeeds."""
+    def _find_fault(self, rpc: str, request: Any) -> str | None:
+        """Call an rpc; return the destination's reason if it fails, or None if it succeeds."""
         try:
             response = self.client.call(rpc, request)
         except RefusedError as refusal:
@@ -418,28 +435,36 @@ class DestinationTester:
             return text
         return None if kind is not None and getattr(response, kind) else "the response is empty"
 
-    def _succeeds(self, rpc: str, rule: int, what: str, request: Any, *, must: bool = True) -> None:
-        """Make a call and record a finding if it fails.
+    def _expect_success(
+        self, rpc: str, rule: int, what: str, request: Any, *, must: bool = True
+    ) -> None:
+        """Call an rpc that should succeed, and record a finding if it fails.
 
         Args:
             rpc: Name of the rpc.
-            rule: Number of the rule in ``docs/fivetran.md``.
+            rule: Number of the rule in ``docs/fivetran.md`` that a failure breaks.
             what: Description of the request, for the finding.
             request: The request.
             must: True to record a broken rule, False to record a warning.
         """
-        if fault := self._fault(rpc, request):
+        if fault := self._find_fault(rpc, request):
             record = self.findings.add_violation if must else self.findings.add_warning
             record(rule, f"{rpc} of {what} fails: {fault}")
 
-    def _fails(self, rpc: str, rule: int, what: str, request: Any) -> None:
-        """Make a call that must fail; record a broken rule if it succeeds."""
-        if self._fault(rpc, request) is None:
+    def _expect_failure(self, rpc: str, rule: int, what: str, request: Any) -> None:
+        """Call an rpc with a request that must fail, and record a broken rule if it succeeds.
+
+        ``rule`` is the rule's number in ``docs/fivetran.md``; ``what`` describes the request.
+        """
+        if self._find_fault(rpc, request) is None:
             self.findings.add_violation(rule, f"{rpc} of {what} succeeds")
 
 
-def _cells(row: Mapping[str, Cell], names: Sequence[str]) -> list[Cell]:
-    """Return the cells of a row in the order of the columns ``names``; a missing value is null."""
+def _get_cells(row: Mapping[str, Cell], names: Sequence[str]) -> list[Cell]:
+    """Return the values of a row in the order of the columns ``names``, for a CSV file.
+
+    A missing value is null.
+    """
     return [row.get(name, NULL) for name in names]
 
 

@@ -1,7 +1,7 @@
-"""Findings of a test: the broken rules, by number, with their counts.
+"""Rules of Fivetran's protocol that a tested server broke, with the number of violations.
 
-Messages name tables, columns and rpcs but never values, so that the same fault in a thousand
-records is one finding. The rule numbers are those of docs/fivetran.md.
+Messages name tables, columns and rpcs but never values, so that the same violation in a thousand
+records is one finding. The rule numbers are those of ``docs/fivetran.md``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ __all__ = ["Finding", "Findings"]
 
 
 class Finding(NamedTuple):
-    """Violation of a rule of ``docs/fivetran.md``: the rule's number and a description.
+    """Violation of a rule of ``docs/fivetran.md`` by a tested server.
 
-    ``must`` is True for a broken rule, False for a recommendation that is not followed.
+    Attributes:
+        must: True for a broken rule, False for a recommendation that is not followed.
+        rule: Number of the rule.
+        what: Description of the violation.
     """
 
     rule: int
@@ -25,29 +28,32 @@ class Finding(NamedTuple):
 
 
 class Findings:
-    """Violations of rules found by a test. ``bool(findings)`` is True if any rule is broken."""
+    """Violations of protocol rules that a test found, with their counts.
+
+    ``bool(findings)`` is True if any rule is broken; warnings do not count.
+    """
 
     def __init__(self) -> None:
         self._found: Counter[Finding] = Counter()
 
     def add_violation(self, rule: int, what: str) -> None:
-        """Record a broken rule; ``what`` describes the violation."""
+        """Record that the tested server broke a numbered rule; ``what`` describes the violation."""
         self._found[Finding(rule, what)] += 1
 
     def add_warning(self, rule: int, what: str) -> None:
-        """Record a recommendation that is not followed; ``what`` describes it."""
+        """Record that the tested server does not follow a recommendation; ``what`` describes it."""
         self._found[Finding(rule, what, must=False)] += 1
 
     @property
     def rules(self) -> set[int]:
-        """Numbers of the broken rules."""
+        """Numbers of the broken rules, without the recommendations that are not followed."""
         return {finding.rule for finding in self._found if finding.must}
 
     def __bool__(self) -> bool:
         return bool(self.rules)
 
     def lines(self) -> Iterator[str]:
-        """Yield the findings as text, broken rules first, sorted by rule number."""
+        """Yield the findings as lines of text, broken rules first, sorted by rule number."""
         for finding in sorted(self._found, key=lambda one: (not one.must, one.rule, one.what)):
             often = self._found[finding]
             times = f" ({often:,} times)" if often > 1 else ""

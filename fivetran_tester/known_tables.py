@@ -1,4 +1,4 @@
-"""Tables that a connector has reported, and the customer's selection of them.
+"""Tables that a Fivetran connector has reported, and the user's selection among them.
 
 A table is identified by its schema, which may be None, and its name.
 """
@@ -33,7 +33,14 @@ Name: TypeAlias = "tuple[str | None, str]"
 
 @dataclass(frozen=True, slots=True)
 class KnownColumn:
-    """Column of a table; ``digits`` is the (precision, scale) pair of a DECIMAL column."""
+    """Column of a table as a Fivetran server describes it.
+
+    Attributes:
+        name: Name of the column.
+        type: Fivetran's data type.
+        is_key: True if the column is part of the primary key.
+        digits: Precision and scale of a DECIMAL column; None for other types.
+    """
 
     name: str
     type: DataType
@@ -42,7 +49,7 @@ class KnownColumn:
 
     @property
     def type_name(self) -> str:
-        """Name of the column's type, with precision and scale."""
+        """Name of the column's data type; a decimal type with its digits, as in "DECIMAL(10,2)"."""
         return (
             f"{self.type.name}({self.digits[0]},{self.digits[1]})"
             if self.digits
@@ -52,9 +59,11 @@ class KnownColumn:
 
 @dataclass(frozen=True, slots=True)
 class KnownTable:
-    """Columns of a table by name.
+    """Table as a Fivetran connector reported it.
 
-    ``repeated`` contains the names of columns that were reported more than once.
+    Attributes:
+        columns: Columns by name.
+        repeated: Names of columns that the connector reported more than once.
     """
 
     columns: Mapping[str, KnownColumn]
@@ -62,54 +71,62 @@ class KnownTable:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Names of the key columns."""
+        """Names of the primary key columns."""
         return tuple(column.name for column in self.columns.values() if column.is_key)
 
 
 @dataclass(frozen=True, slots=True)
 class TableSelection:
-    """Names of the selected columns for each selected table.
+    """Tables and columns that the user of a Fivetran connector has selected.
 
-    ``takes_new`` is True if columns added later are selected too, False if they are not.
+    Attributes:
+        columns: Names of the selected columns of each selected table.
+        takes_new: True if tables and columns added later are selected too.
     """
 
     columns: Mapping[Name, AbstractSet[str]]
     takes_new: bool = True
 
     def without(self, table: Name, column: str | None = None) -> TableSelection:
-        """Return a copy without a column of a table; if ``column`` is None, without the table."""
+        """Return a copy of the selection without ``column`` of ``table``.
+
+        If ``column`` is None, the table is deselected.
+        """
         chosen = dict(self.columns)
         remaining = chosen.pop(table) - ({column} if column else set())
         return replace(self, columns={**chosen, table: remaining} if column else chosen)
 
 
 def parse_tables(message: Any) -> dict[Name, KnownTable]:
-    """Return the tables in a protobuf message, a SchemaResponse or a SchemaChange, by name."""
+    """Return the tables that a SchemaResponse or SchemaChange of a connector lists, by name."""
     return dict(iterate_tables(message))
 
 
 def iterate_tables(message: Any) -> Iterable[tuple[Name, KnownTable]]:
-    """Yield each table in a SchemaResponse or SchemaChange; a table sent twice is yielded twice."""
+    """Yield the tables that a SchemaResponse or SchemaChange of a connector lists.
+
+    A table that is listed twice is yielded twice.
+    """
     for schema in message.with_schema.schemas:
         for table in schema.tables:
-            yield (schema.name, table.name), _table(table)
+            yield (schema.name, table.name), _parse_table(table)
     for table in message.without_schema.tables:
-        yield (None, table.name), _table(table)
+        yield (None, table.name), _parse_table(table)
 
 
 def select_all(tables: Mapping[Name, KnownTable]) -> TableSelection:
-    """Return the selection of all tables and columns."""
+    """Return the selection of all columns of ``tables``."""
     return TableSelection({name: frozenset(table.columns) for name, table in tables.items()})
 
 
 def build_selection(tables: Mapping[Name, KnownTable], choice: TableSelection) -> Any:
-    """Return a selection as the protobuf message that Fivetran sends.
+    """Return the user's selection ``choice`` as the protobuf message that Fivetran sends.
 
-    If ``takes_new`` is True, the message lists the tables and columns that are not selected.
-    Otherwise it lists only the selected ones.
+    If ``choice.takes_new`` is True, the message also lists the tables and columns that are not
+    selected. Otherwise it lists only the selected ones.
     """
     listed = [name for name in tables if choice.takes_new or name in choice.columns]
-    chosen = {name: _table_selection(name, tables[name], choice) for name in listed}
+    chosen = {name: _build_table_selection(name, tables[name], choice) for name in listed}
     if any(schema is None for schema, _ in tables):
         plain = proto_messages.TablesWithNoSchema(
             tables=chosen.values(), include_new_tables=choice.takes_new
@@ -129,12 +146,12 @@ def build_selection(tables: Mapping[Name, KnownTable], choice: TableSelection) -
 
 
 def format_name(name: Name) -> str:
-    """Return the name of a table as ``schema.table``."""
+    """Return the name of a table as ``schema.table``, or ``table`` if it has no schema."""
     return ".".join(part for part in name if part is not None)
 
 
-def _table_selection(name: Name, table: KnownTable, choice: TableSelection) -> Any:
-    """Return the protobuf message TableSelection for one table."""
+def _build_table_selection(name: Name, table: KnownTable, choice: TableSelection) -> Any:
+    """Return the user's selection for one table as Fivetran's protobuf message TableSelection."""
     chosen = choice.columns.get(name)
     columns = {
         column: column in chosen
@@ -150,7 +167,7 @@ def _table_selection(name: Name, table: KnownTable, choice: TableSelection) -> A
 
 
 def parse_column(message: Any) -> KnownColumn:
-    """Return the column that a protobuf message describes."""
+    """Return the column that Fivetran's protobuf message Column describes."""
     digits = None
     if message.HasField("params") and message.params.WhichOneof("params") == "decimal":
         digits = (message.params.decimal.precision, message.params.decimal.scale)
@@ -158,12 +175,12 @@ def parse_column(message: Any) -> KnownColumn:
 
 
 def to_message(name: str, columns: Iterable[KnownColumn]) -> Any:
-    """Return the protobuf message Table with a name and columns, for requests to a destination."""
+    """Return a table as Fivetran's protobuf message Table, for requests to a destination."""
     return proto_messages.Table(name=name, columns=map(_to_proto_column, columns))
 
 
 def _to_proto_column(column: KnownColumn) -> Any:
-    """Return the protobuf message Column for a column."""
+    """Convert a column to Fivetran's protobuf message Column."""
     message = proto_messages.Column(
         name=column.name, type=int(column.type), primary_key=column.is_key
     )
@@ -172,8 +189,8 @@ def _to_proto_column(column: KnownColumn) -> Any:
     return message
 
 
-def _table(message: Any) -> KnownTable:
-    """Return the table that a protobuf message describes."""
+def _parse_table(message: Any) -> KnownTable:
+    """Convert Fivetran's protobuf message Table to a `KnownTable`."""
     names = [column.name for column in message.columns]
     repeated = tuple(sorted({name for name in names if names.count(name) > 1}))
     return KnownTable({column.name: parse_column(column) for column in message.columns}, repeated)

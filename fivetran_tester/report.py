@@ -1,6 +1,6 @@
-"""Text output of the tester: the form, the tables, and the resulting rows of a destination.
+"""Text that the Fivetran tester prints: the form, the tables, and the rows of a connector's Update.
 
-Example values are shortened; values of secret settings are never shown.
+Example values are shortened; values of secret columns are not shown.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _TEXTS: Final = {
 
 
 def format_count(count: int, what: str) -> str:
-    """Return a count with its noun: "1 row", "2,000 rows"."""
+    """Return a count with its noun, such as "1 row" or "2,000 rows"."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def form_lines(form: Any) -> Iterator[str]:
-    """Yield lines of text that describe a configuration form."""
+    """Yield lines of text that describe the fields of a Fivetran configuration form."""
     yield "Configuration form (* required)"
-    yield from _aligned(_fields(form.fields, "  "))
+    yield from _align_columns(_format_fields(form.fields, "  "))
     if form.tests:
         yield f"  Tests: {', '.join(test.label or test.name for test in form.tests)}"
 
 
 def format_reading(reading: UpdateReader) -> Iterator[str]:
-    """Yield lines of text about the messages of an Update and the rows that result from them."""
+    """Yield lines of text about an Update (a sync): its records, tables and row counts."""
     operations = ", ".join(
         f"{count:,} x {kind}" for kind, count in sorted(reading.operations.items())
     )
@@ -46,11 +46,13 @@ def format_reading(reading: UpdateReader) -> Iterator[str]:
             count = len(rows.rows) if rows else 0
             records = format_count(reading.counts[name], "record")
             yield f"  {format_name(name)}: {format_count(count, 'row')} of {records}"
-            yield from _aligned(_columns(name, table, reading))
+            yield from _align_columns(_format_columns(name, table, reading))
 
 
-def _columns(name: Name, table: KnownTable, reading: UpdateReader) -> Iterator[Sequence[str]]:
-    """Yield a line of the report, as cells, for each selected column of a table."""
+def _format_columns(
+    name: Name, table: KnownTable, reading: UpdateReader
+) -> Iterator[Sequence[str]]:
+    """Yield the printed cells (name, type, key, example) of each selected column of a table."""
     chosen = reading.choice.columns[name]
     for column in table.columns.values():
         if column.name in chosen or column.is_key:
@@ -59,31 +61,34 @@ def _columns(name: Name, table: KnownTable, reading: UpdateReader) -> Iterator[S
             yield "    " + column.name, column.type_name, key, example
 
 
-def _fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:
-    """Yield a line of the report, as cells, for each form field; ``indent`` precedes its name."""
+def _format_fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:
+    """Yield the printed cells of each form field: label, type, name, default; then description.
+
+    ``indent`` precedes the label; it grows for fields that are shown only under a condition.
+    """
     for field in fields:
         if field.WhichOneof("type") == "conditional_fields":
             condition = field.conditional_fields.condition
-            yield (f"{indent}where {condition.condition_field} is {_condition(condition)}:",)
-            yield from _fields(field.conditional_fields.fields, indent + "  ")
+            yield (f"{indent}where {condition.condition_field} is {_format_condition(condition)}:",)
+            yield from _format_fields(field.conditional_fields.fields, indent + "  ")
             continue
         must = " *" if field.required else ""
         default = f"[{field.default_value}]" if field.default_value else ""
-        yield f"{indent}{field.label}{must}", _kind(field), field.name, default
+        yield f"{indent}{field.label}{must}", _format_type(field), field.name, default
         if field.description:
             yield (f"{indent}  {field.description}",)
 
 
-def _condition(condition: Any) -> str:
-    """Return the condition under which a form shows certain fields, as text."""
+def _format_condition(condition: Any) -> str:
+    """Return the value on which a form makes the visibility of other fields depend, as text."""
     kind = condition.WhichOneof("visible_when")
     if kind == "bool_value":
         return "on" if condition.bool_value else "off"
     return "empty" if kind == "empty_value" else str(condition.string_value)
 
 
-def _kind(field: Any) -> str:
-    """Return the type of a form field as text."""
+def _format_type(field: Any) -> str:
+    """Return the input type of a configuration form's field, as text for the user."""
     kind = field.WhichOneof("type")
     if kind == "text_field":
         return _TEXTS[TextField(field.text_field)]
@@ -95,8 +100,8 @@ def _kind(field: Any) -> str:
     return {"toggle_field": "on or off", "upload_field": "a file"}.get(kind, "no type")
 
 
-def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield each row of cells as a line of text, in which the columns are aligned.
+def _align_columns(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield rows of cells as lines of text, padded so that the columns are aligned.
 
     A row with only one cell is not aligned.
     """

@@ -1,4 +1,4 @@
-"""Model of the rows that a destination holds after the records received so far.
+"""Model of the rows that a destination holds after the records that a connector has sent so far.
 
 A row takes four bytes per column (a checksum of the value), so that large tables fit into memory
 and two models can be compared column by column. A row without a key is identified by all its
@@ -22,9 +22,9 @@ _NONE: Final = bytes(_WIDTH)
 
 
 class TableRows:
-    """Rows that a table should have, stored as checksums to save memory.
+    """Rows that a destination's table should have after the records that a connector has sent.
 
-    A row is stored as the checksums of its values, under a digest of its key.
+    To save memory, only a digest of each row's key and the checksums of its values are stored.
     """
 
     def __init__(self, keys: Sequence[str]) -> None:
@@ -33,29 +33,32 @@ class TableRows:
         self.rows: dict[bytes, bytes] = {}
 
     def copy(self) -> TableRows:
-        """Return an independent copy."""
+        """Return a copy of the table's rows, which later records do not change."""
         other = TableRows(self.keys)
         other.places, other.rows = self.places.copy(), self.rows.copy()
         return other
 
     def apply(self, kind: int, data: Mapping[str, Any]) -> None:
-        """Apply a record to the rows; ``kind`` is upsert, update, delete or truncate."""
+        """Apply a connector's record to the rows.
+
+        ``kind`` is the record's type: upsert, update, delete or truncate.
+        """
         if kind == RecordType.TRUNCATE:
             self.rows.clear()
             return
         encoded = {name: value.SerializeToString() for name, value in data.items()}
-        identity = self._identity(encoded)
+        identity = self._compute_identity(encoded)
         if kind == RecordType.DELETE:
             self.rows.pop(identity, None)
         elif kind == RecordType.UPSERT:
-            self.rows[identity] = self._changed(b"", encoded)
+            self.rows[identity] = self._replace_checksums(b"", encoded)
         elif identity in self.rows:
-            self.rows[identity] = self._changed(self.rows[identity], encoded)
+            self.rows[identity] = self._replace_checksums(self.rows[identity], encoded)
 
     def differences(self, other: TableRows) -> Iterator[str]:
-        """Yield descriptions of the differences to ``other``, the same table after another Update.
+        """Yield descriptions of the differences between two results of syncing the same table.
 
-        They contain row counts and column names.
+        They contain row counts and column names, but no values.
         """
         missing, more = self.rows.keys() - other.rows.keys(), other.rows.keys() - self.rows.keys()
         if missing:
@@ -67,7 +70,7 @@ class TableRows:
             name
             for name in sorted(names)
             if any(
-                self._cell(name, row) != other._cell(name, other.rows[identity])
+                self._get_checksum(name, row) != other._get_checksum(name, other.rows[identity])
                 for identity, row in self.rows.items()
                 if identity not in missing
             )
@@ -75,25 +78,25 @@ class TableRows:
         if changed:
             yield f"values differ in {', '.join(changed)}"
 
-    def _cell(self, name: str, row: bytes) -> bytes:
-        """Return the checksum of the value in column ``name`` of a row.
-
-        Zero bytes if it is missing.
-        """
+    def _get_checksum(self, name: str, row: bytes) -> bytes:
+        """Return the checksum of a row's value in column ``name``; zero bytes without a value."""
         position = self.places.get(name)
         if position is None:
             return _NONE
         return row[position : position + _WIDTH] or _NONE
 
-    def _identity(self, encoded: Mapping[str, bytes]) -> bytes:
-        """Return a digest of a record's key; if the table has no keys, of all the values."""
+    def _compute_identity(self, encoded: Mapping[str, bytes]) -> bytes:
+        """Return a digest that identifies a record's row: of its key, or else of all values.
+
+        ``encoded`` has the record's values by column, in protobuf's encoding.
+        """
         names = self.keys or sorted(encoded)
         parts = [encoded.get(name, b"") for name in names]
         joined = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         return hashlib.blake2b(joined, digest_size=16).digest()
 
-    def _changed(self, row: bytes, encoded: Mapping[str, bytes]) -> bytes:
-        """Return the checksums of a row with the values of some columns, ``encoded``, replaced."""
+    def _replace_checksums(self, row: bytes, encoded: Mapping[str, bytes]) -> bytes:
+        """Return a row's checksums, with those of the columns in ``encoded`` replaced."""
         for name in encoded:
             if name not in self.places:
                 self.places[name] = len(self.places) * _WIDTH
@@ -105,31 +108,34 @@ class TableRows:
 
 
 class Model:
-    """Tables and rows that a destination should contain after the messages of a connector."""
+    """Tables and rows that a destination should contain after a connector's messages."""
 
     def __init__(self) -> None:
         self.tables: dict[Name, TableRows] = {}
 
     def copy(self) -> Model:
-        """Return an independent copy."""
+        """Return a copy of all tables and rows, which later records do not change."""
         other = Model()
         other.tables = {name: rows.copy() for name, rows in self.tables.items()}
         return other
 
     def only(self, name: Name) -> Model:
-        """Return a model that contains only one table; the table is not copied."""
+        """Return a model with only the table ``name``; its rows are shared with this model."""
         other = Model()
         other.tables = {name: self.tables[name]} if name in self.tables else {}
         return other
 
     def apply(self, name: Name, keys: Sequence[str], kind: int, data: Mapping[str, Any]) -> None:
-        """Apply a record to its table; ``kind`` is upsert, update, delete or truncate."""
+        """Apply a connector's record to the table ``name``.
+
+        ``keys`` are the table's key columns; ``kind`` is upsert, update, delete or truncate.
+        """
         if name not in self.tables:
             self.tables[name] = TableRows(keys)
         self.tables[name].apply(kind, data)
 
     def differences(self, other: Model) -> Iterator[str]:
-        """Yield descriptions of the differences to another model, each with the table's name."""
+        """Yield descriptions of the differences between two models, with the names of tables."""
         for name in sorted({*self.tables, *other.tables}, key=format_name):
             ours, theirs = (
                 self.tables.get(name, TableRows(())),
@@ -140,32 +146,33 @@ class Model:
 
 
 class CheckpointSample:
-    """Selection of at most ``most`` checkpoints of an Update, distributed over the Update.
+    """Sample of at most ``limit`` checkpoints of an Update (a sync), spread evenly over the Update.
 
-    Each is stored with a copy of the model at that time.
+    Each is stored with a copy of the destination's rows at that time, so that a sync which resumes
+    from it can be compared.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._step = 1
         self._count = 0
         self.kept: list[tuple[int, str, Model]] = []
 
     def add(self, state: str, model: Model) -> None:
-        """Count one more checkpoint, and store it if it belongs to the sample."""
+        """Count a checkpoint of the Update; store its state and rows if it is in the sample."""
         self._count += 1
-        if self._count % self._step or not self._most:
+        if self._count % self._step or not self._limit:
             return
         self.kept.append((self._count, state, model.copy()))
-        if len(self.kept) > 2 * self._most:
+        if len(self.kept) > 2 * self._limit:
             self._step *= 2
             self.kept = [checkpoint for checkpoint in self.kept if checkpoint[0] % self._step == 0]
 
     def chosen(self) -> list[tuple[int, str, Model]]:
-        """Return at most ``most`` checkpoints, never the last one of the Update.
+        """Return at most ``limit`` checkpoints, never the last one of the Update.
 
-        Each is a (number, state, model) tuple; the first checkpoint has the number 1.
+        Each is a tuple of its number (from 1), its state and the rows at that time.
         """
         earlier = [checkpoint for checkpoint in self.kept if checkpoint[0] < self._count]
-        stride = -(-len(earlier) // self._most) if earlier else 1
+        stride = -(-len(earlier) // self._limit) if earlier else 1
         return earlier[::stride]

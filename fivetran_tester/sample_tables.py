@@ -1,7 +1,7 @@
-"""Sample tables with a column of every type, and rows with the extreme values of each type.
+"""Sample tables with a column of every Fivetran type, and rows with each type's extreme values.
 
-Cells have the form of Fivetran's files. The string `MARKER` occurs nowhere else, so that its
-appearance in a log or an error proves that a row's value was shown.
+Cells have the form of Fivetran's batch files. The string `MARKER` occurs only in these rows, so
+that its appearance in a log or an error proves that a row's value was shown.
 """
 
 from __future__ import annotations
@@ -45,23 +45,26 @@ _CELLS: Final[Mapping[DataType, tuple[str, str]]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """Table that a test creates in a destination: its columns and rows."""
+    """Table that a test creates in a destination: its columns, and rows as cells by column name."""
 
     columns: tuple[KnownColumn, ...]
     rows: tuple[Mapping[str, Cell], ...]
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns."""
+        """Names of the table's columns, in order."""
         return [column.name for column in self.columns]
 
     @property
     def keys(self) -> list[str]:
-        """Names of the key columns."""
+        """Names of the primary key columns."""
         return [column.name for column in self.columns if column.is_key]
 
     def changed(self, **columns: KnownColumn | None) -> Sample:
-        """Return a copy in which columns are replaced or added by name; None removes a column."""
+        """Return a copy of the table in which ``columns`` replace columns by name, or are added.
+
+        None removes a column.
+        """
         current = {column.name: column for column in self.columns}
         merged = {**current, **columns}
         return replace(self, columns=tuple(column for column in merged.values() if column))

@@ -1,7 +1,7 @@
-"""Servers of one test: fresh processes, or one server that already runs elsewhere.
+"""Servers of one Fivetran test: a new process for each step, or one server that already runs.
 
-Each server is closed by its context manager; a server that has crashed before breaks a rule. For a
-server with only an address, there is no log to check and no process to end.
+Each started process is stopped by a context manager, and the test fails if it crashed before. A
+server that already runs is neither stopped, nor is its log checked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ORIGINS: Final = {
 
 
 class RemoteServer:
-    """Server that already runs at an address; the tester does not start or stop it.
+    """Connector or destination that already runs at an address and is not stopped by the tester.
 
     Raises:
         NotStartedError: No server listens at the address.
@@ -50,12 +50,12 @@ class Servers:
     """Source of the servers that a test calls: a new process each time, or one running server.
 
     Attributes:
-        service: Name of the gRPC service.
-        findings: Findings of the test.
+        service: Name of the gRPC service, such as "SourceConnector".
+        findings: Broken rules that the test has found.
         command: Command that starts a server, without the port.
-        address: ``host:port`` of a running server, instead of a command.
+        address: ``host:port`` of a running server; then ``command`` is not used.
         seconds: Time limit of a call.
-        secrets: Values that the log must not show.
+        secrets: Values that the server's log must not show.
     """
 
     service: str
@@ -68,12 +68,12 @@ class Servers:
 
     @property
     def are_fresh(self) -> bool:
-        """True if `open` starts a new process each time."""
+        """True if `open` starts a new process each time, False for a server that already runs."""
         return not self.address
 
     @contextmanager
     def open(self) -> Iterator[Server]:
-        """Context manager that yields a server; at the end, a server that was started is stopped.
+        """Context manager that yields a server; a server started for it is stopped at the end.
 
         Raises:
             NotStartedError: The server does not start.
@@ -99,12 +99,12 @@ class Servers:
             self._running.remove(program)
 
     def terminate(self) -> None:
-        """End the started processes; may be called from a signal handler."""
+        """End the server processes that were started; may be called from a signal handler."""
         for program in self._running:
             program.terminate()
 
     def _end(self, program: ServerProcess) -> None:
-        """End a server; record a finding if it crashed or its exit code is wrong."""
+        """Stop a server process; record a finding if it crashed or its exit code is not 0."""
         if program.was_killed:
             return
         if not program.is_alive:

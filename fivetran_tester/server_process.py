@@ -1,9 +1,9 @@
-"""Server as a child process: start, end, and checks of its log.
+"""Fivetran connector or destination as a child process: start, end, and checks of its log.
 
 An environment variable makes the server listen on the loopback addresses of IPv4 and IPv6; a server
 that ignores the variable listens on its default. Each line of its standard output is checked
-against the rules of the log at once, and the last lines are kept for error messages. Standard error
-is that of the tester. Every process started here is also ended here.
+against the protocol's rules for logs, and the last lines are kept for error messages. Its standard
+error is that of the tester.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _SHORTEST_SECRET: Final = 4
 
 
 class NotStartedError(Exception):
-    """Error for a server that does not start, or does not listen on its port."""
+    """Error for a Fivetran server that cannot be started, or does not listen on its port."""
 
 
 class Log:
-    """Checker of the lines that a server writes to its log.
+    """Checker of the log lines that a Fivetran server writes to standard output.
 
     Args:
-        findings: Findings of the test.
-        origin: Expected ``message-origin`` of each line.
+        findings: Object to which broken rules are added.
+        origin: Value that ``message-origin`` must have in each line.
         secrets: Values that no line may contain.
     """
 
@@ -55,14 +55,14 @@ class Log:
         self.last: deque[str] = deque(maxlen=20)
 
     def read(self, line: bytes) -> None:
-        """Check one line."""
+        """Check one line of the server's log, and record the broken rules."""
         text = line.decode(errors="replace").rstrip("\n")
         self.last.append(text)
-        for rule, what in self._faults(text):
+        for rule, what in self._find_faults(text):
             self._findings.add_violation(rule, what)
 
-    def _faults(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield the number of each rule that a line breaks, with a description."""
+    def _find_faults(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield a number and a description for each protocol rule that a log line breaks."""
         if any(secret in text for secret in self._secrets):
             yield 3, "a line of the log shows a secret of the configuration"
         try:
@@ -82,12 +82,12 @@ class Log:
 
 
 class ServerProcess:
-    """Server running in a child process.
+    """Fivetran connector or destination that runs in a child process on a free port.
 
     Args:
         command: Command that starts the server, without the port.
         log: Checker of the lines of the server's standard output.
-        service: Name of the service.
+        service: Name of the gRPC service, such as "SourceConnector".
         seconds: Time limit of a call.
 
     Raises:
@@ -95,7 +95,7 @@ class ServerProcess:
     """
 
     def __init__(self, command: Sequence[str], log: Log, service: str, seconds: float) -> None:
-        port = _free_port()
+        port = _find_free_port()
         try:
             self._process = subprocess.Popen(  # noqa: S603  (the author's own program)
                 [*command, "--port", str(port)],
@@ -112,14 +112,17 @@ class ServerProcess:
         self.client = Client(f"127.0.0.1:{port}", service, seconds)
 
     def terminate(self) -> None:
-        """End the process; used in a signal handler, where gRPC must not be called."""
+        """Send SIGTERM to the server, and kill it if it does not end soon.
+
+        Unlike `stop`, this may be called from a signal handler, because it does not use gRPC.
+        """
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_TERMINATE_SECONDS)
         self._process.kill()
 
     def stop(self) -> int:
-        """Send SIGTERM to the process, as Fivetran does, wait for its end and return its exit code.
+        """Send SIGTERM to the server, as Fivetran does, and return its exit code.
 
         If the process still runs after 60 seconds, it is killed.
         """
@@ -135,7 +138,7 @@ class ServerProcess:
         return code
 
     def kill(self) -> None:
-        """Kill the process and its child processes."""
+        """Kill the server and its child processes."""
         self.was_killed = True
         self.client.close()
         with contextlib.suppress(ProcessLookupError):
@@ -145,7 +148,7 @@ class ServerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """True if the process is running."""
+        """True if the server's process is running."""
         return self._process.poll() is None
 
     @property
@@ -154,7 +157,7 @@ class ServerProcess:
         return self._process.pid
 
     def await_start(self) -> None:
-        """Wait until the server accepts connections.
+        """Wait until the server, which is starting, accepts connections.
 
         Raises:
             NotStartedError: The process ends, or does not listen within 60 seconds.
@@ -175,11 +178,11 @@ class ServerProcess:
         )
 
     def _format_last_lines(self) -> str:
-        """Return the last lines of the log as text for an error message."""
+        """Return the last lines of the server's log as text for an error message."""
         return "".join(f"\n  {line}" for line in self.log.last)
 
     def _listen(self) -> None:
-        """Check each line that the server writes to standard output, until the output is closed."""
+        """Check the lines that the server writes to standard output, until it is closed."""
         assert self._process.stdout is not None  # noqa: S101  (it is a pipe)
         with self._process.stdout as lines:
             for line in lines:
@@ -187,7 +190,7 @@ class ServerProcess:
 
 
 def answers(host: str, port: int) -> bool:
-    """Return True if a server accepts connections on a port of a host."""
+    """Return True if a server accepts TCP connections on this host and port."""
     try:
         with socket.create_connection((host, port), timeout=2):
             return True
@@ -195,8 +198,8 @@ def answers(host: str, port: int) -> bool:
         return False
 
 
-def _free_port() -> int:
-    """Return an unused port of the loopback address."""
+def _find_free_port() -> int:
+    """Return a TCP port of the loopback address that no process uses."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

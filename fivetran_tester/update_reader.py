@@ -1,7 +1,7 @@
-"""Reader of an Update's messages: checks them, applies them to the model and counts them.
+"""Reader of the messages of a connector's Update (a sync): checks, applies and counts them.
 
-It makes no calls; faults are recorded in a `Findings` object. The rule numbers are those of
-docs/fivetran.md.
+It makes no calls; broken rules are recorded in a `Findings` object. The rule numbers are those of
+``docs/fivetran.md``.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class UpdateReader:
     """Reader that checks the messages of one Update (a sync) and applies its records to a model.
 
     Args:
-        findings: Findings of the test.
-        tables: Tables reported by Schema.
+        findings: Object to which broken rules are added.
+        tables: Tables that the connector has reported in its schema.
         choice: Selected tables and columns.
         model: Rows of the destination before the Update; by default no rows.
         checkpoints: Sample to which the Update's checkpoints are added.
@@ -69,12 +69,12 @@ class UpdateReader:
         self._checked = time.monotonic()
 
     def read(self, messages: Iterable[Any]) -> None:
-        """Check several messages of an Update and apply them to the model."""
+        """Check messages of the connector's Update, and apply their records to the model."""
         for message in messages:
             self.process(message)
 
     def process(self, message: Any) -> None:
-        """Check one message of an Update and apply it to the model."""
+        """Check one message of the connector's Update, and apply its records to the model."""
         kind = message.WhichOneof("operation")
         if self.task is not None:
             self.findings.add_violation(4, "a message follows a task, which ends a sync")
@@ -83,16 +83,16 @@ class UpdateReader:
             return
         self.operations[kind] += 1
         {
-            "record": lambda: self._records([message.record]),
-            "records": lambda: self._records(message.records.records),
-            "schema_change": lambda: self._change(message.schema_change),
-            "checkpoint": lambda: self._checkpoint(message.checkpoint.state_json),
+            "record": lambda: self._check_records([message.record]),
+            "records": lambda: self._check_records(message.records.records),
+            "schema_change": lambda: self._process_schema_change(message.schema_change),
+            "checkpoint": lambda: self._process_checkpoint(message.checkpoint.state_json),
             "warning": lambda: check_text("a warning", message.warning.message, self.findings),
-            "task": lambda: self._failed(message.task.message),
+            "task": lambda: self._process_task(message.task.message),
         }[kind]()
 
     def end(self) -> None:
-        """Check, after the last message, that a checkpoint follows the last data.
+        """Check, after the last message of the Update, that a checkpoint follows the last data.
 
         The check is skipped if the Update ended with an error.
         """
@@ -103,37 +103,34 @@ class UpdateReader:
 
     # Messages
 
-    def _records(self, records: Any) -> None:
-        """Check the records of one message and apply them to the model."""
+    def _check_records(self, records: Any) -> None:
+        """Check the records of one message of the Update, and apply them to the model."""
         if len(records) > _MOST_RECORDS:
             self.findings.add_violation(12, f"more than {_MOST_RECORDS} records in one message")
         for record in records:
             self._uncovered += 1
-            for rule, what in self._record(record):
+            for rule, what in self._apply_record(record):
                 self.findings.add_violation(rule, what)
 
-    def _record(self, record: Any) -> Iterator[tuple[int, str]]:
-        """Apply a record to the model; yield the number of each broken rule, with a description."""
+    def _apply_record(self, record: Any) -> Iterator[tuple[int, str]]:
+        """Apply a record to the model; yield number and description of each rule that it breaks."""
         name = (record.schema_name if record.HasField("schema_name") else None, record.table_name)
         table = self.tables.get(name)
         if table is None:
-            yield (
-                13,
-                f"a record of {format_name(name)}, which no schema or change lists",
-            )
+            yield 13, f"a record of {format_name(name)}, which no Schema or SchemaChange lists"
             return
         self.counts[name] += 1
         if name not in self.choice.columns:
             yield 19, f"a record of {format_name(name)}, which is not selected"
         if record.type == RecordType.TRUNCATE:
-            yield from self._truncation(name, record)
+            yield from self._check_truncation(name, record)
         else:
             self._upserted.add(name)
-            yield from self._data(name, table, record)
+            yield from self._check_data(name, table, record)
         self.model.apply(name, table.keys, record.type, record.data)
 
-    def _truncation(self, name: Name, record: Any) -> Iterator[tuple[int, str]]:
-        """Yield the number of each rule that a truncate record breaks, with a description."""
+    def _check_truncation(self, name: Name, record: Any) -> Iterator[tuple[int, str]]:
+        """Yield a number and a description for each rule that a truncate record breaks."""
         if record.data:
             yield 14, f"a truncate of {format_name(name)} has data"
         if name in self._upserted:
@@ -141,8 +138,8 @@ class UpdateReader:
                 14, f"a truncate of {format_name(name)} comes after its records"
             )
 
-    def _data(self, name: Name, table: KnownTable, record: Any) -> Iterator[tuple[int, str]]:
-        """Yield the number of each rule that a record's values break, with a description."""
+    def _check_data(self, name: Name, table: KnownTable, record: Any) -> Iterator[tuple[int, str]]:
+        """Yield a number and a description for each rule that the values of a record break."""
         label, data = format_name(name), record.data
         chosen = self.choice.columns.get(name, frozenset(table.columns))
         for column in table.keys:
@@ -158,20 +155,22 @@ class UpdateReader:
             elif column not in chosen and column not in table.keys:
                 yield 19, f"column {column} of {label} is sent and not selected"
             else:
-                yield from self._value(name, table.columns[column], value)
+                yield from self._check_value(name, table.columns[column], value)
 
-    def _value(self, name: Name, column: KnownColumn, value: Any) -> Iterator[tuple[int, str]]:
-        """Yield the number and description of the rule that a value breaks.
+    def _check_value(
+        self, name: Name, column: KnownColumn, value: Any
+    ) -> Iterator[tuple[int, str]]:
+        """Yield the number and a description of the rule that a record's value breaks, if any.
 
-        A valid value is stored as an example instead.
+        A valid value is stored as the column's example for the printed report instead.
         """
         if fault := find_fault(column, value):
             yield 13, f"a value of {format_name(name)}.{column.name} {fault}"
         elif self.examples.get((name, column.name), "null") == "null":
             self.examples[name, column.name] = format_value(column, value)
 
-    def _change(self, message: Any) -> None:
-        """Check the tables in a SchemaChange message, and store them for later messages."""
+    def _process_schema_change(self, message: Any) -> None:
+        """Check the tables in a SchemaChange message, and use them for later records."""
         changed = parse_tables(message)
         columns = dict(self.choice.columns)
         for name, table in changed.items():
@@ -184,7 +183,7 @@ class UpdateReader:
         self.choice = TableSelection(columns, self.choice.takes_new)
 
     def check_table(self, name: Name, table: KnownTable) -> None:
-        """Check a reported table against rules F10 and F11 of ``docs/fivetran.md``."""
+        """Check the columns of a reported table by rules F10 and F11 of ``docs/fivetran.md``."""
         label = format_name(name)
         for column in table.repeated:
             self.findings.add_violation(10, f"column {column} is listed twice in {label}")
@@ -194,8 +193,8 @@ class UpdateReader:
         if not name[1] or not all(table.columns):
             self.findings.add_violation(10, "a table or a column has no name")
 
-    def _checkpoint(self, state: str) -> None:
-        """Check the state of a checkpoint, and store it as the latest state."""
+    def _process_checkpoint(self, state: str) -> None:
+        """Check the state of a checkpoint message, and store it as the latest state."""
         try:
             document = json.loads(state)
         except ValueError:
@@ -207,7 +206,7 @@ class UpdateReader:
         self._checked, self._uncovered, self.state = time.monotonic(), 0, state
         self.checkpoints.add(state, self.model)
 
-    def _failed(self, text: str) -> None:
-        """Check the text of a Task message, which ends the Update with an error."""
+    def _process_task(self, text: str) -> None:
+        """Check and store the error text of a Task message, which ends the Update."""
         check_text("a task", text, self.findings)
         self.task = text

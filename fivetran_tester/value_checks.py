@@ -1,7 +1,7 @@
-"""Checks of values against their column types, and their display.
+"""Checks of a connector's values against their column types, and text that shows a value.
 
-Faults name the kind and type but never the value. Strings are shortened, and hidden if the column's
-name marks them as secret.
+An error names the types but never the value. A shown value is shortened, and hidden if the column's
+name marks it as secret.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST_SHOWN: Final = 40
 
 
 def find_fault(column: KnownColumn, value: Any) -> str | None:
-    """Return a description of the fault of a column's value; None if it is valid or null."""
+    """Return a description of the first error in a column's value; None if it is valid or null."""
     kind = value.WhichOneof("inner")
     if kind is None:
         return "has no value of any type"
@@ -41,7 +41,7 @@ def find_fault(column: KnownColumn, value: Any) -> str | None:
 
 
 def format_value(column: KnownColumn, value: Any) -> str:
-    """Return a value as shortened text, without revealing secrets."""
+    """Return a value as shortened text for the report, or a placeholder if the column is secret."""
     kind = value.WhichOneof("inner")
     if kind in {None, "null"}:
         return "null"

@@ -70,7 +70,7 @@ class SparkUnavailableError(TargetSparkError):
 
 
 class SparkDiedError(TargetSparkError):
-    """Spark ended before the run: the JVM exited, or a cluster ended the application."""
+    """Spark ended during the run: the JVM exited, or a cluster ended the application."""
 
 
 class EngineLostError(TargetSparkError):
@@ -117,14 +117,14 @@ class CommitLostError(TargetSparkError):
 
 
 class ConflictError(TargetSparkError):
-    """Another writer changed a table during a commit.
+    """Another writer changed the table at the same time as a commit.
 
     The commit wrote nothing, and can be tried again.
     """
 
 
 class StorageError(TargetSparkError):
-    """All attempts of a commit failed, because of the storage, the catalog or another writer."""
+    """All attempts of a commit failed because of the storage, the catalog or another writer."""
 
 
 class DiskFullError(TargetSparkError):
@@ -132,7 +132,7 @@ class DiskFullError(TargetSparkError):
 
 
 class FilesError(TargetSparkError):
-    """A file named by a BATCH message is missing, truncated, or not of the declared format."""
+    """A file that a BATCH message names is missing, truncated, or not of the declared format."""
 
 
 class ReadingError(TargetSparkError):

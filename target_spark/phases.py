@@ -1,4 +1,4 @@
-"""Timing of the phases of a run, such as "starting Spark" and "reading".
+"""Timing of the phases of a load, such as "starting Spark" and "reading", for progress messages.
 
 Phases may overlap: rows are read while Spark starts and while earlier batches are committed.
 """
@@ -21,7 +21,7 @@ FETCH: Final = "fetching jars"
 
 
 class Phases:
-    """Stopwatch for the phases of one run, such as "starting Spark". It is thread-safe."""
+    """Stopwatch for the phases of a load, such as "starting Spark". It is thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class Phases:
 
     @contextmanager
     def run(self, name: str) -> Iterator[None]:
-        """Context manager: time the block as the phase ``name``, such as "starting Spark"."""
+        """Context manager: time the block as a phase named ``name``, such as "starting Spark"."""
         key, started = object(), time.monotonic()
         with self._lock:
             self._running[key] = name, started

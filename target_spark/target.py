@@ -171,7 +171,7 @@ class TargetSpark(PluginBase):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Return the click command that handles the command line arguments ``args``.
+        """Return the click command for the command line arguments ``args``.
 
         With the option ``--port`` it is the Fivetran gRPC server, else the Singer command line.
         """
@@ -190,7 +190,7 @@ class TargetSpark(PluginBase):
         return [*super()._faults_beyond_schema(), *settings.find_faults(self.config)]
 
     def listen(self, source: BinaryIO) -> int:
-        """Load the Singer messages in ``source`` until its end.
+        """Load the Singer messages in ``source``, such as standard input, until its end.
 
         Return the exit code: 0 on success or after a signal, 1 after an error.
         """
@@ -294,7 +294,7 @@ class TargetSpark(PluginBase):
         *,
         retries_tasks: bool,
     ) -> Iterator[LoadSession]:
-        """Context manager: create, yield and close the objects of a run, such as the loader.
+        """Context manager: create, yield and close the objects of a load, such as the loader.
 
         After the last commit and before Spark ends, the run is appended to the table of runs, and
         the actions of the setting ``after_load`` run.
@@ -425,7 +425,7 @@ class TargetSpark(PluginBase):
     # Signals
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Set the function that the handler of the first SIGINT or SIGTERM calls.
+        """Set the function that the signal handler calls at the first SIGINT or SIGTERM.
 
         Args:
             leave: A function that interrupts the main thread; None to remove the function.
@@ -433,7 +433,7 @@ class TargetSpark(PluginBase):
         self._leave = leave
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Handle SIGINT or SIGTERM.
+        """Handle SIGINT or SIGTERM by ending the load without loss of acknowledged rows.
 
         The first signal stops the run after the commits in progress. If it is SIGINT and the input
         is a file or a pipe, the rows received so far are committed too, unless the setting
@@ -463,9 +463,9 @@ class TargetSpark(PluginBase):
     # The report
 
     def _record_start(self, report: Report, run: RunInfo, options: LoadOptions) -> None:
-        """Add the run's job, id and start to the report.
+        """Add the job, id and start of the run to its report.
 
-        Unless it is a dry run, send the start to OpenLineage if configured.
+        If OpenLineage is configured, send it the start, unless it is a dry run.
         """
         report.add_facts(job=run.job, run=run.id, started=run.started, format=options.format)
         if options.dry_run:
@@ -505,7 +505,10 @@ class TargetSpark(PluginBase):
             self._write_page(engine, options, report)
 
     def _write_page(self, engine: SparkProvider, options: LoadOptions, report: Report) -> None:
-        """Write the HTML report to the path ``report_html``. A failure is logged as a warning."""
+        """Write the HTML report of the last runs to the path in the setting ``report_html``.
+
+        A failure is logged as a warning.
+        """
         try:
             load_libraries()
             from target_spark.cli.html_report import write_html_report
@@ -591,7 +594,7 @@ class TargetSpark(PluginBase):
             send_outcome(self.config["webhook"], report.as_dict())
 
     def _log(self, fault: BaseException, hide: Callable[[str], str]) -> None:
-        """Log an error without secrets.
+        """Log an error of the load without secrets.
 
         A traceback is added only for unexpected errors, whose message alone is not sufficient.
 

@@ -44,9 +44,10 @@ an object whose properties are not known."""
 
 
 def run_destination_command(context: typer.Context) -> int:
-    """Run the Airbyte command of a typer context, whose ``obj`` is the target class.
+    """Run the Airbyte command (spec, check or write) that a typer context names.
 
-    Return the exit code: 0 on success, 1 if errors were written as trace messages.
+    ``context.obj`` is the target class. Return the exit code: 0 on success, 1 if errors were
+    written as trace messages.
     """
     with StdoutWriter.open() as wire:
         state = _CommandState(context.obj, wire)
@@ -61,7 +62,7 @@ def run_destination_command(context: typer.Context) -> int:
 
 
 class _CommandState:
-    """The output of a running Airbyte command, from which secrets of the settings are removed."""
+    """State of a running Airbyte command: target class, output, and secrets to remove."""
 
     def __init__(self, plugin: type[CommandTarget], wire: StdoutWriter) -> None:
         self.plugin = plugin
@@ -70,7 +71,7 @@ class _CommandState:
         self._hide: Callable[[str], str] = str
 
     def hide(self, text: str) -> str:
-        """Return a text without secrets of the settings that have been read so far."""
+        """Return a text for the output, without the secrets of the settings that have been read."""
         return self._hide(text)
 
     def read_settings(self, path: str) -> ConfigInput:
@@ -84,7 +85,7 @@ class _CommandState:
         return config_input
 
     def target(self, config_input: ConfigInput) -> CommandTarget:
-        """Create the target with the settings in ``config_input``.
+        """Create the target with the settings in ``config_input``; remove its secrets from output.
 
         Raises:
             ConfigurationError: ``after_load`` is set, but not allowed by an environment variable.
@@ -100,7 +101,10 @@ class _CommandState:
     def write_message(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
         """Write an Airbyte message to standard output.
 
-        The message has the type ``kind``, such as "SPEC", and ``body`` under the key ``field``.
+        Args:
+            kind: Type of the message, such as "SPEC".
+            field: Key of the message that contains ``body``.
+            body: Content of the message.
         """
         self._wire.write(line(kind, field, body))
 
@@ -116,9 +120,10 @@ class _CommandState:
 
 
 def _parse_spark_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with the JSON text in ``spark`` parsed.
+    """Return the settings with the object that the text of the setting ``spark`` describes as JSON.
 
-    Text that is not a JSON object stays, and is an error of the validation.
+    Airbyte's form can only enter text. Text that is not a JSON object is kept, and is rejected when
+    the settings are validated.
     """
     text = config.get(_SPARK)
     if isinstance(text, str):
@@ -203,7 +208,7 @@ def _write(state: _CommandState, files: Mapping[str, str]) -> list[BaseException
         options,
         open_state_writer=lambda: nullcontext(state.states),
         state_format=PerStreamStateFormat(),
-        renamed=catalog_request.renamed,
+        renamed=catalog_request.copy_options,
     )
     return target.load(open_binary(None), binding)
 

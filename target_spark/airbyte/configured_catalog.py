@@ -1,8 +1,9 @@
 """Conversion of an Airbyte configured catalog to the loader's streams and options.
 
-A catalog with unsupported requests is rejected with one error, before any message is read. Primary
-keys and cursors are used only in the sync mode append_dedup. Source: the Airbyte protocol, sections
-"ConfiguredAirbyteStream" and "Destination Sync Modes", and the protocol's models for generations.
+A catalog with an unsupported sync mode or key is rejected with one error, before any message is
+read. Primary keys and cursors are used only in the sync mode append_dedup. Source: the Airbyte
+protocol, sections "ConfiguredAirbyteStream" and "Destination Sync Modes", and the protocol's models
+for generations.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class CatalogRequest:
     expected: tuple[ExpectedStream, ...]
     options: dict[StreamId, StreamOptions]
 
-    def renamed(self, old: StreamId, new: StreamId) -> None:
-        """Copy the options of a stream to the new name that a stream map gives the stream.
+    def copy_options(self, old: StreamId, new: StreamId) -> None:
+        """Copy the options of a stream to the name that a stream map gives it.
 
-        Options that the new name already has are not changed.
+        If the new name already has options, they are not changed.
         """
         if old in self.options:
             self.options.setdefault(new, self.options[old])
@@ -75,9 +76,9 @@ def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogReque
 
 
 def build_options(config: Mapping[str, Any], request: CatalogRequest) -> LoadOptions:
-    """Return the loader's options from the settings and an Airbyte configured catalog.
+    """Return the options of a load from the settings and a converted Airbyte catalog.
 
-    Options of a stream in the catalog override those in the settings.
+    ``request`` has options per stream, which override those in the settings.
     """
     options = load_options(config)
     quarantines = with_defaults(config).get("misfits") == "quarantine"
@@ -143,7 +144,7 @@ def _build_expected_stream(stream: ConfiguredStream) -> ExpectedStream:
     """Convert a stream of an Airbyte configured catalog to the loader's description of a stream.
 
     A generation is a full refresh of the stream. If the catalog requests only the current
-    generation, rows of older generations are removed at the end. In overwrite mode this is not
+    generation, the loader removes the rows of older ones at the end. In overwrite mode this is not
     necessary, because all rows are replaced.
     """
     generation = stream.generation_id
@@ -171,7 +172,7 @@ def _described(stream: ConfiguredStream, *, with_keys: bool) -> SchemaEvent:
 
 
 def _build_column_names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, str]:
-    """Return the column name of each key or cursor, by its path in the record.
+    """Return the column names of primary key and cursor fields, by their paths in the record.
 
     The path of a nested property is joined by dots: ``("a", "b")`` -> "a.b". If another column
     already has this name, ``_`` is appended.

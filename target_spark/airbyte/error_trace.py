@@ -48,7 +48,7 @@ def error_body(fault: BaseException, hide: Callable[[str], str]) -> dict[str, An
 
     Args:
         fault: The exception.
-        hide: A function that removes secrets from a text.
+        hide: Function that returns a text without the secrets of the settings.
     """
     name = type(fault).__qualname__
     return {

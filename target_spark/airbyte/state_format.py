@@ -26,14 +26,14 @@ _decode_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class PerStreamStateFormat:
-    """Encoder of Airbyte states for standard output and for commit metadata.
+    """Encoder of Airbyte states for standard output and for the commit metadata of tables.
 
-    A STATE message must include the number of rows since the previous state of the same scope. The
-    scope of an Airbyte state is one stream, or all streams (a global state).
+    A STATE message must include the number of rows since the previous state of the same stream or,
+    for a global state, since the previous global state.
     """
 
     def __init__(self) -> None:
-        """Create the encoder, with all row counts at zero."""
+        """Create the encoder without any row counts."""
         self._counted: Counter[Hashable] = Counter()
         self._rejected: Counter[Hashable] = Counter()
 
@@ -53,20 +53,20 @@ class PerStreamStateFormat:
         )
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
-        """Return states as a JSON list for the metadata of a commit.
+        """Return states as a JSON list for the metadata of a table's commit.
 
         ``states`` has one state per stream, or one global state for all streams.
         """
         return b"[%b]" % b",".join(each.state for each in states)
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Add quarantined rows of a stream, which the next state reports as rejected."""
+        """Count quarantined rows of a stream; its next state reports them as rejected."""
         self._rejected[stream] += rows
         self._rejected[_ALL] += rows
 
 
 def _add_row_counts(state: bytes, committed: int, rejected: int) -> bytes:
-    """Return an Airbyte state with its ``destinationStats`` set to these row counts."""
+    """Return an Airbyte state whose ``destinationStats`` contain these row counts."""
     stats = b'{"recordCount":%d.0}' % committed
     if rejected:
         stats = stats[:-1] + b',"rejectedRecordCount":%d.0}' % rejected

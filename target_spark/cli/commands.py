@@ -340,7 +340,14 @@ def _print_overview(
     find: Callable[[Mapping[str, Any]], Any],
     describe: Callable[[Mapping[str, Any], Any], str],
 ) -> int:
-    """Call ``find`` with the settings, format its result with ``describe``, and print the text."""
+    """Print a description of what ``find`` returns for the settings; return the exit code.
+
+    Args:
+        context: Context of the typer command, whose ``obj`` is the target class.
+        config: Values of the option ``--config``.
+        find: Function that gets the settings and reads the tables.
+        describe: Function that gets the settings and the result of ``find``, and returns text.
+    """
 
     def act(target: CommandTarget) -> int:
         print(describe(target.config, find(target.config)))  # noqa: T201  (the result)
@@ -360,7 +367,8 @@ def _run_with_target(
 ) -> int:
     """Create the target, call ``act`` with it, and return the exit code that ``act`` returns.
 
-    If an exception is raised, print its text without secrets to standard error, and return 1.
+    ``config`` has the values of the option ``--config``. If an exception is raised, print its text
+    without secrets to standard error, and return 1.
     """
     hide: Callable[[str], str] = str
     try:
@@ -380,7 +388,7 @@ def _run_with_target(
 
 
 def _create_target(plugin: type[CommandTarget], config_input: ConfigInput) -> CommandTarget:
-    """Create the target from the option ``--config``, but without the setting ``report``.
+    """Create the target from the option ``--config``, but without its setting ``report``.
 
     Otherwise an invalid configuration would overwrite the report file of the last run.
     """

@@ -68,7 +68,7 @@ _PLATFORMS: Final = (
 _NEEDED: Final = {"java", "pyspark", "jars"}
 """The checks that must succeed before Spark can be started."""
 
-_ROOM: Final = 1 << 30
+_LEAST_FREE_BYTES: Final = 1 << 30
 """Free space in bytes below which a warning is printed."""
 
 
@@ -87,7 +87,7 @@ class Check:
     text: str
 
     def line(self) -> str:
-        """Return the result as one line with verdict, name and text in columns."""
+        """Return the result of the check as one line: verdict, name and text in columns."""
         return f"{self.verdict:8} {self.name:14} {self.text}"
 
 
@@ -97,7 +97,9 @@ def run_checks(
     *,
     as_json: bool = False,
 ) -> int:
-    """Run all checks and print their results. Return exit code 1 if a check failed, else 0.
+    """Run all checks of `target-spark doctor` and print their results.
+
+    Return the exit code: 1 if a check failed, else 0.
 
     Args:
         check: A function that validates the configuration. It returns the settings, or raises
@@ -118,7 +120,9 @@ def run_checks(
 def checks(
     check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> Iterator[Check]:
-    """Run all checks, and yield each result after its check. The texts contain no secrets.
+    """Run all checks of `target-spark doctor`, and yield each result after its check.
+
+    The texts contain no secrets.
 
     Args:
         check: A function that validates the configuration. It returns the settings, or raises
@@ -134,10 +138,10 @@ def checks(
 def _read_configuration(
     check: Callable[[ConfigInput], Mapping[str, Any]], config_args: Sequence[str]
 ) -> tuple[Mapping[str, Any], list[str]]:
-    """Return a tuple of the validated settings and a list of error texts.
+    """Read and validate the settings files; return the settings and a list of error texts.
 
-    If there are errors, the settings are those of the files, without validation. They are empty if
-    the files cannot be read.
+    If there are errors, the settings are those of the files, without validation, or empty if the
+    files cannot be read.
 
     Args:
         check: A function that validates the configuration. It returns the settings, or raises
@@ -176,9 +180,10 @@ def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]
 
 
 def preflight_checks(config: Mapping[str, Any]) -> Iterator[Check]:
-    """Run the checks that do not need a running Spark, and yield their results.
+    """Check everything that does not need a running Spark, and yield the results.
 
-    They check Java, PySpark, jars, the folder for temporary files and the folder of the tables.
+    Java, PySpark, the jars, the folder for temporary files and the folder of the tables are
+    checked.
 
     Args:
         config: The settings, which must be valid.
@@ -201,7 +206,7 @@ def _describe_pyspark() -> str:
     """Return the name and version of the installed PySpark, and ``SPARK_HOME`` if it is set.
 
     Raises:
-        SparkUnavailableError: PySpark is not installed, or Databricks Connect is in its place.
+        SparkUnavailableError: PySpark is not installed, or Databricks Connect replaces it.
     """
     home = os.environ.get("SPARK_HOME")
     return f"PySpark {_version()}" + (
@@ -210,9 +215,10 @@ def _describe_pyspark() -> str:
 
 
 def _platform() -> Iterator[Check]:
-    """Yield the managed Spark platform on which this process runs, if there is one.
+    """Yield a check that names the managed Spark platform of this process, such as Databricks.
 
-    It is a warning if ``SPARK_HOME`` is the platform's own Spark, which replaces PySpark's.
+    Yield nothing on other machines. The check is a warning if ``SPARK_HOME`` is set, because it
+    selects the platform's Spark instead of PySpark's.
     """
     for name, variable, value in _PLATFORMS:
         found = os.environ.get(variable)
@@ -247,7 +253,7 @@ def _version() -> str:
 
 
 def _jars(config: Mapping[str, Any]) -> str:
-    """Return a text for each required jar: it is on this machine, or Spark will download it.
+    """Return a text about each required jar: it is on this machine, or Spark will download it.
 
     Raises:
         SparkUnavailableError: The format does not support this Spark version, or a configured jar
@@ -311,7 +317,7 @@ def _check_path(config: Mapping[str, Any]) -> Iterator[Check]:
         yield Check("path", "failed", f"{fault}. Set path to a folder that can be written")
         return
     free = shutil.disk_usage(_nearest_existing(folder)).free
-    if free < _ROOM:
+    if free < _LEAST_FREE_BYTES:
         yield Check("path", "warning", f"{folder} has only {_size(free)} free: free space there")
         return
     note = "" if folder.is_dir() else ", created by the first run"
@@ -324,9 +330,9 @@ def _nearest_existing(folder: Path) -> Path:
 
 
 def _explain_not_writable(folder: Path) -> str:
-    """Return the reason why a folder cannot be created or written, such as "/data is a file".
+    """Return the reason why a folder cannot be created or written to, such as "/data is a file".
 
-    Return "" if there is no such reason.
+    Return "" if the folder can be used.
     """
     nearest = _nearest_existing(folder)
     if not nearest.is_dir():
@@ -421,7 +427,7 @@ def _check_security(
 
 
 def _check_staging_address(staging: str, spark: SparkSession) -> Check:
-    """Check the remote URL of the setting ``staging`` for temporary files.
+    """Check the setting ``staging``, a remote URL for temporary files.
 
     A test file is uploaded to the URL, read with Spark, and deleted.
     """
@@ -446,16 +452,16 @@ def _check_staging_address(staging: str, spark: SparkSession) -> Check:
 def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]:
     """Check each location in which the settings put tables, and yield the results.
 
-    A check creates, writes, reads and drops a test table in the location.
+    Each check creates, writes, reads and drops a test table in the location.
     """
     for table in _probe_tables(options):
         yield _storage(options, spark, table)
 
 
 def _probe_tables(options: LoadOptions) -> list[Table]:
-    """Return a test table for each location in which the settings put tables.
+    """Return a reference to a test table in each location in which the settings put tables.
 
-    The name of the tables is random, so that no existing table is used. No table is created.
+    The names are random, so that no existing table is used. No table is created.
     """
     name = f"{_PROBE}_{uuid.uuid4().hex[:8]}"
     probes: dict[str, Table] = {}
@@ -486,7 +492,7 @@ def _storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
 
 
 def _try_table(options: LoadOptions, spark: SparkSession, table: Table) -> Iterator[str]:
-    """Create, write, read and drop a test table. Yield a word per step, such as "written"."""
+    """Create, write, read and drop a test table; yield a word per step, such as "written"."""
     from target_spark.writers import get_writer
 
     writer = get_writer(options.format)
@@ -516,7 +522,7 @@ def _check_read_rows(rows: Sequence[tuple[Any, ...]]) -> None:
 
 @contextlib.contextmanager
 def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[None]:
-    """Context manager: at the end, remove the database and folder of a test table if they are new.
+    """Context manager that at its end removes the test table's database and folder if they are new.
 
     A database or folder that existed before the block, or is not empty, is not removed.
     """
@@ -536,7 +542,7 @@ def _remove_created_afterwards(spark: SparkSession, table: Table) -> Iterator[No
 
 
 def _check_tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession) -> Check:
-    """Check that the existing tables were loaded by this job.
+    """Check that the tables which exist already were loaded by this job, not by another one.
 
     The text of a successful check contains the id of the run that stored the last state.
     """

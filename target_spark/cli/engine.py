@@ -28,6 +28,9 @@ def start(settings: SparkSettings) -> tuple[int, list[str]]:
 
     Wait until Spark has started in it.
 
+    Args:
+        settings: The settings with which a run would start Spark.
+
     Returns:
         The exit code, and the lines to print.
 
@@ -120,7 +123,7 @@ def describe_engine(settings: SparkSettings) -> str | None:
 
 
 def _request(folder: EngineFolder, request: str) -> dict[str, Any] | None:
-    """Send a request, such as "status", to a background Spark process and return its response.
+    """Send a request, such as "status", to a background Spark process; return its response.
 
     Return None if the process has ended.
     """

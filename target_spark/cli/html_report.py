@@ -55,7 +55,7 @@ def write_html_report(
     path: str,
     limit: int = LAST_RUNS,
 ) -> None:
-    """Write the HTML report to a file that only the current user can read.
+    """Write the HTML report on runs and tables to a file that only the current user can read.
 
     Args:
         config: The settings of the target, whose secrets are redacted.
@@ -114,9 +114,13 @@ def write_html_report(
 def _read_page(
     options: LoadOptions, reader: TableReader, limit: int, clean: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Return the data for the report's template, without secrets and control characters.
+    """Read the tables, and return the values for the template of the HTML report.
 
-    ``clean`` is the function that redacts secrets and escapes control characters in a text.
+    Args:
+        options: The options of the load, which determine the locations of the tables.
+        reader: The reader of the tables.
+        limit: The number of newest runs that the report contains.
+        clean: Function that redacts secrets and escapes control characters in a text.
     """
     rows = read_runs(reader, options, limit)
     now = datetime.now(timezone.utc)
@@ -144,9 +148,11 @@ def _read_page(
 
 
 def _describe_run(rows: Sequence[Mapping[str, Any]], clean: Callable[[str], str]) -> dict[str, Any]:
-    """Return the data of one run, such as its outcome, from its rows in the table of runs.
+    """Return the values that the HTML report shows for one run, such as its outcome.
 
-    ``rows`` has one row per stream. Numbers of quarantined rows are summed.
+    Args:
+        rows: The rows of the run in the table of runs, one per stream.
+        clean: Function that redacts secrets and escapes control characters in a text.
     """
     first = rows[0]
     return {
@@ -162,7 +168,10 @@ def _describe_run(rows: Sequence[Mapping[str, Any]], clean: Callable[[str], str]
 def _read_table(
     reader: TableReader, options: LoadOptions, stream: str, clean: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Return an overview of a stream's table, or the error text if the table cannot be read."""
+    """Return an overview of a stream's table, or the error text if the table cannot be read.
+
+    ``clean`` is a function that redacts secrets and escapes control characters in a text.
+    """
     try:
         found = read_table(reader, options, stream, samples=_SAMPLES)
         for row in (found["quarantine"] or {}).get("samples", ()):
@@ -175,10 +184,15 @@ def _read_table(
 def _add_lateness(
     table: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], now: datetime
 ) -> dict[str, Any]:
-    """Return a copy of ``table`` with two durations in seconds, each None if unknown.
+    """Return a table's overview with two durations in seconds added, each None if unknown.
 
     ``since_commit`` is the time since the last commit. ``behind`` is the time from the newest row
     to the end of the stream's last run.
+
+    Args:
+        table: The overview of the table.
+        rows: Rows of the table of runs, some of which are of the table's stream.
+        now: The current time.
     """
     ended = max(row["ended"] for row in rows if row["stream"] == table["stream"])
     commit, newest = table.get("last_commit"), table.get("newest_row")
@@ -194,8 +208,13 @@ def _show_document(
 ) -> str | None:
     """Return a JSON text as indented text without secrets; None if ``text`` is None.
 
-    Long texts are shortened. Numbers keep all their digits. The values of a record are hidden if
-    messages must not show values of rows.
+    Long texts are shortened. Numbers keep all their digits.
+
+    Args:
+        text: The JSON text of a state or a record.
+        clean: Function that redacts secrets and escapes control characters in a text.
+        is_record: True for a record. Its values are hidden if the settings forbid messages to show
+            values of rows.
     """
     if text is None:
         return None
@@ -216,7 +235,7 @@ def _show_document(
 
 
 def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
-    """Return the bar charts of the report, by section ("runs" or "tables")."""
+    """Return the bar charts of the HTML report, by section ("runs" or "tables")."""
     from target_spark.cli.report_plots import plot_by_stream, plot_per_run
 
     runs = page["runs"][::-1]
@@ -236,10 +255,10 @@ def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
 
 
 def _collect(page: Mapping[str, Any], column: str) -> dict[str, list[float]]:
-    """Return the values of a column of the table of runs, one per run, by stream.
+    """Return the values of a column of the table of runs, as one list per stream for a bar chart.
 
-    The values are ordered from the oldest to the newest run. Streams with the most received rows
-    come first.
+    A list has one value per run, from the oldest to the newest run. Streams with the most received
+    rows come first.
     """
     position = {run["run"]: -number for number, run in enumerate(page["runs"], 1)}
     received: Counter[str] = Counter()

@@ -40,12 +40,12 @@ UNCOVERED_ROWS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RecoveredTable:
-    """An existing table, with the metadata of its newest commit.
+    """An existing table, with the metadata of its newest commit, from which a state is recovered.
 
     Attributes:
         table: The name of the table.
-        marker: The metadata that target-spark stored in the commit, such as the state; None if
-            there is none.
+        marker: The metadata that target-spark stored in the commit, such as the state; None if the
+            commit has no such metadata.
         unknown: True if the table has rows but no metadata, because another program wrote them.
     """
 
@@ -97,9 +97,9 @@ def find_recoverable_tables(
 
 
 def _get_catalog_databases(options: LoadOptions) -> list[tuple[str | None, str | None]]:
-    """Return each pair of catalog and database in which the settings put tables.
+    """Return each (catalog, database) pair in which the settings put tables.
 
-    An item of a pair is None if it is not configured.
+    An item of a pair is None if the setting is missing.
     """
     options_of_streams = [
         options.every,

@@ -8,7 +8,8 @@ not match the schema are quarantined again before this commit.
 3. It removes the records with the run's id from the quarantine.
 
 The next replay completes an interrupted one. If the table's commit metadata contains the id of the
-interrupted run, its records are removed from the quarantine. Otherwise they are loaded again.
+interrupted run, the rows were committed, and the records are removed from the quarantine.
+Otherwise they are loaded again.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class ReplayResult:
     kept: int = 0
 
     def describe(self) -> str:
-        """Return the result as a sentence, with a hint for records that were not loaded."""
+        """Return the result of the replay as a sentence, with a hint for records not loaded."""
         if not self.found:
             return f"{self.stream}: the quarantine of table {self.table} is empty."
         parts = [f"{self.stream}: {self.loaded} of {self.found} records are now in {self.table}"]
@@ -219,14 +220,14 @@ class ReplayWriter(BatchWriter):
 
     @property
     def unreadable(self) -> int:
-        """The number of quarantined records that cannot be parsed as JSON objects."""
+        """The number of quarantined records that cannot be loaded, as they are not JSON objects."""
         return len(self._unreadable)
 
     @contextmanager
     def opened(self, table: Table) -> Iterator[int]:
-        """Context manager: copy the quarantined records of a table to temporary files.
+        """Context manager: copy the quarantined records of ``table`` to temporary files.
 
-        Yield the number of records that no earlier replay has loaded.
+        Yield the number of records to load, without those that an interrupted replay has loaded.
         """
         spark, self._quarantine_table = self._engine.spark(), get_quarantine_table(table)
         if self._writer.get_column_types(spark, self._quarantine_table) is None:
@@ -243,7 +244,7 @@ class ReplayWriter(BatchWriter):
             yield count
 
     def records(self, described: SchemaEvent) -> Iterator[Rows]:
-        """Yield the quarantined records as record events, in the order of their quarantine."""
+        """Yield the quarantined records as record events, in the order of their quarantining."""
         positioned = self._source.selectExpr(
             f"`{_PLACE}` AS place", "raw", f"{_TIME} AS extracted", "version"
         )
@@ -259,7 +260,8 @@ class ReplayWriter(BatchWriter):
         """Commit the rows of the quarantined records, and remove the records from the quarantine.
 
         This run's id is first written to the records, so that an interrupted replay can be
-        completed. Records whose key exists in the table stay, unless overwriting is allowed.
+        completed. Records whose key exists in the table stay in the quarantine, unless overwriting
+        is allowed.
 
         Raises:
             RuntimeError: The method was called before. A replay has only one batch.
@@ -287,7 +289,10 @@ class ReplayWriter(BatchWriter):
         return self._staged
 
     def _get_unloaded_records(self, spark: SparkSession, table: Table) -> DataFrame:
-        """Return the quarantined records that no earlier replay has loaded, numbered in order."""
+        """Return the quarantined records without those that an interrupted replay has loaded.
+
+        A new column numbers them in the order in which they were quarantined.
+        """
         quarantined = self._writer.rows(spark, self._quarantine_table)
         missing = {
             name: F.lit(None).cast(ddl)
@@ -306,9 +311,9 @@ class ReplayWriter(BatchWriter):
         )
 
     def _find_existing_keys(self, spark: SparkSession, request: CommitRequest) -> frozenset[int]:
-        """Return the ordinals (positions in the input) of rows whose key exists in the table.
+        """Return the ordinals (positions in the input) of rows whose key is already in the table.
 
-        The result is empty in append mode, which ignores keys, or if there is no table.
+        The result is empty in append mode, which ignores keys, or if the table does not exist.
         """
         if (
             request.mode is WriteMode.APPEND
@@ -329,7 +334,7 @@ class ReplayWriter(BatchWriter):
         return frozenset(row[0] for row in matching.select(quote(ordinal)).toLocalIterator())
 
     def _claim_records(self, spark: SparkSession, stay: Collection[int]) -> DataFrame:
-        """Return all quarantined records, with this run's id in the column ``replay``.
+        """Return the quarantined records, with this run's id in the column ``replay``.
 
         Args:
             spark: The session.
@@ -354,7 +359,7 @@ class ReplayWriter(BatchWriter):
         self._rewrite(spark, quarantined.where(f"`replay` IS NULL OR `replay` <> '{self._run.id}'"))
 
     def _rewrite(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Replace all records in the quarantine table by the records ``rows``, in one commit."""
+        """Replace the content of the quarantine table by the records in ``rows``, in one commit."""
         table = self._quarantine_table
         with stage_frame(spark, self._staging_area, rows) as staged:
             marker = self._marker(table, None)
@@ -391,13 +396,12 @@ def _decode_record(
 
 
 def _remove_rows(batch: Batch, excluded: Collection[int], folder: SpoolFolder) -> Batch:
-    """Return a copy of a batch without certain rows. Its rows are written to a new file.
+    """Return a copy of a batch without the rows in ``excluded``; the rows are in a new file.
 
     Args:
         batch: The batch, whose rows are in files as lines of JSON.
-        excluded: The ordinals (positions in the input) of the rows to leave out. If there are none,
-        the
-            batch is returned unchanged.
+        excluded: The ordinals (positions in the input) of the rows to leave out. If it is empty,
+            the batch is returned unchanged.
         folder: The local folder for uncommitted rows.
     """
     if not excluded:

@@ -157,7 +157,7 @@ def _render(chart: Any, title: str, summary: str, table: str) -> Plot:
 
 
 def _remove_scripts(root: Any) -> None:
-    """Remove scripts, styles and comments from an SVG element, and turn values into tooltips."""
+    """Remove scripts, styles and comments from a chart's SVG element; turn values into tooltips."""
     for parent in list(root.iter()):
         for child in list(parent):
             child.attrib.pop("id", None)  # the same in each plot, for the scripts

@@ -1,4 +1,4 @@
-"""Schemas of streams from a user's file, which is a Singer catalog or contains Singer messages.
+"""Reader of stream schemas in a user's file: a Singer catalog, or messages with a SCHEMA.
 
 A file with only a JSON Schema is not supported, because it does not contain the key properties.
 """
@@ -18,7 +18,7 @@ __all__ = ["parse_schemas", "select_one"]
 def parse_schemas(text: str) -> list[SchemaEvent]:
     """Return the stream schemas in the text of a Singer catalog or of Singer messages.
 
-    The schemas are in the order of the text. The list is empty if the text contains none.
+    The schemas are in the order of the text. The list is empty if the text contains no schema.
 
     Raises:
         UnsupportedError: A line with a SCHEMA message is not valid JSON.
@@ -31,7 +31,7 @@ def parse_schemas(text: str) -> list[SchemaEvent]:
 
 
 def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
-    """Return the last schema of the stream named ``stream``.
+    """Return the schema of the stream named ``stream``; if there are several, the last one.
 
     Raises:
         UnsupportedError: The events contain no schema of this stream.
@@ -51,7 +51,7 @@ def select_one(events: Iterable[Event], stream: str) -> SchemaEvent:
 def _parse_documents(text: str) -> list[Any]:
     """Parse a text that is either one JSON document or lines of Singer messages.
 
-    Return a list with the JSON document, or with the SCHEMA messages.
+    Return a list with only the JSON document, or with the SCHEMA messages.
 
     Raises:
         UnsupportedError: A line with a SCHEMA message is not valid JSON.
@@ -86,9 +86,9 @@ def _parse_catalog(document: Mapping[str, Any]) -> Iterator[SchemaEvent]:
 
 
 def _get_keys(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the key properties of a stream from its entry in a Singer catalog.
+    """Return the names of a stream's key properties from its entry in a Singer catalog.
 
-    Without ``key_properties``, the ``table-key-properties`` in the metadata are returned.
+    If the entry has no ``key_properties``, the ``table-key-properties`` in its metadata are used.
     """
     if entry.get("key_properties") is not None:
         return tuple(entry["key_properties"])

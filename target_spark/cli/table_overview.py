@@ -1,6 +1,6 @@
 """The commands `target-spark runs` and `target-spark show`: run history and table overview.
 
-Tables are read with `target_spark.writers.table_reader`, usually without Spark. Secrets are
+Tables are read with `target_spark.writers.table_reader`, if possible without Spark. Secrets are
 redacted in all texts.
 """
 
@@ -47,7 +47,7 @@ _COUNTED: Final = ("written", "inserted", "updated", "deleted", "quarantined")
 def list_runs(
     config: Mapping[str, Any], *, limit: int, stream: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return the rows of the table of runs, newest run first. Each run has one row per stream.
+    """Return rows of the table of runs, newest run first; each run has one row per stream.
 
     Args:
         config: The settings of the target.
@@ -112,7 +112,10 @@ def read_table(
 
 
 def to_json(config: Mapping[str, Any], overview: Any) -> str:
-    """Return rows of runs, or a table overview, as JSON with ISO 8601 times and without secrets."""
+    """Return the result of `list_runs` or `show_table` as JSON, with secrets redacted.
+
+    Times are in ISO 8601.
+    """
     hide = make_redactor(config)
     document = json.loads(json.dumps(overview, default=_format_time))
     clean = clean_document(document, lambda text: hide(redact(text)), by_name=False)
@@ -120,7 +123,7 @@ def to_json(config: Mapping[str, Any], overview: Any) -> str:
 
 
 def describe_runs(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Format rows of the table of runs as lines of text, with secrets redacted."""
+    """Format the result of `list_runs` as lines of text, with secrets redacted."""
     return _clean(config, _format_runs(rows)) or "The table of runs has no such run."
 
 
@@ -131,7 +134,7 @@ def describe_table(config: Mapping[str, Any], overview: Mapping[str, Any]) -> st
 
 @contextmanager
 def open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[TableReader]:
-    """Context manager: yield a reader of tables, which starts Spark only if necessary.
+    """Context manager: yield a reader of existing tables, which starts Spark only if necessary.
 
     Spark is stopped at the end of the block.
     """
@@ -144,7 +147,7 @@ def open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[Tab
 def read_runs(
     reader: TableReader, options: LoadOptions, limit: int, stream: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return the rows of the table of runs, newest run first. Each run has one row per stream.
+    """Return rows of the table of runs, newest run first; each run has one row per stream.
 
     Args:
         reader: The reader of tables.
@@ -167,7 +170,10 @@ def read_runs(
 def _find_runs(
     reader: TableReader, options: LoadOptions, limit: int, stream: str | None
 ) -> list[dict[str, Any]] | None:
-    """Return the same rows as `read_runs`, or None if there is no table of runs."""
+    """Return rows of the table of runs, newest run first; None if the table does not exist.
+
+    ``limit`` is the maximum number of runs. ``stream`` selects the rows of one stream.
+    """
     table = options.runs_table
     if reader.get_column_types(table) is None:
         return None
@@ -206,9 +212,10 @@ def _find_table(
 
 
 def _read_quarantine(reader: TableReader, table: Table, samples: int) -> dict[str, Any] | None:
-    """Return the number, most frequent reasons and samples of quarantined rows.
+    """Return the number of quarantined rows, their most frequent reasons, and the newest rows.
 
-    Return None if the quarantine table ``table`` does not exist.
+    Return None if the quarantine table ``table`` does not exist. ``samples`` is the maximum number
+    of rows that are included.
     """
     if reader.get_column_types(table) is None:
         return None

@@ -2,7 +2,7 @@
 
 The field names of a struct may have backticks, as target-spark writes them, or none, as Spark's
 ``simpleString`` prints them. A type that target-spark never writes becomes an `UnmanagedType` with
-its text. No type raises an error, because an existing table may have columns of any type.
+the original text. No type raises an error, because an existing table may have columns of any type.
 """
 
 from __future__ import annotations

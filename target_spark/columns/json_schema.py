@@ -74,7 +74,7 @@ a few more levels."""
 _ANYTHING: Mapping[str, Any] = MappingProxyType({})
 
 _TIME: Mapping[str, Any] = MappingProxyType({"type": "string", "format": "date-time"})
-"""Schema of `_sdc_deleted_at`, whatever the stream declares: else any text would delete a row."""
+"""Schema of `_sdc_deleted_at`, also if the stream declares another: any text would delete a row."""
 
 _Schema = Mapping[str, Any]
 
@@ -142,11 +142,13 @@ def undeclared_keys(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the keys that a JSON Schema does not declare, and the properties that it declares.
 
+    The caller uses both for an error about misspelled keys.
+
     Args:
         schema: JSON Schema of the stream. If it declares no properties, no key is returned.
         keys: Names of the key properties.
-        nested: The keys that are nested in a property: their paths by name, such as
-            ``{"user.id": ["user", "id"]}``. They are not checked.
+        nested: Paths of the keys inside other properties, by name, such as
+            ``{"user.id": ["user", "id"]}``. These keys are not checked.
     """
     declared = tuple(object_schema(schema).get("properties") or ())
     nested_names = {name for name, path in nested.items() if tuple(path) != (name,)}
@@ -224,8 +226,8 @@ def _string(schema: _Schema, options: ColumnOptions) -> ColumnType:
 def _find_common_type(types: Sequence[ColumnType]) -> ColumnType:
     """Return a column type that can store the values of all given types.
 
-    Equal types give that type, integer and double a double, integers and decimals a decimal. The
-    type of all other mixtures, and of decimals over 38 digits, is text.
+    Equal types give the same type, integer and double give double, integers and decimals give a
+    decimal. All other mixtures, and decimals of more than 38 digits, give text.
     """
     distinct = set(types)
     if len(distinct) == 1:

@@ -1,9 +1,9 @@
-"""Separate columns for keys and cursors that are nested in a property.
+"""Table columns for keys and replication keys that are inside an object of the record.
 
-Pure functions. For a key ``user.id`` the table gets a column ``user_id`` in addition to the column
-of the property ``user``. The name has no dot, because Iceberg would read it as a nested field. The
-column has the type that the schema declares for the nested value. All parents of the value must be
-objects with declared properties: a list has no single value, and an undeclared value has no type.
+For a key ``user.id`` the table gets a column ``user_id`` in addition to the column of the property
+``user``. The name has no dot, because Iceberg would read it as a nested field. The column has the
+type that the schema declares for the nested value. All parents of the value must be objects with
+declared properties: a list has no single value, and an undeclared value has no type.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _Paths: TypeAlias = Mapping[str, Sequence[str]]
 
 
 def nested_sources(nested: _Paths, declared: Collection[str]) -> dict[str, str]:
-    """Return a unique source name for each key or cursor (replication key) inside a property.
+    """Return a unique name for each key or replication key that is inside an object of the record.
 
-    The source name of ``user.id`` is ``user.id``, or ``user.id_2`` if a property has that name.
+    The name of ``user.id`` is ``user.id``, or ``user.id_2`` if a property has that name.
 
     Args:
-        nested: The path of each key or cursor by name, such as ``{"user.id": ["user", "id"]}``. A
-            name whose path is only the name itself is a plain property and not in the result.
-        declared: The names of the declared properties, none of which is used as a source name.
+        nested: The path of each key by name, such as ``{"user.id": ["user", "id"]}``. A name whose
+            path is only the name itself is a top-level property and not in the result.
+        declared: The names of the declared properties, which are not used as names.
     """
     sources: dict[str, str] = {}
     for name, path in nested.items():
@@ -50,12 +50,12 @@ def nested_columns(
     type_of: Callable[[Any], ColumnType],
     reserved: Collection[str],
 ) -> tuple[Column, ...]:
-    """Return a separate column for each key or cursor (replication key) inside a property.
+    """Return a column for each key or replication key that is inside an object of the record.
 
     The column of ``user.id`` is named ``user_id``.
 
     Args:
-        nested: The path of each key or cursor by name, such as ``{"user.id": ["user", "id"]}``.
+        nested: The path of each key by name, such as ``{"user.id": ["user", "id"]}``.
         declared: The JSON Schemas of the properties, by name.
         type_of: Function that returns the column type for a JSON Schema.
         reserved: The names of the other columns, which the new columns must not have.

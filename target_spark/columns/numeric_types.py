@@ -1,7 +1,7 @@
-"""Column types with enough bits and digits for declared numbers.
+"""Column types with enough bits and digits for the numbers that a JSON Schema allows.
 
-Pure functions. `tap_core.schema.numeric_bounds` reads the bounds from a schema; this module returns
-the type that holds all numbers within them.
+`tap_core.schema.numeric_bounds` reads the bounds from a schema; this module returns the type that
+holds all numbers within them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ requires one more than their longest value has."""
 def to_integer_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
     """Return the column type of a JSON ``integer``, by default a 64-bit integer.
 
-    If ``minimum`` or ``maximum`` in the schema exceed 64 bits, the type is ``decimal(38,0)``, or
-    the type that the options configure for larger numbers.
+    If the schema's ``minimum`` or ``maximum`` exceed 64 bits, the type is ``decimal(38,0)``, or the
+    type that the options configure for larger numbers.
     """
     low, high = get_bounds(schema)
     exceeds_int64 = (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64)
@@ -116,7 +116,7 @@ def _widest_decimal(integer_digits: int | None, scale: int, options: ColumnOptio
     Args:
         integer_digits: The number of digits needed before the point; None if unknown.
         scale: The number of digits after the point.
-        options: The column options.
+        options: The options for column types.
     """
     needed = MIN_INTEGER_DIGITS if integer_digits is None else integer_digits
     if needed + scale <= MAX_DIGITS:

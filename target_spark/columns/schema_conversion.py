@@ -63,14 +63,14 @@ def to_json_schema(table_schema: TableSchema) -> dict[str, Any]:
 
 
 def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = None) -> TableSchema:
-    """Return the `TableSchema` of an existing table, in which no column is filled by a stream yet.
+    """Return the `TableSchema` of an existing table, without properties that fill its columns.
 
     `diff_with_table` later assigns the properties of a stream to the columns.
 
     Args:
         types: The type (DDL) of each column by name, in table order.
-        sources: The property names that were stored in the table, as `TableSchema.sources` returns
-            them; None if the table has none.
+        sources: The property names that target-spark stored in the table, as `TableSchema.sources`
+            returns them; None if the table has none.
     """
     columns = (
         Column(name, name, parse_ddl(ddl), feed=ColumnSource.NOTHING) for name, ddl in types.items()

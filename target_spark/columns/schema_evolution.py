@@ -71,7 +71,7 @@ def any_widening(_old: str, _new: str) -> bool:
 def merge_table_schemas(
     old: TableSchema, new: TableSchema, can_widen: CanWiden = any_widening
 ) -> tuple[TableSchema, tuple[SchemaChange, ...]]:
-    """Merge the table schema of a new SCHEMA message into the table schema of its stream.
+    """Add a stream's new schema, from a later SCHEMA message, to the schema of its table.
 
     All columns of ``old`` are kept. The keys of the merged schema are the keys of ``new``.
 
@@ -122,7 +122,8 @@ def diff_with_table(
 def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
     """Return True if rows received under the schema ``old`` can be written with the schema ``new``.
 
-    Return False if the keys changed, or if a property is now written to another column.
+    Return False if the keys changed, or if a property is now written to another column. The rows of
+    one batch are written with one schema.
     """
     targets = _map_paths(new.columns)
     moved = any(targets.get(path) != target for path, target in _map_paths(old.columns).items())
@@ -131,10 +132,10 @@ def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _map_paths(columns: Iterable[Column]) -> dict[_Path, _Path]:
-    """Return the table path for the record path of each value, including struct fields.
+    """Return the place in the table of each value in a record, including fields of structs.
 
-    Each name in a record path follows its kind of source: ``("property", "user", "property",
-    "id")`` -> ``("user", "id")``.
+    The keys are paths in the record, in which each name follows its kind of source; the values are
+    paths in the table: ``("property", "user", "property", "id")`` -> ``("user", "id")``.
     """
     targets: dict[_Path, _Path] = {}
     for column in columns:
@@ -170,11 +171,11 @@ def _merged(
 
 
 def _check_policy(merge: _Merge, policy: OnSchemaChange) -> None:
-    """Check that no schema change of a merge is forbidden.
+    """Raise if the policy ``on_schema_change`` forbids a change that a merge of schemas requires.
 
     Raises:
-        SchemaChangeError: The policy ``on_schema_change`` forbids at least one change, or a
-            required property would have no column. The message lists the columns.
+        SchemaChangeError: At least one change is forbidden, or a required property would have no
+            column. The message lists the columns.
     """
     ours = {column.name for column in merge.columns if _is_ours(column)}
     forbidden = [change.refuse() for change in merge.changes if _is_forbidden(change, policy, ours)]
@@ -197,9 +198,9 @@ def _is_forbidden(change: SchemaChange, policy: OnSchemaChange, ours: Collection
 
 
 def _is_ours(column: Column) -> bool:
-    """Return True for a metadata column, or the column of a tap's property `_sdc_deleted_at`.
+    """Return True for a column that target-spark may add to a table under every `OnSchemaChange`.
 
-    Both may be added to an existing table under every `OnSchemaChange` policy.
+    It is a metadata column, or the column of a tap's property `_sdc_deleted_at`.
     """
     return column.feed is ColumnSource.METADATA or column.source == DELETED_AT
 
@@ -207,10 +208,10 @@ def _is_ours(column: Column) -> bool:
 def _drop_whole_record_source(
     columns: Iterable[Column], keys: Collection[str]
 ) -> tuple[Column, ...]:
-    """Return the columns, and stop filling the whole-record column once properties are declared.
+    """Stop filling the column with the whole record as JSON once the schema declares properties.
 
-    The column with the whole record as JSON is filled as long as the schema declares only keys.
-    Once the schema declares other properties, the column's ``feed`` becomes NOTHING.
+    The column is filled as long as the schema declares only keys. After that, the returned column
+    has the ``feed`` (source of values) NOTHING.
     """
     all_columns = tuple(columns)
     if not any(
@@ -224,11 +225,10 @@ def _drop_whole_record_source(
 
 
 def _mark_unfed_columns(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns, with ``feed`` updated in each column that has no source of values.
+    """Return the columns, with ``feed`` (the source of values) changed where no value arrives.
 
-    The ``feed`` becomes EMPTIED, so that null is written, in metadata columns and in columns whose
-    property now fills another column. Otherwise it becomes NOTHING, so that the column is not
-    written.
+    It becomes EMPTIED, so that null is written, in metadata columns and in columns whose property
+    now fills another column. Otherwise it becomes NOTHING, so that the column is not written.
     """
     all_columns = tuple(columns)
     filled = {column.source for column in all_columns if column.feed is ColumnSource.PROPERTY}
@@ -275,11 +275,11 @@ class _Rules(NamedTuple):
 
 
 class _Merge:
-    """Merges the columns of a new schema into the columns of a table or struct.
+    """Merge of the columns of a stream's new schema into the columns of its table, or of a struct.
 
     Attributes:
         columns: The merged columns.
-        changes: The changes that the merge requires.
+        changes: The changes of the table that the merge requires.
     """
 
     def __init__(self, columns: Iterable[Column], rules: _Rules, path: _Path = ()) -> None:
@@ -300,7 +300,8 @@ class _Merge:
     def match_all(self, new_columns: Iterable[Column]) -> None:
         """Assign each column of the new schema to an existing column, or add it to the table.
 
-        Columns with the same source are matched first, then columns with the same name.
+        An existing column with the same source, such as a property, is preferred to one with the
+        same name.
         """
         all_columns = list(new_columns)
         unmatched = [column for column in all_columns if column.is_fed]
@@ -330,10 +331,10 @@ class _Merge:
         return at if at is not None and self.columns[at].name == column.name else None
 
     def _match_or_add(self, new: Column) -> None:
-        """Assign a new column to a table column of its name and type, or add it to the table.
+        """Assign a column of the new schema to a table column of its name, or add it to the table.
 
-        If the table column with that name has a type that does not fit, the name
-        ``<name>__<type>`` is tried next. Under the policy IGNORE no column is added.
+        If the table column of that name has a type that does not fit, the name ``<name>__<type>``
+        is tried next. Under the policy IGNORE no column is added.
         """
         first = self._find_by_source(new)
         name = new.name if first is None else self.columns[first].name
@@ -356,7 +357,7 @@ class _Merge:
             number += 1
 
     def _keep_unfilled(self, new: Column) -> None:
-        """Merge a column of the new schema that no property or metadata fills.
+        """Merge a column of the new schema for which the records have no value.
 
         The column is added if it is missing. An existing column is widened if one type can store
         the values of both columns. Under any policy but EVOLVE nothing is changed.
@@ -378,7 +379,7 @@ class _Merge:
         """Return True if the table column at index ``at`` may be filled by the column ``new``.
 
         The result is False if the table column belongs to another property: one that fills it now,
-        or one that filled it before and is still declared.
+        or one that filled it before and is still declared in the schema.
         """
         column = self.columns[at]
         if at in self._claimed or (not self._path and is_internal(column.name)):
@@ -392,16 +393,16 @@ class _Merge:
         return not self._rules.has_sources or fold_case(column.source) == fold_case(new.source)
 
     def _get_rules(self, new: Column) -> _Rules:
-        """Return the rules for merging a column.
+        """Return the rules for merging the column ``new``.
 
-        For a metadata column every change is allowed, so its policy is EVOLVE.
+        For a metadata column every change of the table is allowed, so the policy is EVOLVE.
         """
         if self._path or not _is_ours(new):
             return self._rules
         return self._rules._replace(policy=OnSchemaChange.EVOLVE)
 
     def _keep_table(self, new: Column, unfit: int | None) -> None:
-        """Merge a new column without changing the table, under the policy IGNORE.
+        """Merge a column of the new schema without changing the table, under the policy IGNORE.
 
         If the table has a column of another type for the property, ``new`` is written to it with
         that type. Otherwise ``new`` is left out, or refused if it is required.
@@ -475,10 +476,7 @@ class _Merge:
         self._by_feed[_feed(self.columns[at])] = at
 
     def _release_property(self, new: Column) -> None:
-        """Stop filling the table column that the property of ``new`` has filled so far.
-
-        Nothing happens if there is no such column.
-        """
+        """Stop filling the table column that the property of ``new`` has filled so far, if any."""
         at = self._by_feed.get(_feed(new))
         if at is not None:
             self.columns[at] = replace(self.columns[at], feed=ColumnSource.NOTHING)
@@ -492,14 +490,14 @@ _JoinedType: TypeAlias = tuple[ColumnType, list[SchemaChange]]
 
 
 def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _JoinedType | None:
-    """Return a type that can store the values of both types, and the schema changes that it needs.
+    """Return a type that can store the values of two types, and the schema changes that it needs.
 
     Return None if there is no such type, or if the column must not or cannot be widened to it.
 
     Args:
         old: The type of the existing column.
         new: The type that the stream requires.
-        rules: The rules of the merge.
+        rules: The rules of the merge, such as the policy.
         path: The path of the column, for the schema changes.
     """
     if old == new or isinstance(old, Text):
@@ -527,7 +525,7 @@ def _join_structs(old: Struct, new: Struct, rules: _Rules, path: _Path) -> _Join
 
 
 def _fill_fields(type_: ColumnType, *, only_scalars: bool = False) -> ColumnType | None:
-    """Return the type of a table column, with its struct fields marked as filled by properties.
+    """Return a table column's type in which records' properties fill the fields of structs.
 
     A type without struct fields is returned unchanged. Return None if target-spark cannot write
     values of the type.
@@ -557,7 +555,7 @@ def _fill_fields(type_: ColumnType, *, only_scalars: bool = False) -> ColumnType
 
 
 def _wider_scalar(old: ColumnType, new: ColumnType) -> ColumnType | None:
-    """Return a scalar type that can store the values of both types, or None if there is none.
+    """Return a scalar type that can store the values of both types, or None if no type can.
 
     ``int`` and ``bigint`` give ``bigint``; ``varchar(10)`` and any type give ``string``.
     """

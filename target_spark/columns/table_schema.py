@@ -152,7 +152,7 @@ class ColumnOptions:
 
     @property
     def nulls_misfits(self) -> bool:
-        """True if rows with conversion errors are loaded with null instead of the bad value.
+        """True if rows with conversion errors are loaded, with null instead of the bad value.
 
         False if such rows are quarantined.
         """
@@ -213,7 +213,7 @@ class TableSchema:
 
     @property
     def types(self) -> dict[str, str]:
-        """The type (DDL, such as ``bigint``) of each column by name, in table order."""
+        """The type of each column, as DDL (such as ``bigint``), by name and in table order."""
         return {column.name: column.type.ddl for column in self.columns}
 
     @property
@@ -241,9 +241,10 @@ class TableSchema:
 
     @property
     def must_fit(self) -> frozenset[str]:
-        """Names of the properties whose conversion errors always quarantine the row.
+        """Names of the properties for which a value of the wrong type always quarantines the row.
 
-        They are the keys, `_sdc_deleted_at` and `_ab_cdc_deleted_at`.
+        They are the keys, `_sdc_deleted_at` and `_ab_cdc_deleted_at`. A bad value of another
+        property may be replaced by null (`nulls_misfits`).
         """
         return frozenset((*self.key_sources, DELETED_AT, CDC_DELETED_AT))
 
@@ -299,11 +300,11 @@ class SchemaChange:
 
     @property
     def is_made(self) -> bool:
-        """True if the table is changed; False if the change is only reported."""
+        """True if the change is made in the table; False if it is only reported."""
         return self.kind in {"add", "widen"}
 
     def describe(self) -> str:
-        """Return the change as text for the log, such as ``new column a (bigint)``."""
+        """Return the change of a table as text for the log, such as ``new column a (bigint)``."""
         name = ".".join(self.path)
         if self.kind == "omit":
             return f"column {name} ({self.ddl}) is not in the table"
@@ -322,7 +323,7 @@ class SchemaChange:
         return f"new column {name} ({self.ddl}){beside}"
 
     def refuse(self) -> SchemaChange:
-        """Return this change with the kind ``refuse``, for an error message.
+        """Return this change as one that ends the run (kind ``refuse``), for an error message.
 
         If the change adds a second column to a property, the path is that of its first column.
         """

@@ -73,7 +73,7 @@ class Integer:
 
     @property
     def word(self) -> str:
-        """Suffix for a column of this type, such as ``bigint`` in ``amount__bigint``."""
+        """Suffix in the name of a column that is added for this type, as in ``amount__bigint``."""
         return self.ddl
 
 
@@ -91,7 +91,7 @@ class Decimal:
 
     @property
     def word(self) -> str:
-        """Suffix for a column of this type: ``decimal_10_2`` in ``amount__decimal_10_2``."""
+        """Suffix for the name of a column that is added for this type, such as ``decimal_10_2``."""
         return f"decimal_{self.precision}_{self.scale}"
 
 
@@ -163,7 +163,7 @@ class UnmanagedType:
 
     @property
     def word(self) -> str:
-        """Suffix for the name of a column: the DDL with ``_`` for each special character."""
+        """The DDL as part of a column name, with ``_`` for each special character."""
         return "".join(c if c.isalnum() else "_" for c in self.written)
 
 

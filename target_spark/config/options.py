@@ -95,7 +95,7 @@ class QuarantineLimit:
 
     @property
     def judged_from(self) -> int:
-        """The minimum number of rows of a stream for a check of ``share`` during the run.
+        """The number of rows that a stream must have before ``share`` is checked during the run.
 
         With fewer rows the fraction of quarantined rows is not yet meaningful.
         """
@@ -188,7 +188,7 @@ class StreamOptions:
 
 
 _FILE_LIMITS: Final = FileLimits.from_config({LINE_SETTING: 4 << 20})
-"""A file of 48 such lines takes 520 MB in Spark's JVM, one of lines of 8 MiB 760 MB."""
+"""Limits of BATCH files: Spark's JVM needs 520 MB for a file of 48 lines of 4 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class LoadOptions:
         return self.configured[stream].with_defaults(own) if stream in self.configured else own
 
     def unknown(self, streams: Iterable[str]) -> list[str]:
-        """Return the sorted stream names in the settings that are not in ``streams``.
+        """Return the streams that the settings name but the input does not contain, sorted.
 
         Args:
             streams: The names of the streams in the input.
@@ -301,14 +301,14 @@ class LoadOptions:
 
     @property
     def runs_table(self) -> Table:
-        """The table of runs, which has one row per run and stream.
+        """The table of runs, to which each run of target-spark appends one row per stream.
 
         It is in the location that the settings for all streams define.
         """
         return self._locate(self.every, RUNS)
 
     def _locate(self, options: StreamOptions, name: str) -> Table:
-        """Return a reference to the table ``name`` in the location that ``options`` define."""
+        """Return the `Table` with this name in the catalog, database or folder of ``options``."""
         levels = split_identifier(options.catalog, options.database)
         if uses_paths(self.format, options.catalog):
             return Table("/".join((self.path.rstrip("/"), *levels, name)), name)

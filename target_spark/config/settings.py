@@ -485,7 +485,7 @@ Spark's settings.
 
 
 def get_path(config: Mapping[str, Any]) -> str:
-    """Return the path or URL below which tables are stored, from the setting ``path``.
+    """Return the setting ``path``: the path or URL below which tables are stored.
 
     ``warehouse`` is another name of this setting. Return "" if neither is set.
     """
@@ -493,14 +493,14 @@ def get_path(config: Mapping[str, Any]) -> str:
 
 
 def get_staging(config: Mapping[str, Any]) -> str | None:
-    """Return the folder or URL of uncommitted rows, from ``staging``; None if it is not set."""
+    """Return the setting ``staging``: the folder or URL for uncommitted rows; None if not set."""
     return _to_spark_address(config, config.get("staging")) or None
 
 
 def _to_spark_address(config: Mapping[str, Any], address: Any) -> str:
-    """Return an address with Spark's name of its scheme, such as ``s3a`` for ``s3``.
+    """Return a path or URL with the scheme that Spark uses, such as ``s3a`` instead of ``s3``.
 
-    A scheme for which the setting ``spark`` configures a file system is kept.
+    The scheme is kept if the setting ``spark`` configures a file system for it.
     """
     own = f"spark.hadoop.fs.{get_scheme(str(address or ''))}.impl"
     is_own = own in (config.get("spark") or {})
@@ -690,7 +690,7 @@ def _is_distributed(config: Mapping[str, Any]) -> bool:
 def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, str]:
     """Return the local folders that the executors of a cluster must share with this machine.
 
-    The folders are by name of their setting, ``staging`` or ``path``. The result is empty if Spark
+    The keys are the names of their settings, ``staging`` or ``path``. The result is empty if Spark
     runs on this machine.
 
     Args:

@@ -1,4 +1,4 @@
-"""Limits for the open connections of a server whose clients authenticate with a secret key.
+"""Limits on the open connections of a server whose clients authenticate with a secret key.
 
 If there are too many connections, the oldest one that is not authenticated is closed. If all are
 authenticated, the one that has been idle longest is closed, and its client connects again.
@@ -20,7 +20,7 @@ __all__ = ["AuthenticatedConnections", "get_max_connections", "serve_connections
 logger: logging.Logger = logging.getLogger(__name__)
 
 _MOST: Final = 4096
-_MOST_UNPROVEN: Final = 64
+_UNAUTHENTICATED_LIMIT: Final = 64
 _PAUSE_SECONDS: Final = 1.0
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
@@ -34,56 +34,56 @@ class AuthenticatedConnections:
     authenticated, the one that has been idle longest is closed.
 
     Args:
-        most: The maximum number of connections.
-        most_unproven: The maximum number of connections that are not yet authenticated.
+        limit: The maximum number of connections.
+        unauthenticated_limit: The maximum number of connections that are not yet authenticated.
     """
 
-    def __init__(self, most: int, most_unproven: int = _MOST_UNPROVEN) -> None:
-        self._most = most
-        self._most_unproven = min(most_unproven, most)
-        self._unproven: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
-        self._proven: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
+    def __init__(self, limit: int, unauthenticated_limit: int = _UNAUTHENTICATED_LIMIT) -> None:
+        self._limit = limit
+        self._unauthenticated_limit = min(unauthenticated_limit, limit)
+        self._unauthenticated: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
+        self._authenticated: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
 
     def add(self, connection: asyncio.StreamWriter) -> None:
-        """Add a new connection, which is not yet authenticated.
+        """Add a new connection of a client, which is not yet authenticated.
 
         If there are too many connections, an old connection is closed.
         """
-        if len(self._unproven) >= self._most_unproven:
-            self._close_first(self._unproven)
-        elif len(self) >= self._most:
-            self._close_first(self._unproven or self._proven)
-        self._unproven[connection] = None
+        if len(self._unauthenticated) >= self._unauthenticated_limit:
+            self._close_first(self._unauthenticated)
+        elif len(self) >= self._limit:
+            self._close_first(self._unauthenticated or self._authenticated)
+        self._unauthenticated[connection] = None
 
-    def prove(self, connection: asyncio.StreamWriter) -> None:
+    def mark_authenticated(self, connection: asyncio.StreamWriter) -> None:
         """Mark a connection as authenticated.
 
         Raises:
             ConnectionAbortedError: The connection has been closed because there were too many.
         """
-        if connection not in self._unproven:
+        if connection not in self._unauthenticated:
             raise ConnectionAbortedError
-        del self._unproven[connection]
-        self._proven[connection] = None
+        del self._unauthenticated[connection]
+        self._authenticated[connection] = None
 
-    def touch(self, connection: asyncio.StreamWriter) -> None:
+    def mark_used(self, connection: asyncio.StreamWriter) -> None:
         """Record that an authenticated connection was just used, so that it is not closed as idle.
 
         Raises:
             ConnectionAbortedError: The connection has been closed because there were too many.
         """
-        if connection not in self._proven:
+        if connection not in self._authenticated:
             raise ConnectionAbortedError
-        self._proven.move_to_end(connection)
+        self._authenticated.move_to_end(connection)
 
     def discard(self, connection: asyncio.StreamWriter) -> None:
-        """Abort a connection, and remove it from the open connections."""
-        self._unproven.pop(connection, None)
-        self._proven.pop(connection, None)
+        """Close a connection at once, and remove it from the open connections."""
+        self._unauthenticated.pop(connection, None)
+        self._authenticated.pop(connection, None)
         connection.transport.abort()
 
     def __len__(self) -> int:
-        return len(self._unproven) + len(self._proven)
+        return len(self._unauthenticated) + len(self._authenticated)
 
     @staticmethod
     def _close_first(connections: OrderedDict[asyncio.StreamWriter, None]) -> None:

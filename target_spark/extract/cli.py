@@ -205,14 +205,17 @@ class _TapSync:
             use_job_rate_limit(self._tap, server.address)
 
     def _redact_error(self, error: Exception) -> ReadingError:
-        """Log an error of the tap, and return a `ReadingError` with its text, without secrets."""
+        """Log an error of the tap, and return it as a `ReadingError` whose text has no secrets."""
         hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
         level = logging.DEBUG if is_known_error(error) else logging.ERROR
         self._tap.logger.log(level, "The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
     def _choose_state(self, opened: LoadSession) -> dict[str, Any]:
-        """Return the Singer state from which the sync starts; {} for a full sync."""
+        """Return the Singer state from which the sync of the tap starts; {} for a full sync.
+
+        It is the state that the user passed, or else the last one stored in the target's tables.
+        """
         if self._state is not None:
             return dict(self._state)
         found = self._find_last_state(opened)
@@ -246,7 +249,7 @@ class _TapSync:
         return marker.state.encode()
 
     def _make_distributor(self, opened: LoadSession) -> SparkDistributor | None:
-        """Return the object that lets Spark workers read the partitions of the tap's streams.
+        """Return the distributor that lets Spark workers read the partitions of the tap's streams.
 
         Return None, and log the reason, if this process must read all partitions.
         """
@@ -277,7 +280,7 @@ class _TapSync:
 
 
 class _LoaderOutput:
-    """Output of a tap, which passes schemas, records and states to the loader as events.
+    """Output of the tap, which passes its schemas, records and states to the loader as events.
 
     The loader is also polled regularly, so that it emits states and commits batches in time.
     """
@@ -305,7 +308,8 @@ class _LoaderOutput:
     def polling(self) -> Iterator[None]:
         """Context manager: call `Loader.poll` twice a second in a thread while the block runs.
 
-        Batches are committed by their age then, even while the tap waits for its source.
+        Thus batches are committed when they reach their maximum age, even while the tap waits for
+        its source.
         """
         ended = threading.Event()
         thread = threading.Thread(
@@ -325,7 +329,7 @@ class _LoaderOutput:
 
 
 def _refuse_overwrites(tap: Tap, options: LoadOptions) -> None:
-    """Check that a backfill replaces no table by the rows of its range.
+    """Raise if a backfill, which reads only a range of a stream, would overwrite the whole table.
 
     Raises:
         UnsupportedError: The write mode of a selected stream is overwrite.

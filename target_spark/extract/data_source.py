@@ -35,7 +35,7 @@ _NO_STREAMING = (
 class TapDataSource(DataSource):
     """Spark data source that reads one stream of a Singer tap as a DataFrame.
 
-    The options are listed in `target_spark.extract.reader_options.OPTIONS`.
+    Its options are documented in `target_spark.extract.reader_options.OPTIONS`.
     """
 
     settings: ClassVar[Mapping[str, Any] | None] = None
@@ -50,7 +50,7 @@ class TapDataSource(DataSource):
         return "tap"
 
     def schema(self) -> StructType:
-        """Return the Spark schema of the stream, derived from its JSON Schema in the tap.
+        """Return the Spark schema of the stream to read, derived from its JSON Schema in the tap.
 
         Raises:
             UnsupportedError: An option is unknown, missing or invalid.
@@ -80,7 +80,7 @@ class TapDataSource(DataSource):
         raise UnsupportedError(_NO_STREAMING)
 
     def _request(self) -> ReadOptions:
-        """Return the parsed options, which are cached and pickled together with this object."""
+        """Return the options of the read, parsed at the first call and pickled with this object."""
         options: ReadOptions | None = self.__dict__.get("_parsed")
         if options is None:
             from target_spark.extract.reader_options import parse_options

@@ -26,7 +26,7 @@ _PARENT_DEATH: Final = 1
 
 
 class ProcessDiedError(SingerSDKError):
-    """Raised if a forked child process crashed or exited before it returned a result."""
+    """Error for a forked child process that crashed or exited before it returned a result."""
 
 
 def run_in_fork(work: Callable[[], _T]) -> _T:

@@ -22,7 +22,7 @@ from tap_core.sync.concurrency import explain_not_distributed
 from tap_core.sync.work_units import WorkResult, WorkResults
 from target_spark.errors import FrameError
 from target_spark.extract.rate_limit_server import StaticShare, use_job_rate_limit
-from target_spark.extract.reader_options import single_stream
+from target_spark.extract.reader_options import select_single_stream
 from target_spark.extract.retry import RetriesExhaustedError, with_retries
 from target_spark.extract.tap_factory import get_tap
 from target_spark.extract.task import sync_part
@@ -46,7 +46,7 @@ _ALL_AT_ONCE: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class PartitionGroup:
-    """A group of contexts of a stream, which one Spark task reads one after the other.
+    """Group of contexts of a stream, which one Spark task reads one after the other.
 
     A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
 
@@ -99,10 +99,11 @@ def _collected(request: ReadOptions) -> list[WorkUnit | None]:
 
 
 class _ContextCollector:
-    """Tap output that collects the contexts of a stream, without reading its records.
+    """Tap output that collects the contexts of a stream, to divide them among Spark tasks.
 
     A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
-    The object is also the distributor to which the tap passes the contexts instead of reading them.
+    The tap also uses the object as its distributor: it passes the contexts instead of reading their
+    records.
     """
 
     most = _ALL_AT_ONCE
@@ -127,7 +128,7 @@ class _ContextCollector:
         return WorkResults((), [WorkResult(part.number) for part in parts])
 
     def read_here(self, _context: Any) -> tuple[()]:
-        """Replace `get_records` of the stream: return no records and set `is_read_here`.
+        """Return no records, in place of the stream's `get_records`, and set `is_read_here`.
 
         The tap calls it only if the stream cannot be divided into contexts for workers.
         """
@@ -202,7 +203,7 @@ def _sync(
         tap.set_protocol_writer(sink)
         tap.sync_all()
     else:
-        tap = single_stream(get_tap(request.source), request.stream)
+        tap = select_single_stream(get_tap(request.source), request.stream)
         if group.of > 1:
             use_job_rate_limit(tap, StaticShare(group.number, group.of))
         sync_part(request.source, part, sink)
@@ -237,7 +238,7 @@ class _RecordBatchOutput:
         self.begin()
 
     def begin(self) -> None:
-        """Discard the records of an earlier attempt, and start with an empty file."""
+        """Discard the records that an earlier attempt has written, and start with an empty file."""
         self._file.seek(0)
         self._file.truncate()
         self._writer: Any = None

@@ -212,9 +212,9 @@ class RateLimitServer:
         connections.add(writer)
         try:
             if await self._authenticate(reader, writer):
-                connections.prove(writer)
+                connections.mark_authenticated(writer)
                 while line := await reader.readline():
-                    connections.touch(writer)
+                    connections.mark_used(writer)
                     writer.write(self._respond(line))
                     await writer.drain()
         except (OSError, ValueError, TimeoutError, asyncio.TimeoutError, asyncio.CancelledError):
@@ -240,7 +240,7 @@ class RateLimitServer:
 
 
 def _close(accepted: socket.socket, task: asyncio.Task[None]) -> None:
-    """Close the socket ``accepted`` of a connection after its asyncio task has ended."""
+    """Close a connection's socket; called after the asyncio task that served it has ended."""
     accepted.close()  # a task that was cancelled before its start could not close it
     if not task.cancelled():
         task.exception()  # retrieved, so that asyncio does not log it
@@ -269,7 +269,7 @@ def _proof(key: bytes, challenge: bytes) -> bytes:
 
 
 def _without_infinity(terms: RateLimits) -> RateLimits:
-    """Return rate limits with infinity replaced by -1, because JSON cannot represent infinity."""
+    """Return the rate limits with -1 instead of infinity, which JSON cannot represent."""
     rates = tuple((-1.0 if math.isinf(most) else most, each) for most, each in terms.rates)
     return RateLimits(terms.kind, rates)
 
@@ -289,7 +289,7 @@ class RateLimitAddress:
     key: bytes = field(repr=False)
 
     def counters(self) -> RateCounterStore:
-        """Return the client of the rate limit server, which all callers in a process share."""
+        """Return this process's client of the rate limit server at this address."""
         with _clients_lock:
             return _clients.setdefault((self, os.getpid()), _Client(self))
 
@@ -305,7 +305,7 @@ class _Client:
         self._wire: BinaryIO | None = None
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve HTTP requests. The result has the seconds to wait before they may be sent.
+        """Reserve HTTP requests on the server; the result has the seconds to wait before sending.
 
         Args:
             name: The name of the rate limit.
@@ -445,7 +445,7 @@ class _SlotCounter:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """If ``left`` is 0, reserve no time slot before the API resets its limit.
+        """Reserve no time slot before the API resets its limit, if ``left`` is 0.
 
         Args:
             name: The name of the rate limit.

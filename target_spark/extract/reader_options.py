@@ -1,4 +1,4 @@
-"""Parsing of the options of `spark.read.format("tap")` on the driver.
+"""Parser of the options of `spark.read.format("tap")`, which runs on the driver.
 
 Spark shows options in its plans, its UI and its event log, so they must not contain secrets.
 Settings come from files, from environment variables, or from a registered data source class, and
@@ -31,7 +31,7 @@ from target_spark.loader.stream_context import resolve_schema
 if TYPE_CHECKING:
     from tap_core.tap_base import Tap
 
-__all__ = ["OPTIONS", "ReadOptions", "parse_options", "single_stream"]
+__all__ = ["OPTIONS", "ReadOptions", "parse_options", "select_single_stream"]
 
 OPTIONS: Final[Mapping[str, str]] = {
     "tap": "the tap's class, as in tap_x:TapX",
@@ -79,16 +79,16 @@ class ReadOptions:
     partitions: int | None = None
 
     def tap(self) -> Tap:
-        """Create the tap with its state, and select only the stream to read."""
-        return single_stream(self.source.new(self.state), self.stream)
+        """Create the tap with its settings and state, and select only the stream to read."""
+        return select_single_stream(self.source.new(self.state), self.stream)
 
     def describe_error(self, error: BaseException) -> str:
         """Return the class name and text of an error, without secrets of the tap's settings."""
         return _describe_error(self.source, error)
 
 
-def single_stream(tap: Tap, stream: str) -> Tap:
-    """Select the stream named ``stream`` and deselect all others. Return the same tap."""
+def select_single_stream(tap: Tap, stream: str) -> Tap:
+    """Select only the stream named ``stream`` in a tap, and return the tap."""
     for name, each in tap.streams.items():
         if each.selected != (name == stream):
             each.selected = name == stream

@@ -25,7 +25,7 @@ _FINAL: Final = (ConfigurationError, InvalidStreamSortException)
 
 
 class RetriesExhaustedError(Exception):
-    """Raised if all attempts failed, or after an error that is not retried.
+    """Error for a function of which all attempts failed, or that failed with a permanent error.
 
     The message is the text of the last error without secrets.
     """

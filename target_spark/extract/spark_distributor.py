@@ -175,7 +175,7 @@ class SparkDistributor:
         return starts
 
     def close(self) -> None:
-        """Delete the temporary files of all Spark jobs of this object. Errors are ignored."""
+        """Delete the temporary files of all Spark jobs that this object has run; ignore errors."""
         if not self._addresses or self._engine.failure is not None:
             return
         with contextlib.suppress(Exception):  # a later run removes the files
@@ -202,7 +202,7 @@ class SparkDistributor:
         return schemas
 
     def _get_table_versions(self, parts: Sequence[WorkUnit]) -> dict[str, int]:
-        """Return the Singer table versions of the output streams, by stream name.
+        """Return the Singer table version of each stream to which the partitions write rows.
 
         Streams without a table version are left out.
         """
@@ -285,7 +285,7 @@ def _write_blocks(blocks: DataFrame, address: str) -> None:
 
 
 def _copy_rows_below(spark: SparkSession, address: str, destination: str, ordinal: int) -> None:
-    """Copy the rows whose ordinal is lower than ``ordinal`` from one URL to another.
+    """Copy the rows with an ordinal (position in the input) below ``ordinal`` to another URL.
 
     After a failed partition, this leaves out the rows of all later partitions.
     """
@@ -343,7 +343,7 @@ def _parse_schema_event(document: Mapping[str, Any]) -> SchemaEvent:
 
 
 def _explain_failure(error: Exception) -> str:
-    """Return the reason why a Spark job failed, in one line.
+    """Return the reason why a Spark job that read partitions of a tap failed, in one line.
 
     If a worker could not import a Python module, the reason is only the name of this module.
     """

@@ -24,18 +24,18 @@ larger than half of a heap region, which has 1 MiB in a small heap."""
 
 
 class WriteFailedError(BaseException):
-    """Raised if rows cannot be written to disk.
+    """Error for rows that cannot be written to disk.
 
     It is a BaseException, so that the retries of a failed tap do not catch it.
     """
 
 
 class SpoolOutput:
-    """The files to which one Spark task writes rows as lines of JSON, one file per stream.
+    """Files to which one Spark task writes rows of a tap as lines of JSON, one file per stream.
 
     After a failed attempt to read a partition, `drop` discards its lines. After a successful
     attempt, `keep` marks its lines as complete. All methods raise `WriteFailedError` if the disk
-    cannot be written.
+    cannot be written to.
 
     Args:
         folder: A folder that the driver can read. None to write temporary files, whose lines
@@ -57,7 +57,7 @@ class SpoolOutput:
             self._open_file(stream).write(lines)
 
     def drop(self) -> None:
-        """Discard the lines written since the last call of `keep`, in all files."""
+        """Discard the lines written since the last call of `keep`, those of a failed attempt."""
         with _writing():
             for stream, file in self._files.items():
                 file.seek(self._kept.get(stream, 0))
@@ -70,7 +70,7 @@ class SpoolOutput:
                 self._kept[stream] = file.seek(0, os.SEEK_END)
 
     def share(self, streams: int) -> None:
-        """Open and flush the files of all streams, so that a child process can write to them.
+        """Open and flush the files of all streams, so that a forked process can write to them.
 
         Args:
             streams: The number of streams.
@@ -87,7 +87,7 @@ class SpoolOutput:
                 file.flush()
 
     def take_blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield stream number and bytes of each block of lines, then discard all lines.
+        """Yield the rows in blocks, as (stream number, lines of JSON), and then discard them.
 
         A block ends with a complete line. If the files are in a folder of the driver, yield
         nothing, because the driver reads the files.

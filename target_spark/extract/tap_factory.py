@@ -134,12 +134,12 @@ class _CacheKey:
 
 
 def get_tap(source: TapSpec) -> Tap:
-    """Return the tap that ``source`` describes. It is created at the first call and then cached."""
+    """Return the tap that ``source`` describes, which is created once per worker process."""
     return _get_cached_tap(_CacheKey(source))
 
 
 def get_redactor(source: TapSpec) -> Callable[[str], str]:
-    """Return a function that replaces the secrets of a tap's settings in a text."""
+    """Return a function that replaces the secrets in the tap's settings in a text."""
     try:
         schema = import_tap_class(source.tap)._full_schema()  # noqa: SLF001
     except ConfigurationError:  # without a schema, names alone identify secrets

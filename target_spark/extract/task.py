@@ -56,12 +56,12 @@ class PartResult:
     described: Sequence[Mapping[str, Any]]
 
     def to_json(self) -> bytes:
-        """Return this result as one line of JSON without a newline, for `read`."""
+        """Return this result as one line of JSON without a newline, which `read` decodes."""
         return json.dumps(asdict(self), separators=(",", ":"), default=str).encode()
 
     @classmethod
     def read(cls, line: str) -> PartResult:
-        """Return the result that `to_json` encoded as the JSON text ``line``."""
+        """Return the result of a partition that `to_json` encoded as the JSON text ``line``."""
         document = json.loads(line)
         return cls(**{**document, "result": WorkResult(**document["result"])})
 
@@ -166,7 +166,7 @@ def _is_task_retry() -> bool:
 
 
 def sync_part(source: TapSpec, part: WorkUnit, writer: ProtocolWriter) -> Mapping[str, Any]:
-    """Sync a partition in this process, and pass its rows to ``writer``.
+    """Sync a partition of a tap in this process, and pass its rows to ``writer``.
 
     Return the bookmarks by stream, as in the object ``bookmarks`` of a Singer state.
     """
@@ -185,7 +185,7 @@ def sync_part(source: TapSpec, part: WorkUnit, writer: ProtocolWriter) -> Mappin
 
 
 class _EventForwarder:
-    """Output of a tap in a worker, which passes events to the output of the current partition."""
+    """Output of a worker's cached tap, which passes events to the current partition's output."""
 
     def __init__(self) -> None:
         self.encode: Callable[[Any], bytes] = encode_body
@@ -200,7 +200,7 @@ _STATISTICS: Final = ("counts", "nbytes", "deletes", "described")
 
 
 class _PartitionOutput:
-    """Output of a tap for one partition, which writes rows as JSON lines and counts them."""
+    """Output of a tap in a worker for one partition: writes rows as JSON lines and counts them."""
 
     encode = staticmethod(encode_body)
 
@@ -232,7 +232,10 @@ class _PartitionOutput:
         self.counts[name] += len(rows.rows)
 
     def statistics(self) -> dict[str, Any]:
-        """Return the counts, sizes and schemas of the rows written so far, by attribute name."""
+        """Return the counts, sizes and schemas of the rows written so far, by attribute name.
+
+        A forked child process sends them to its parent, which calls `restore_statistics`.
+        """
         return {name: getattr(self, name) for name in _STATISTICS}
 
     def restore_statistics(self, statistics: Mapping[str, Any]) -> None:
@@ -245,7 +248,7 @@ class _PartitionOutput:
 
 
 def _build_record_batch(stream: int, lines: bytes) -> Any:
-    """Return an Arrow record batch with one row: a stream number and lines of JSON as binary.
+    """Return an Arrow record batch with one row: the number of a stream, and JSON lines as binary.
 
     The newline at the end of ``lines`` is removed.
     """

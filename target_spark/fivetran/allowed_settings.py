@@ -199,7 +199,7 @@ def is_allowed_spark_key(key: str) -> bool:
 
 
 def _find_stream_settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the value of each setting of a single stream (in ``streams``)."""
+    """Yield name and value of each setting in ``streams``, which are those of a single stream."""
     streams = config.get("streams")
     for settings in streams.values() if isinstance(streams, Mapping) else ():
         if isinstance(settings, Mapping):
@@ -208,7 +208,7 @@ def _find_stream_settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CallRules:
-    """Rules for the settings of a gRPC call, which the operator of the server can extend.
+    """Rules for the settings of a gRPC call of Fivetran, which the server's operator can extend.
 
     Attributes:
         allowance: Names of settings that calls may set in addition to the default ones.
@@ -245,7 +245,7 @@ class CallRules:
         )
 
     def check(self, config: Mapping[str, Any]) -> None:
-        """Check that a call is allowed to set all settings in ``config``.
+        """Check that a gRPC call may set all settings in ``config``.
 
         Raises:
             ConfigurationError: A setting or its value is not allowed. The message names all such
@@ -286,9 +286,9 @@ class CallRules:
     def _find_disallowed_values(
         self, config: Mapping[str, Any], keys: Mapping[str, Any]
     ) -> Iterator[str]:
-        """Yield a message for each setting or Spark property whose value a call may not use.
+        """Yield a message for each setting or Spark property that has a forbidden value.
 
-        ``config`` are the settings of the call, ``keys`` its Spark properties.
+        ``config`` are the settings of the gRPC call, ``keys`` its Spark properties.
         """
         for key, value in keys.items():
             rule = _rule(key)

@@ -1,4 +1,4 @@
-"""Planning of the changes to a table that an AlterTable request requires.
+"""Planning of the changes to a table that an AlterTable request of Fivetran requires.
 
 Existing and requested columns are matched by their Fivetran names. A column that is missing in the
 request becomes a non-key column, or is dropped if Fivetran sets ``drop_columns``.
@@ -22,7 +22,7 @@ __all__ = ["AlterPlan", "plan_changes"]
 
 @dataclass(frozen=True, slots=True)
 class AlterPlan:
-    """Changes to a table that an AlterTable request requires.
+    """Changes to a table that an AlterTable request of Fivetran requires.
 
     Attributes:
         now: The table's columns before the change.
@@ -46,12 +46,12 @@ class AlterPlan:
 
     @property
     def changes_columns(self) -> bool:
-        """True if the plan adds, drops or retypes columns; False if only metadata change."""
+        """True if the plan adds, drops or retypes columns; False if it changes only metadata."""
         return bool(self.added or self.widened or self.converted or self.dropped)
 
     @property
-    def unproven_keys(self) -> tuple[DestinationColumn, ...]:
-        """Key columns that must be checked for duplicates and nulls.
+    def keys_to_check(self) -> tuple[DestinationColumn, ...]:
+        """Key columns whose values must be checked for duplicates and nulls before the change.
 
         These are all key columns if the key changes or values of a key column are converted.
         Otherwise the result is empty, because no check is needed.
@@ -61,7 +61,7 @@ class AlterPlan:
         return () if same and not set(keys) & set(self.converted) else keys
 
     def describe(self) -> list[str]:
-        """Return a log message for each change, such as ``column a is new, INT``."""
+        """Return a log message for each change of the table, such as ``column a is new, INT``."""
         return list(self._sentences())
 
     def _sentences(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Execution of AlterTable requests, without loss of values.
+"""Execution of Fivetran's AlterTable requests, without loss of values.
 
 1. All values are checked; nothing changes if a value does not fit its new type.
 2. The new Fivetran metadata are written to the table properties.
@@ -37,7 +37,7 @@ __all__ = ["apply_plan"]
 
 _NTZ = "timestamp_ntz"
 
-_MISFIT: Final = "target-spark: a value does not fit the new type"
+_LOSSY: Final = "target-spark: a value does not fit the new type"
 """Error of a rewrite for a value that was written after the values were checked."""
 
 _GENERATION_EXPRESSION = "delta.generationExpression"
@@ -97,7 +97,7 @@ def apply_plan(
 
 
 def _is_rewritten(plan: AlterPlan, table_format: str) -> bool:
-    """Return True if the changes require a rewrite of all rows.
+    """Return True if a change of the table requires rewriting all its rows.
 
     That is so if a column's values must be converted, or if a Delta table drops a column.
     """
@@ -128,7 +128,7 @@ def _check_values(
 
 
 def _check_keys(changed: DataFrame, stream: StreamId, plan: AlterPlan) -> None:
-    keys = plan.unproven_keys
+    keys = plan.keys_to_check
     if not keys:
         return
     columns = [quote(column.column) for column in keys]
@@ -151,7 +151,7 @@ def _check_keys(changed: DataFrame, stream: StreamId, plan: AlterPlan) -> None:
 def _columns(
     rows: DataFrame, existing: ExistingTable, plan: AlterPlan, table_format: str
 ) -> Iterator[str]:
-    """Yield the SELECT expression of each column of the changed table.
+    """Yield the SELECT expression of each column of the table after the change.
 
     It includes columns that Fivetran does not know, such as partition columns.
     """
@@ -163,9 +163,7 @@ def _columns(
         value = quote(name)
         if name in converted:
             conversion = get_conversion(value, existing.types[name], ddl[name])
-            value = (
-                f"IF({conversion.lost}, raise_error({sql_literal(_MISFIT)}), {conversion.value})"
-            )
+            value = f"IF({conversion.lost}, raise_error({sql_literal(_LOSSY)}), {conversion.value})"
         elif name in widened:
             value = f"CAST({value} AS {ddl[name]})"
         if name not in dropped:
@@ -177,7 +175,7 @@ def _columns(
 def _build_properties(
     existing: ExistingTable, plan: AlterPlan, table_format: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each table property to set before the columns change.
+    """Yield name and value of each table property to set before the table's columns change.
 
     The properties store the Fivetran metadata and enable the Delta features that the changes need.
     """
@@ -251,7 +249,7 @@ def _rewrite_delta(spark: SparkSession, existing: ExistingTable, changed: DataFr
     try:
         (rows.partitionBy(*parts) if parts else rows).saveAsTable(existing.ref)
     except Exception as error:
-        if _MISFIT not in str(error):
+        if _LOSSY not in str(error):
             raise
         raise ConflictError(
             f"Another writer has added values to table {existing.table.name} that the new types of"

@@ -39,7 +39,7 @@ _MARKED_MESSAGE: Final = re.compile(re.escape(_MARK) + r'("(?:[^"\\]|\\.)*")')
 def validate_files(
     files: Sequence[RequestFile], params: FileParams, fivetran_schema: FivetranSchema
 ) -> None:
-    """Open each batch file and check its header, to fail before a Spark job starts.
+    """Open each batch file and check its header, to report errors before a Spark job starts.
 
     Raises:
         BatchFileLoadError: A file is missing, cannot be decrypted, or has an invalid header.
@@ -55,7 +55,7 @@ def read_files(
     params: FileParams,
     fivetran_schema: FivetranSchema,
 ) -> DataFrame:
-    """Return the rows of batch files as a DataFrame with one partition per file.
+    """Return the rows of Fivetran's batch files as a DataFrame with one partition per file.
 
     In addition to the table's columns, the DataFrame has these columns:
 
@@ -73,7 +73,7 @@ def read_files(
 
 
 def find_file_error(error: BaseException) -> BatchFileLoadError | None:
-    """Return the batch file error that made a Spark action fail with ``error``.
+    """Return the error of a batch file that made a Spark action fail with ``error``.
 
     Return None if the action failed for another reason.
     """
@@ -86,7 +86,7 @@ def find_file_error(error: BaseException) -> BatchFileLoadError | None:
 
 
 class _WorkerError(Exception):
-    """Raised in a Spark worker to pass the message of a `BatchFileLoadError` to the driver."""
+    """Error in a Spark worker that carries the message of a `BatchFileLoadError` to the driver."""
 
     def __init__(self, error: BatchFileLoadError) -> None:
         super().__init__(_MARK + json.dumps(str(error)))
@@ -108,7 +108,7 @@ def _read_rows(
 
 
 def _iterate_rows_safely(file: RequestFile, rows: Iterator[Any]) -> Iterator[Any]:
-    """Yield the rows of a file; raise errors as `_WorkerError`, without content of the file."""
+    """Yield the rows of a batch file; raise errors as `_WorkerError`, without its content."""
     try:
         yield from rows
     except BatchFileLoadError as error:

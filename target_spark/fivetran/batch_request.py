@@ -1,4 +1,4 @@
-"""Data classes for the batch files of a WriteBatch or WriteHistoryBatch request."""
+"""Data classes for the batch files in a WriteBatch or WriteHistoryBatch request of Fivetran."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BatchRequest", "FileKind", "FileParams", "RequestFile"]
 
 
 class FileKind(IntEnum):
-    """Kind of a batch file, which determines how its rows change the table.
+    """Kind of a Fivetran batch file, which determines how its rows change the table.
 
     Files are applied in the order of these numbers.
     """
@@ -24,7 +24,7 @@ class FileKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestFile:
-    """Batch file of a request, with its path and kind.
+    """Batch file that a request of Fivetran names, with its kind.
 
     ``key`` is the AES key that decrypts the file, or None if the file is not encrypted. It is not
     part of the `repr`.
@@ -37,7 +37,7 @@ class RequestFile:
 
 @dataclass(frozen=True, slots=True)
 class FileParams:
-    """Format of the batch files in a request.
+    """Format of the batch files that a request of Fivetran names.
 
     Attributes:
         compression: The compression of the files.
@@ -54,7 +54,7 @@ class FileParams:
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """Batch files of a WriteBatch or WriteHistoryBatch request, with their format.
+    """Batch files of a WriteBatch or WriteHistoryBatch request of Fivetran, with their format.
 
     ``files`` are in the order in which they are applied to the table.
     """
@@ -63,5 +63,5 @@ class BatchRequest:
     params: FileParams
 
     def of(self, *kinds: FileKind) -> tuple[RequestFile, ...]:
-        """Return the files whose kind is one of ``kinds``."""
+        """Return those batch files of the request whose kind is one of ``kinds``."""
         return tuple(file for file in self.files if file.kind in kinds)

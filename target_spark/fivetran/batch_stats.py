@@ -38,7 +38,7 @@ _INEXACT: Final = (DataType.FLOAT, DataType.DOUBLE)
 
 @dataclass(frozen=True, slots=True)
 class BatchStats:
-    """Row counts of a batch, and a flag for repeated primary keys.
+    """Row counts of the batch files in a Fivetran request, and a flag for repeated primary keys.
 
     Attributes:
         rows: The number of rows by kind of file. Kinds without rows are left out.
@@ -50,12 +50,12 @@ class BatchStats:
 
     @property
     def total(self) -> int:
-        """Number of rows in all files."""
+        """Number of rows in all batch files of the request."""
         return sum(self.rows.values())
 
     @property
     def kinds(self) -> frozenset[FileKind]:
-        """Kinds of the files that have at least one row."""
+        """Kinds of the batch files that have at least one row."""
         return frozenset(self.rows)
 
 
@@ -65,7 +65,7 @@ def count_rows(
     fivetran_schema: FivetranSchema,
     compared: Collection[FileKind] = frozenset(FileKind),
 ) -> BatchStats:
-    """Count the rows of batch files, and check that primary keys are unique.
+    """Count the rows of Fivetran's batch files, and find out if a primary key is repeated.
 
     Args:
         files: The files.
@@ -108,7 +108,7 @@ class _KeyCollector:
         self._is_unsure = any(column.type in _INEXACT for column in self._columns)
 
     def add(self, cells: Sequence[Any]) -> None:
-        """Add the keys of a block of rows; ``cells`` has one array of texts per key column."""
+        """Add the primary keys of a block of rows: one Arrow array of texts per key column."""
         if self._is_unsure:
             return
         try:
@@ -123,7 +123,7 @@ class _KeyCollector:
             self._batches.append(pa.record_batch(values, names=self._names))
 
     def may_repeat(self) -> bool:
-        """Return False if all added keys are unique; True if a key may be repeated."""
+        """Return True if an added key may occur more than once; False if all keys are unique."""
         if self._is_unsure or not self._batches:
             return self._is_unsure
         keys = pa.Table.from_batches(self._batches)
@@ -137,7 +137,7 @@ def _read_cells(
     fivetran_schema: FivetranSchema,
     columns: Sequence[DestinationColumn],
 ) -> Iterator[list[Any]]:
-    """Yield the unconverted cells of some columns of a batch file, block by block.
+    """Yield the texts of some columns of a batch file, one block of rows after the other.
 
     Each block is a list with one Arrow array of texts per column.
     """

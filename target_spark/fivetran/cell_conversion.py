@@ -1,8 +1,8 @@
-"""Exact conversion of the text cells of batch files to Arrow arrays, column by column.
+"""Exact conversion of the text cells of Fivetran's batch files to Arrow arrays, column by column.
 
 A text that is not a valid value of its column's type is an error; it is never rounded or replaced.
 The only exceptions are digits after microseconds, which are dropped because Spark has no smaller
-unit, and Fivetran's spelling of the largest FLOAT. An error never contains the text of a cell.
+unit, and the largest FLOAT, which Fivetran writes rounded. An error never contains a cell's text.
 
 Source: Fivetran's Partner SDK development guide, "Examples of data types".
 """
@@ -54,7 +54,7 @@ _TYPES: Final[Mapping[DataType, Any]] = {
 
 
 def arrow_type(column: DestinationColumn) -> Any:
-    """Return the Arrow type for the values of a column.
+    """Return the Arrow type for the values of a Fivetran column.
 
     For STRING, NAIVE_TIME, XML and JSON this is ``pa.string()``.
     """
@@ -64,7 +64,7 @@ def arrow_type(column: DestinationColumn) -> Any:
 
 
 def convert_column(column: DestinationColumn, texts: Any) -> Any:
-    """Convert an Arrow array of texts to an array of the column's type. Nulls stay null.
+    """Convert a column of a batch file from texts to an Arrow array of its type. Nulls stay null.
 
     Raises:
         CellConversionError: A text is not a valid value of the type.
@@ -83,7 +83,7 @@ def find_first_failure(values: Any, function: Callable[[Any], Any]) -> int:
     """Return the index of the first array value for which a function fails, by binary search.
 
     Args:
-        values: An Arrow array for which the function fails.
+        values: An Arrow array for which the function fails as a whole.
         function: Function that is called with slices of the array and fails by raising ValueError.
     """
     start, length = 0, len(values)
@@ -136,7 +136,7 @@ _MOST: Final = 38
 
 _LARGEST_FLOAT: Final = 3.4028234663852886e38
 _LARGEST_WRITTEN_FLOAT: Final = 3.4028237e38
-"""The largest FLOAT as Fivetran's guide spells it, rounded up."""
+"""The largest FLOAT as Fivetran's guide writes it, rounded up."""
 
 
 def _decimals(texts: Any, column: DestinationColumn) -> Any:

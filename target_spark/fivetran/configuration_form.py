@@ -68,7 +68,7 @@ _IGNORED: Final = {"report": None, "dry_run": None}
 
 
 def parse_settings(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the configuration of a gRPC call to settings of the target.
+    """Convert the configuration that a gRPC call of Fivetran sends to settings of the target.
 
     The settings ``report`` and ``dry_run`` are set to None, because a server ignores them.
 

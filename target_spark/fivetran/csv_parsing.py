@@ -33,7 +33,7 @@ _LISTED: Final = 5
 
 
 class FileFaultError(Exception):
-    """Raised if a batch file is invalid, with a reason such as "names a column twice: id".
+    """Error for an invalid batch file, with a reason such as "names a column twice: id".
 
     The caller puts the name of the file before the reason.
     """
@@ -69,7 +69,7 @@ def _end_of_first_row(block: bytes) -> int:
 def match_columns(
     names: Sequence[str], fivetran_schema: FivetranSchema, kind: FileKind
 ) -> tuple[DestinationColumn, ...]:
-    """Return the table column for each name in a file's header, in the order of the header.
+    """Return the table column for each name in a batch file's header, in the header's order.
 
     Raises:
         FileFaultError: The header contains an unknown name, contains a name twice, or lacks a
@@ -99,7 +99,7 @@ def _list(names: list[str]) -> str:
 
 
 def key_columns(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
-    """Return the columns that identify a row in a batch file of a kind.
+    """Return the columns that identify a row in the batch files of a kind.
 
     In history mode they include the start time of a version, except in a delete file, because a
     deletion concerns the current version.
@@ -125,7 +125,7 @@ def _needed(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[Destinatio
 def read_columns(
     block: bytes, count: int, null: str, rows_before: int, only: Sequence[int] | None = None
 ) -> list[Any]:
-    """Parse a CSV block and return one Arrow array of texts per column.
+    """Parse a block of a CSV file and return one Arrow array of texts per column.
 
     Args:
         block: Complete rows of the file, without the header.
@@ -164,7 +164,7 @@ def _parse_columns(
     null: str,
     handle_uneven_row: Callable[[Any], str],
 ) -> list[Any]:
-    """Parse a CSV block and return selected columns as Arrow arrays.
+    """Parse a block of a CSV file and return selected columns as Arrow arrays.
 
     Args:
         block: Complete rows of the file, without the header.
@@ -197,7 +197,13 @@ def _parse_columns(
 
 
 def _find_first_invalid_utf8(block: bytes, count: int, wanted: Iterable[int], null: str) -> int:
-    """Return the index of the first row with invalid UTF-8 in one of the ``wanted`` columns.
+    """Return the index of the first CSV row with invalid UTF-8 in one of the ``wanted`` columns.
+
+    Args:
+        block: Complete rows of the file, without the header.
+        count: The number of columns in the header.
+        wanted: The indexes of the columns to check.
+        null: The cell text that means NULL.
 
     Raises:
         FileFaultError: A row has more or fewer cells than the header.

@@ -1,8 +1,8 @@
 """Handlers of the gRPC calls that Fivetran makes to a destination.
 
-Every call sends the configuration, and every call validates it. Only one call at a time changes a
-table; different tables change in parallel. Handlers raise errors, and the server converts them to
-responses, with a Task message if the response type has one.
+Every call sends the configuration, and every call validates it. Each table is changed by only one
+call at a time; different tables change in parallel. Handlers raise errors, and the server converts
+them to responses, with a Task message if the response type has one.
 
 Source: Fivetran's Partner SDK, ``destination_sdk.proto`` and its development guide.
 """
@@ -86,7 +86,7 @@ def _with_task(kind: Any) -> Callable[[str], Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Handlers of Fivetran's gRPC calls. Each takes a request message and returns a response."""
+    """Handlers of Fivetran's gRPC calls; each takes a request message and returns the response."""
 
     plugin: type[CommandTarget]
     sparks: SharedSpark
@@ -178,7 +178,7 @@ class _Calls:
         return proto_messages.WriteBatchResponse(success=True)
 
     def _iterate_files(self, request: Any, *kinds: FileKind) -> Iterator[RequestFile]:
-        """Yield the batch files of a request, in the order of ``kinds``.
+        """Yield the batch files that a request names, in the order of ``kinds``.
 
         Raises:
             BatchFileLoadError: A file is not in a folder that the operator allows.
@@ -190,7 +190,7 @@ class _Calls:
     # Steps of every call
 
     def _validate_config(self, request: Any) -> Mapping[str, Any]:
-        """Validate the configuration of a call and return the settings of the target.
+        """Validate the configuration in a gRPC request, and return the settings of the target.
 
         Its secrets are first registered with the log handler, which redacts them.
 
@@ -222,7 +222,7 @@ class _Calls:
     def _lock_table(
         self, request: Any, name: str, call: RpcCall
     ) -> Iterator[tuple[TableService, str]]:
-        """Context manager: lock a table, and yield a `TableService` and the table's name.
+        """Context manager: lock a table for a call; yield a `TableService` and the table's name.
 
         Meanwhile other calls for this table wait.
         """

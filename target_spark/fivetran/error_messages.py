@@ -61,7 +61,10 @@ def explain_error(error: BaseException) -> str:
 
 
 def find_refusal(error: BaseException) -> TargetSparkError | None:
-    """Return an error that explains a missing permission; None if ``error`` has another cause."""
+    """Return an error that explains a missing permission, if that is the cause of ``error``.
+
+    Return None for any other cause.
+    """
     if not any(map(_is_refusal, iterate_causes(error))):
         return None
     details = f" ({error})" if isinstance(error, TargetSparkError) else ""

@@ -1,4 +1,4 @@
-"""Lookup of an existing table: its id, its columns and their Fivetran types.
+"""Lookup of an existing table of a Fivetran destination: its id, its columns and their types.
 
 If the table's columns differ from its stored Fivetran metadata, the columns take precedence. Within
 a call, lookups and commits (`committing`) check the table's id, to detect that the table has been
@@ -31,7 +31,7 @@ __all__ = ["ExistingTable", "TableLookup", "committing"]
 
 @dataclass(frozen=True, slots=True)
 class ExistingTable:
-    """Table of a destination, as of its lookup.
+    """Existing table of a Fivetran destination, with the columns that a lookup has found.
 
     Attributes:
         table: The location and name of the table.
@@ -67,7 +67,7 @@ class ExistingTable:
 
 
 class TableLookup:
-    """Repeated lookup of one table during a call.
+    """Lookup of one table, which may be repeated during a gRPC call of Fivetran.
 
     A lookup fails if the table has been replaced by another table since the first lookup.
     """

@@ -1,4 +1,4 @@
-"""Reader of a batch file, which decrypts and decompresses it and splits it into blocks of rows.
+"""Reader of Fivetran's batch files: decrypts, decompresses and splits them into blocks of rows.
 
 The content of a file is never written to disk unencrypted, and only a few blocks of a file are in
 memory. Errors contain the file's name, the fault and its likely cause, but neither content of the
@@ -42,7 +42,7 @@ _OTHER_KEY: Final = "The key belongs to another file, or the file is damaged"
 
 
 def get_reading_lock() -> AbstractContextManager[object]:
-    """Return the lock with which only one call at a time reads batch files in the server process.
+    """Return the lock that lets one gRPC call at a time read batch files in this process.
 
     The lock limits the use of memory: a decompressor may need 128 MB, and a row several times 64
     MB. Spark's workers are separate processes and do not use the lock.
@@ -71,7 +71,9 @@ def read_blocks(file: RequestFile, params: FileParams, size: int = BLOCK_BYTES) 
 
 
 def split_rows(
-    chunks: Iterable[bytes], faulty: Callable[[str], Exception], longest: int = _LONGEST_ROW
+    chunks: Iterable[bytes],
+    make_error: Callable[[str], Exception],
+    max_row_bytes: int = _LONGEST_ROW,
 ) -> Iterator[bytes]:
     """Divide the content of a CSV file into blocks of complete rows, and yield the blocks.
 
@@ -79,11 +81,11 @@ def split_rows(
 
     Args:
         chunks: The content of the file, in chunks of any size.
-        faulty: Function that converts an error message to the exception to raise.
-        longest: The maximum number of bytes in a row.
+        make_error: Function that returns the exception to raise for an error message.
+        max_row_bytes: The maximum number of bytes in a row.
 
     Raises:
-        Exception: The result of ``faulty``, if a quoted cell is not closed or a row is too long.
+        Exception: The result of ``make_error``: a quoted cell is not closed, or a row is too long.
     """
     held: list[bytes] = []
     is_open = False
@@ -94,13 +96,13 @@ def split_rows(
             held = [chunk[end:]]
         else:
             held.append(chunk)
-            if sum(map(len, held)) > longest:
-                raise faulty(
-                    f"has a row of more than {longest >> 20} MB: a quoted cell is not closed, or"
-                    " the row is too large to be loaded"
+            if sum(map(len, held)) > max_row_bytes:
+                raise make_error(
+                    f"has a row of more than {max_row_bytes >> 20} MB: a quoted cell is not closed,"
+                    " or the row is too large to be loaded"
                 )
     if is_open:
-        raise faulty("ends inside a quoted cell: it is truncated or damaged")
+        raise make_error("ends inside a quoted cell: it is truncated or damaged")
     if rest := b"".join(held):
         yield rest
 
@@ -223,11 +225,11 @@ class _Decrypted:
             ) from None
 
     def close(self) -> None:
-        """Do nothing, because the caller closes the underlying file."""
+        """Do nothing, because the caller closes the encrypted file."""
 
 
 def _explain_read_error(error: OSError) -> str:
-    """Return the reason why a file cannot be read, such as "does not exist. …"."""
+    """Return the reason why a batch file cannot be read, such as "does not exist. …"."""
     if isinstance(error, FileNotFoundError):
         return "does not exist. It must be on this server until the response to the call"
     if isinstance(error, PermissionError):

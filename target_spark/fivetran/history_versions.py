@@ -68,12 +68,12 @@ class VersionedSchema:
 
     @property
     def row_keys(self) -> list[Expression]:
-        """Columns that identify a row, as Spark column expressions."""
+        """Columns that identify a row but not its version, as Spark column expressions."""
         return [column_ref(key) for key in self.row]
 
     @property
     def row_names(self) -> list[str]:
-        """Names of the columns that identify a row."""
+        """Names of the columns that identify a row but not its version."""
         return [key.column for key in self.row]
 
     @property
@@ -122,12 +122,12 @@ def _no_versions(table: str, why: str) -> TableError:
 
 
 def versions_in_batch(rows: DataFrame) -> DataFrame:
-    """Return the rows of a batch that insert or update versions, not those that end versions."""
+    """Return the rows of a batch that write row versions: those of replace and update files."""
     return rows.where(F.col(OP).isin(int(FileKind.REPLACE), int(FileKind.UPDATE)))
 
 
 def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Fill unmodified values in a batch's versions with those of the row's previous version.
+    """Replace unmodified values in a batch's row versions by those of the row's previous version.
 
     An update of a row without a previous version is left out.
 
@@ -195,7 +195,7 @@ def _find_base_versions(
 def build_steps(
     rows: DataFrame, versions: DataFrame, table: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Compute the changes that a batch makes to the versions in a table.
+    """Compute the changes that a batch of Fivetran makes to the row versions in a table.
 
     Args:
         rows: All rows of the batch.
@@ -215,10 +215,10 @@ def build_steps(
 
 
 def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Aggregate a batch's earliest-start and delete files to two times per row.
+    """Aggregate a batch's earliest-start and delete files to two times per row of the table.
 
     Versions of the row in the table that start at or after its earliest start time are removed. The
-    active version ends 1 ms before that time, or if there is none, at the deletion time.
+    active version ends 1 ms before that time or, without such a time, at the deletion time.
     """
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)
@@ -236,7 +236,7 @@ def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFra
 def _build_write_steps(
     versions: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the changes that insert or update the versions of a batch.
+    """Return the changes of the table that insert or update the row versions of a batch.
 
     If the batch also deletes a row, the row's active version in the batch ends with the deletion.
     """
@@ -256,7 +256,7 @@ def _build_write_steps(
 def _build_end_steps(
     versions: DataFrame, table: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the changes that remove or end existing versions in the table.
+    """Return the changes that remove or end existing row versions in the table.
 
     Versions that the batch contains too are left out, because `_build_write_steps` writes them.
     """

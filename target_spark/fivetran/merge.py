@@ -1,4 +1,4 @@
-"""Cast, deduplication and MERGE of the rows of batch files.
+"""Cast, deduplication and MERGE of the rows of Fivetran's batch files.
 
 The rows are a DataFrame of `target_spark.fivetran.batch_frame`, with the columns `OP`, `ORDINAL`
 and a flag column per non-key column. One MERGE applies a whole batch, so that the batch is applied
@@ -65,7 +65,7 @@ def column_ref(column: DestinationColumn) -> Expression:
 def cast_to_table(
     rows: DataFrame, existing: ExistingTable, fivetran_schema: FivetranSchema
 ) -> DataFrame:
-    """Cast the rows of a batch to the column types of a table.
+    """Cast the rows of a batch of Fivetran to the column types of a table.
 
     If a value does not fit its column's type, a Spark action on the result fails, and
     `find_cast_failure` explains the error.
@@ -141,10 +141,10 @@ def collapse_by_key(
 
 
 def _last_set_value(column: DestinationColumn) -> Expression:
-    """Return an aggregate expression: the last value that rows of a key set in a column, as struct.
+    """Return an aggregate expression: the last value that the rows of a key set in a column.
 
-    The result is null if all rows leave the value unmodified. It is a struct that contains null if
-    a row sets the value to null.
+    The result is null if all rows leave the value unmodified. Otherwise it is a struct with the
+    value, which may be null.
     """
     is_set = ~F.col(quote(unmodified_flag(column)))
     value = F.struct(column_ref(column).alias("is"))
@@ -166,7 +166,7 @@ def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -
 def append_if_empty(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> bool:
     """Append rows to a table if it is empty; return True if the rows were appended.
 
-    If another writer adds rows at the same time, raise a conflict error. The caller then tries
+    If another writer adds rows at the same time, raise its conflict error. The caller then tries
     again and finds a table that is not empty.
     """
     if existing.format == "iceberg":
@@ -185,7 +185,7 @@ def append_if_empty(spark: SparkSession, rows: DataFrame, existing: ExistingTabl
 
 
 def _add_missing_columns(rows: DataFrame, existing: ExistingTable) -> DataFrame:
-    """Return the rows with all columns of the table; columns missing in the rows are null."""
+    """Return the rows with all columns of the table; a column that they lack is null."""
     present = set(rows.columns)
     return rows.select(
         *(
@@ -231,7 +231,7 @@ def _does(kind: FileKind) -> str:
 
 
 def merge_rows(spark: SparkSession, rows: DataFrame, merge: Merge, existing: ExistingTable) -> None:
-    """Merge rows, at most one per key, into a table in one commit.
+    """Apply rows, at most one per key, to a table with a MERGE statement, in one commit.
 
     MERGE reads its source twice. To compute the rows only once, Delta Lake materializes them; for
     Iceberg they are persisted on disk.

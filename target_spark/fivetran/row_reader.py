@@ -1,4 +1,4 @@
-"""Conversion of batch files to Arrow record batches, in Spark's workers.
+"""Conversion of Fivetran's batch files to Arrow record batches, in Spark's workers.
 
 In addition to the table's columns, a row has the number of its `FileKind` (`OP`) and its position
 among all rows of the call (`ORDINAL`). If the call has update files, a row also has a boolean flag
@@ -43,7 +43,7 @@ _FIRST_LOOK: Final = 64 << 10
 
 
 def unmodified_flag(column: DestinationColumn) -> str:
-    """Return the name of the flag column that is true in rows that keep a column's old value."""
+    """Return the name of the boolean column that is true in rows which do not change ``column``."""
     return f"__fivetran_kept_{column.column}"
 
 
@@ -64,7 +64,7 @@ def check_header(file: RequestFile, params: FileParams, fivetran_schema: Fivetra
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """Reader of batch files that converts their rows to Arrow record batches.
+    """Reader that converts the rows of Fivetran's batch files to Arrow record batches.
 
     Attributes:
         params: The format of the files.
@@ -90,7 +90,7 @@ class RowReader:
         return self.fivetran_schema.non_key_columns if self.has_updates else ()
 
     def rows(self, file: RequestFile, number: int, size: int = BLOCK_BYTES) -> Iterator[Any]:
-        """Yield the rows of a batch file as record batches.
+        """Yield the rows of a batch file as Arrow record batches.
 
         Args:
             file: The file.
@@ -154,7 +154,7 @@ class _FileRowReader:
     unmodified: str
 
     def values(self, texts: list[Any], count: int) -> Iterator[Any]:
-        """Yield the array of each column of a record batch, except the last column, `ORDINAL`.
+        """Convert a block of rows; yield each column's array of values, except that of `ORDINAL`.
 
         Args:
             texts: The columns of the file as arrays of texts.
@@ -186,7 +186,7 @@ class _FileRowReader:
             raise FileFaultError(f"has no value in row {row:,}, column {key.name}, which is a key")
 
     def _unmodified_flags(self, cells: Any | None, rows: int) -> Any:
-        """Return the flag array of a column, which is true for each row that keeps its old value.
+        """Return a column's flags: for each row, true if an update does not change the column.
 
         Args:
             cells: The cells of the column, or None if the file lacks the column. An update file
@@ -199,7 +199,7 @@ class _FileRowReader:
 
 
 def _null_unmodified(cells: Any | None, is_kept: Any | None) -> Any | None:
-    """Replace the cells that mean "unmodified" by null.
+    """Replace those cells by null whose text means that an update does not change the column.
 
     Args:
         cells: The cells of a column, or None if the file lacks the column.

@@ -1,4 +1,4 @@
-"""Spark application that all calls of a destination server share, started by the first call.
+"""Spark application that all gRPC calls of a Fivetran destination share, started by the first call.
 
 - Calls with the same Spark settings share Spark. A call with other settings waits until no other
   call uses Spark, and then restarts it. If Spark has died, the next call starts it again.
@@ -51,7 +51,7 @@ def _raise_permission_error(*_: object) -> str:
 
 
 class SharedSpark:
-    """Spark application that all calls of a destination server share, and a lock for each table."""
+    """Spark application that all calls of a Fivetran destination share, with a lock per table."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -65,7 +65,7 @@ class SharedSpark:
 
     @contextmanager
     def session(self, config: Mapping[str, Any]) -> Iterator[SparkSession]:
-        """Context manager: yield a Spark session with a call's settings, for the current thread.
+        """Context manager: yield a Spark session with the settings of a gRPC call, for its thread.
 
         Spark is started if necessary. If Spark is running with other settings, it is restarted as
         soon as no other call uses it.
@@ -99,7 +99,7 @@ class SharedSpark:
             yield
 
     def close(self) -> None:
-        """Stop Spark. Calls that still use Spark fail, and later calls are rejected."""
+        """Stop Spark when the server ends. Calls in progress fail, and later calls are rejected."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -117,7 +117,7 @@ class SharedSpark:
         return spark
 
     def _register_user(self, config: Mapping[str, Any]) -> Session:
-        """Return a Spark session with the settings of a call, and increment the number of users.
+        """Count a call as a user of Spark, and return the running Spark with the call's settings.
 
         Start Spark if necessary. If Spark runs with other settings, wait until no call uses it, and
         restart it.

@@ -23,7 +23,7 @@ __all__ = ["build_layout"]
 def build_layout(
     options: LoadOptions, stream: StreamId, fivetran_schema: FivetranSchema
 ) -> tuple[TableSchema, TableLayout]:
-    """Return the columns and the physical layout (such as partitions) of a new table.
+    """Return the columns and the physical layout (such as partitions) of a new Fivetran table.
 
     Raises:
         UnsupportedError: The settings request a layout that is not possible for these columns.

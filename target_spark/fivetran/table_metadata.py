@@ -23,11 +23,11 @@ from target_spark.fivetran.type_mapping import column_from_ddl, to_ddl
 __all__ = ["TABLE_PROPERTY", "dump_metadata", "load_metadata", "reconcile"]
 
 TABLE_PROPERTY: Final = "target_spark.fivetran"
-"""Name of the table property."""
+"""Name of the table property that stores the Fivetran schema of a table."""
 
 
 def dump_metadata(*fivetran_schemas: FivetranSchema) -> str:
-    """Serialize Fivetran schemas, newest first, to the text of the table property."""
+    """Serialize Fivetran schemas, newest first, to the text of a table property."""
     document = [
         [_as_list(column) for column in fivetran_schema.columns]
         for fivetran_schema in fivetran_schemas
@@ -36,7 +36,7 @@ def dump_metadata(*fivetran_schemas: FivetranSchema) -> str:
 
 
 def load_metadata(text: str | None) -> tuple[FivetranSchema, ...]:
-    """Parse the text of the table property; return its Fivetran schemas, newest first.
+    """Return the Fivetran schemas that a table property stores as ``text``, newest first.
 
     If ``text`` is None, because the table has no such property, the result is empty.
 

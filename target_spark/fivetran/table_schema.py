@@ -61,7 +61,7 @@ class DestinationColumn:
 
     @property
     def digits(self) -> tuple[int, int]:
-        """Precision and scale of a DECIMAL column, by default (38, 10)."""
+        """Precision and scale of a DECIMAL column; (38, 10) if Fivetran declared none."""
         return self.decimal or _USUAL
 
 
@@ -82,7 +82,7 @@ class FivetranSchema:
 
     @property
     def non_key_columns(self) -> tuple[DestinationColumn, ...]:
-        """Columns that are not in `keys`."""
+        """Columns that are not in `keys`, in table order."""
         keys = self.keys
         return tuple(column for column in self.columns if column not in keys)
 
@@ -93,10 +93,10 @@ class FivetranSchema:
 
 
 def parse_columns(columns: Iterable[Any], reserved: Iterable[str] = ()) -> FivetranSchema:
-    """Convert the protobuf columns of a request to a schema.
+    """Convert the columns in a gRPC request of Fivetran to a schema.
 
     Args:
-        columns: The columns of the request.
+        columns: The columns of the request, as protobuf messages.
         reserved: Names that the table format reserves. A column with such a name gets another name
             in the table.
 

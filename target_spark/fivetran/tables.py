@@ -1,4 +1,4 @@
-"""Operations on the tables of a destination: describe, create, alter and truncate.
+"""Operations on the tables of a Fivetran destination: describe, create, alter and truncate.
 
 After a transient error an operation is retried from the table's current state. Thus a retry detects
 that the previous attempt was committed although its response was lost. The caller ensures that only
@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 
 class TableService:
-    """Operations on a destination's tables for one gRPC call.
+    """Operations on the tables of a Fivetran destination, for one gRPC call.
 
     The constructor raises `UnsupportedError` if the table format is neither Delta nor Iceberg.
     """
@@ -59,7 +59,7 @@ class TableService:
         return self.lookup(StreamId(name, schema or None)).load()
 
     def lookup(self, stream: StreamId) -> TableLookup:
-        """Return a `TableLookup`, which detects that the table is replaced during the call."""
+        """Return a lookup of a table that fails if the table is replaced during the gRPC call."""
         return TableLookup(self.spark, self.options, stream)
 
     def create(self, schema: str, name: str, fivetran_schema: FivetranSchema) -> None:
@@ -129,7 +129,8 @@ class TableService:
                 None to delete the rows.
 
         Raises:
-            TableError: One of the columns has the wrong type, or ``synced`` is missing.
+            TableError: The column ``synced`` is missing, or one of the two columns has the wrong
+                type.
         """
         stream = StreamId(name, schema or None)
         lookup = self.lookup(stream)

@@ -29,7 +29,7 @@ _SPECIAL: Final = "('NaN', 'Infinity', '-Infinity')"
 
 
 class Conversion(NamedTuple):
-    """SQL expressions that convert a value to another type.
+    """SQL expressions that convert a column's value to another DDL type.
 
     ``value`` is the expression of the new value. ``lost`` is a condition that is true if the new
     type cannot represent the old value.
@@ -40,7 +40,7 @@ class Conversion(NamedTuple):
 
 
 class _ConversionStep(NamedTuple):
-    """SQL expressions that convert a non-null value to another type.
+    """SQL expressions that convert a non-null value to another DDL type.
 
     ``value`` is the expression of the new value. ``same`` is a condition that is true if the new
     value equals the old value.
@@ -68,9 +68,9 @@ def get_conversion(value: str, old: str, new: str) -> Conversion:
 
 
 def _get_converter(old: str, new: str) -> _Converter:
-    """Return the function that builds the SQL of a conversion.
+    """Return the function that builds the SQL to convert a value of the kind ``old`` to ``new``.
 
-    ``old`` and ``new`` are values of `_KINDS`, such as ``whole`` for all integer types.
+    Kinds are the values of `_KINDS`, such as ``whole`` for all integer types.
     """
     if new == "text":
         return _to_text
@@ -174,12 +174,12 @@ def _to_truth(value: str, _old: str, _new: str) -> _ConversionStep:
 
 
 def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
-    """Return the SQL for unrelated types: the new value is null, and every value counts as lost."""
+    """Return the SQL for unrelated types: the result is null, and every value counts as lost."""
     return _ConversionStep(f"CAST(NULL AS {new})", "false")
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return the step for an expression that is null if the new type cannot represent the value."""
+    """Return the step for a SQL expression that is null exactly for values that would be lost."""
     return _ConversionStep(converted, f"({converted}) IS NOT NULL")
 
 

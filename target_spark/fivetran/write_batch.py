@@ -1,4 +1,4 @@
-"""WriteBatch: rows of batch files replace, update or delete rows of a table.
+"""Handling of Fivetran's WriteBatch: rows of batch files replace, update or delete rows of a table.
 
 - A batch is one commit, so it is applied completely or not at all. A repeated batch changes
   nothing.
@@ -39,7 +39,7 @@ __all__ = ["BatchResult", "BatchTarget", "write_batch", "write_with_retry"]
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """Result of a written batch: its numbers of rows and files."""
+    """Numbers of rows and batch files that a request of Fivetran has written to a table."""
 
     rows: int
     files: int
@@ -47,7 +47,7 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class BatchTarget:
-    """Table to which a batch is written, with the columns of the batch.
+    """Table to which the batch files of a Fivetran request are written, with the requested columns.
 
     Attributes:
         tables: The table operations of the call.
@@ -98,7 +98,7 @@ def write_with_retry(
     batch: BatchRequest,
     write: Callable[[BatchTarget, Sequence[RequestFile], FileParams], int],
 ) -> BatchResult:
-    """Write a batch with the function ``write``, and retry it after transient errors.
+    """Write batch files of Fivetran with the function ``write``; retry it after transient errors.
 
     Each attempt looks up the table again and opens the files again.
 
@@ -165,7 +165,7 @@ def _target(
 def _use_table_keys(
     fivetran_schema: FivetranSchema, keys: Sequence[DestinationColumn], stream: StreamId
 ) -> FivetranSchema:
-    """Return the requested columns, with those that are keys of the table marked as keys.
+    """Return the requested columns, with the table's key columns marked as keys.
 
     Raises:
         TableError: A key column of the table is not in the request.

@@ -1,4 +1,4 @@
-"""WriteHistoryBatch: write batch files to a table that keeps all versions of its rows.
+"""Handling of Fivetran's WriteHistoryBatch: write batch files to a table that keeps row versions.
 
 A batch is one commit, and repeating it gives the same table. Files are applied in this order:
 
@@ -117,7 +117,7 @@ def _merge(
 
 
 def _get_actions(stats: BatchStats) -> frozenset[str]:
-    """Return the actions (`BEGIN`, `END`, `REMOVE`) that the MERGE of a batch needs.
+    """Return the actions (`BEGIN`, `END`, `REMOVE`) of the MERGE that applies batch files.
 
     They follow from the kinds of files that have rows.
     """

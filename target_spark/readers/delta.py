@@ -28,7 +28,10 @@ def is_table(folder: Path, /) -> bool:
 
 
 def read_runs(folder: Path, /) -> Mapping[str, int]:
-    """Return the version after the last commit of each run, by run id, newest run first."""
+    """Return the table version that each run's last commit created, by run id, newest run first.
+
+    A run is one load of target-spark, which stores its id in the commits.
+    """
     return find_last_commits(
         (commit["version"], CommitMetadata.from_json(commit.get("userMetadata")))
         for commit in open_table(folder, None).history()
@@ -36,7 +39,7 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
 
 
 def open_table(folder: Path, version: int | None, /) -> DeltaTable:
-    """Open a table at a version, or at the newest version.
+    """Open a Delta table at a version, or at the newest version if it is None.
 
     Raises:
         TableError: deltalake cannot read the table's log, or the log names files that are not in
@@ -57,7 +60,7 @@ def open_table(folder: Path, version: int | None, /) -> DeltaTable:
 
 
 def get_schema(table: DeltaTable, /) -> pa.Schema:
-    """Return the columns of an open table."""
+    """Return the columns of an open Delta table as an Arrow schema."""
     import pyarrow as pa
 
     schema = pa.schema(table.schema().to_arrow())
@@ -65,7 +68,7 @@ def get_schema(table: DeltaTable, /) -> pa.Schema:
 
 
 def read_rows(table: DeltaTable, columns: Sequence[str], /) -> pa.Table:
-    """Return columns of the rows of an open table.
+    """Read columns of all rows of an open Delta table into an Arrow table.
 
     Raises:
         TableError: The table has features that deltalake does not read, a file whose values do
@@ -95,7 +98,7 @@ def _get_folder(table: DeltaTable) -> Path:
 
 
 def _read_files(table: DeltaTable, schema: pa.Schema) -> pa.Table:
-    """Return the rows of a table whose files may have narrower types than the table.
+    """Return the rows of a Delta table whose files may have narrower types than the table.
 
     deltalake 1.6 does not read such tables itself (table feature ``typeWidening``).
     """
@@ -108,7 +111,7 @@ def _read_files(table: DeltaTable, schema: pa.Schema) -> pa.Table:
 
 
 def _read_file(folder: Path, file: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
-    """Return the rows of a file with the columns of the table.
+    """Return the rows of one data file of a Delta table, with the columns of the table.
 
     Args:
         folder: The folder of the table.
@@ -131,7 +134,7 @@ def _read_file(folder: Path, file: Mapping[str, Any], schema: pa.Schema) -> pa.T
 
 
 def _convert(values: pa.ChunkedArray, field: pa.Field, folder: Path, path: str) -> pa.ChunkedArray:
-    """Return a column of the file at ``path`` with the type that it has in the table.
+    """Return a column of the data file at ``path``, converted to its type in the table.
 
     Raises:
         TableError: A value does not have a counterpart in this type.

@@ -1,4 +1,4 @@
-"""Check that the log of a Delta table names files of the table only.
+"""Check that the log of a Delta table names only files that are in the table's folder.
 
 deltalake opens the files of the log, and the deletion vectors that it names, wherever they are.
 Source: the Delta protocol, sections "Deletion Vectors" and "Sidecar File Information".
@@ -23,9 +23,10 @@ WAY_OUT: Final = "Read it with spark.read.format('delta')."
 """End of the message of an error about a table that cannot be read without Spark."""
 
 _URL_SYNTAX: Final = r"[\x00-\x1f\\?#]|^ | $"
-"""What deltalake, which reads a path as a URL, removes or takes for a slash or the path's end.
+"""Characters that deltalake, which reads a path as a URL, removes or misreads.
 
-A writer has to encode these characters.
+A backslash is read as a slash, and ``?`` or ``#`` as the end of the path. A writer has to encode
+these characters.
 """
 
 _SIDECARS: Final = "_sidecars"
@@ -56,7 +57,7 @@ _COLUMNS: Final = ("add.deletionVector.", "sidecar.")
 
 
 def check_log(folder: Path) -> None:
-    """Check that the log of the table in ``folder`` leads to files in this folder only.
+    """Check that all files named by the log of the Delta table in ``folder`` are in this folder.
 
     Raises:
         TableError: A file of the log, a sidecar or a deletion vector is not in the folder, or the
@@ -85,21 +86,21 @@ def check_log(folder: Path) -> None:
 
 
 def check_paths(folder: Path, paths: Collection[str]) -> None:
-    """Check that paths in a log lead to files in a folder, also after deltalake decoded them.
+    """Check that paths in a Delta log lead to files in a folder, also after percent-decoding.
 
     Args:
         folder: The folder.
         paths: Paths relative to the folder, absolute paths or URIs; they may be percent-encoded.
 
     Raises:
-        TableError: A path leads to another folder, or to what is not a regular file.
+        TableError: A path leads to another folder, or to something other than a regular file.
     """
     check_locations(folder, paths, _URL_SYNTAX)
     check_locations(folder, map(unquote, paths))
 
 
 def _read_actions(path: Path, *, is_json: bool) -> Iterator[_Action]:
-    """Yield the actions in a JSON or Parquet file of a log, with the fields of `_Action`.
+    """Yield the actions in a JSON or Parquet file of a Delta log, with the fields of `_Action`.
 
     Raises:
         OSError: The file is not a regular file.
@@ -125,7 +126,7 @@ def _read_rows(file: Any) -> Iterable[dict[str, Any]]:
 
 
 def _find_places(folder: Path, action: _Action) -> Iterator[tuple[Path, str]]:
-    """Yield the folder in which a file that an action names has to be, and the file's path.
+    """Yield each file that an action of a Delta log names, as (folder in which it has to be, path).
 
     The path is relative to that folder, absolute, or a URI.
     """

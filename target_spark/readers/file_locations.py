@@ -1,4 +1,4 @@
-"""Check that the files that a table's metadata names are in the folder of the table.
+"""Check that the files that a table's metadata name are in the folder of the table.
 
 Tables may come from other people. Their metadata must not lead a reader to other files or to URLs.
 """
@@ -17,7 +17,7 @@ __all__ = ["check_locations"]
 
 
 def check_locations(folder: Path, files: Iterable[str], forbidden: str = r"\0") -> None:
-    """Check that files are in a folder, also after symbolic links and ``..`` are resolved.
+    """Check that files are in a table's folder, after resolving symbolic links and ``..``.
 
     A missing file or a folder is no error. A pipe, a device or a socket is one, because a read of
     it may never end.

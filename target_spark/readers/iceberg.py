@@ -24,12 +24,14 @@ __all__ = ["get_schema", "is_table", "open_table", "read_rows", "read_runs"]
 
 
 def is_table(folder: Path, /) -> bool:
-    """Return True if a folder has the metadata of an Iceberg table that needs no catalog."""
+    """Return True if a folder contains the metadata of an Iceberg table that is in no catalog."""
     return table_exists(folder)
 
 
 def read_runs(folder: Path, /) -> Mapping[str, int]:
-    """Return the snapshot id after the last commit of each run, by run id, newest run first.
+    """Return the snapshot id that each run's last commit created, by run id, newest run first.
+
+    A run is one load of target-spark, which stores its id in the commits.
 
     Raises:
         TableError: The metadata file is not in the table's folder.
@@ -42,7 +44,7 @@ def read_runs(folder: Path, /) -> Mapping[str, int]:
 
 
 def open_table(folder: Path, version: int | None, /) -> DataScan:
-    """Open a table at a snapshot, or at the newest snapshot; return a scan of all columns.
+    """Open an Iceberg table at a snapshot id, by default the newest; return a scan of all columns.
 
     Raises:
         TableError: The table was removed in the meantime.
@@ -60,7 +62,7 @@ def open_table(folder: Path, version: int | None, /) -> DataScan:
         ) from error
 
     class FolderFileIO(PyArrowFileIO):  # type: ignore[misc, unused-ignore]  # no stubs
-        """Reader of files that are in the folder of the table."""
+        """File access for pyiceberg that reads only files in the folder of the table."""
 
         def new_input(self, location: str) -> PyArrowFile:
             scheme, _, path = self.parse_location(location)
@@ -80,14 +82,14 @@ def open_table(folder: Path, version: int | None, /) -> DataScan:
 
 
 def get_schema(scan: DataScan, /) -> pa.Schema:
-    """Return the columns of a scan."""
+    """Return the columns of a scan of an Iceberg table as an Arrow schema."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     return schema_to_pyarrow(scan.projection(), include_field_ids=False)
 
 
 def read_rows(scan: DataScan, columns: Sequence[str], /) -> pa.Table:
-    """Return columns of the rows of a scan.
+    """Read columns of all rows of an Iceberg table's scan into an Arrow table.
 
     Raises:
         TableError: The table has a feature that pyiceberg does not read, or files that are not in

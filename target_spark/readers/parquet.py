@@ -1,4 +1,4 @@
-"""Rows and commits of a Parquet table, from the files that its manifest lists."""
+"""Rows and commits of a Parquet table, read from the files that the table's manifest lists."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = ["get_schema", "is_table", "open_table", "read_rows", "read_runs"]
 
 
 def is_table(folder: Path, /) -> bool:
-    """Return True if a folder has the manifest of a Parquet table."""
+    """Return True if a folder has the manifest of a Parquet table that target-spark has loaded."""
     return (folder / MANIFEST).is_file()
 
 
 def read_runs(folder: Path, /) -> Mapping[str, int]:
-    """Return the number of the last commit of each run, by run id, newest run first."""
+    """Return the number of the last commit of each run (load), by run id, newest run first."""
     manifest = CommitManifest.read(folder) or CommitManifest()
     return dict(sorted(manifest.runs.items(), key=lambda run: -run[1]))
 
 
 def open_table(folder: Path, version: int | None, /) -> pyarrow.dataset.Dataset | None:
-    """Open a table after a commit, or after the newest commit; return None if it has no files.
+    """Open a Parquet table as of a commit number, by default the newest; return None without files.
 
     Raises:
         TableError: The manifest is not valid, or names a file that is not in the folder.
@@ -48,14 +48,14 @@ def open_table(folder: Path, version: int | None, /) -> pyarrow.dataset.Dataset 
 
 
 def get_schema(table: pyarrow.dataset.Dataset | None, /) -> pa.Schema:
-    """Return the columns of an open table."""
+    """Return the columns of an open Parquet table as an Arrow schema."""
     import pyarrow as pa
 
     return pa.schema([]) if table is None else table.schema
 
 
 def read_rows(table: pyarrow.dataset.Dataset | None, columns: Sequence[str], /) -> pa.Table:
-    """Return columns of the rows of an open table."""
+    """Read columns of all rows of an open Parquet table into an Arrow table."""
     if table is None:
         return get_schema(table).empty_table()
     return table.to_table(columns=list(columns))

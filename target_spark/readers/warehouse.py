@@ -38,7 +38,7 @@ _READERS: Final[Mapping[str, ModuleType]] = {
 
 @dataclass(frozen=True, slots=True)
 class WarehouseTable:
-    """A table of a warehouse, at its newest version or at that of a run.
+    """A table that target-spark has loaded, at its newest version or as a run has left it.
 
     Attributes:
         name: The name of the table, which is that of its folder.
@@ -54,26 +54,26 @@ class WarehouseTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the table, with their Arrow types."""
+        """The columns of the table as an Arrow schema."""
         table = self._reader.open_table(self.folder, self.version)
         schema: pa.Schema = self._reader.get_schema(table)
         return schema
 
     @property
     def runs(self) -> Mapping[str, int]:
-        """The runs that have written to the table: run id to version, newest run first.
+        """The version that each run of target-spark has left, by run id, newest run first.
 
-        The version is that of the run's last commit. Runs whose commits are no longer in the
+        It is the version after the run's last commit. Runs whose commits are no longer in the
         table's history are missing.
         """
         versions: Mapping[str, int] = self._reader.read_runs(self.folder)
         return versions
 
     def at_run(self, run: str) -> WarehouseTable:
-        """Return the table as it was after the last commit of a run.
+        """Return the table as it was after the last commit of a run of target-spark.
 
         Args:
-            run: Id of the run, as `runs`, the report and the table of runs have it.
+            run: Id of the run, as in `runs`, in the report and in the table of runs.
 
         Raises:
             TableError: The run has not written to the table, or its commits are no longer in the
@@ -88,7 +88,7 @@ class WarehouseTable:
         return replace(self, version=version)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows as an Arrow table.
+        """Return the rows of the table as an Arrow table.
 
         Args:
             columns: Names of the columns to read; None for all.
@@ -138,9 +138,10 @@ class WarehouseTable:
 
 
 class Warehouse(Mapping[str, WarehouseTable]):
-    """The tables in a folder, by name: those of streams, their quarantines, and the runs.
+    """The tables that target-spark has loaded into a folder, by name.
 
-    Each access looks at the folder again, so tables that a later run creates appear.
+    They are those of streams, of quarantined rows, and of runs. Each access looks at the folder
+    again, so tables that a later run creates appear.
 
     Args:
         folder: The folder of the tables, which is the setting ``path`` of target-spark.
@@ -150,7 +151,7 @@ class Warehouse(Mapping[str, WarehouseTable]):
         self._folder = folder
 
     def __getitem__(self, name: str) -> WarehouseTable:
-        """Return the table with a name.
+        """Return the table named ``name``.
 
         Raises:
             KeyError: There is no such table.
@@ -176,7 +177,7 @@ class Warehouse(Mapping[str, WarehouseTable]):
 
 
 def open_warehouse(path: str | os.PathLike[str]) -> Warehouse:
-    """Open the folder of a load, to read its tables without Spark.
+    """Open the folder into which target-spark has loaded tables, to read them without Spark.
 
     ```python
     warehouse = target_spark.open_warehouse("out/tables")
@@ -203,7 +204,7 @@ def open_warehouse(path: str | os.PathLike[str]) -> Warehouse:
 
 
 def _import(library: str) -> Any:
-    """Import a library that target-spark does not install.
+    """Import an optional library, which the user has to install, such as Polars.
 
     Raises:
         UnsupportedError: The library is not installed.

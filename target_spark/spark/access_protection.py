@@ -85,7 +85,7 @@ def loopback_environment(master: str, environ: Mapping[str, str] | None = None) 
 
 
 def warn_if_open(master: str, conf: Mapping[str, str]) -> None:
-    """Log a warning if ``spark.authenticate`` is not true for a local master."""
+    """Log a warning if a local Spark does not authenticate clients (``spark.authenticate``)."""
     if master.startswith("local") and not _is_on(conf, _AUTHENTICATE):
         logger.warning(_OPEN_LOCAL)
 

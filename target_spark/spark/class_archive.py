@@ -34,7 +34,9 @@ _DEFAULT_FORMATS: Final = _FORMATS[:2]
 
 
 def build_archive(archive: Path, table_format: str) -> None:
-    """Create a class archive by loading sample rows in a child process.
+    """Create an archive of Java classes, for a faster start of Spark, by loading sample rows.
+
+    The rows are loaded in a child process, whose JVM writes the archive at its end.
 
     Args:
         archive: The path of the archive file to create.
@@ -70,10 +72,11 @@ def build_archive(archive: Path, table_format: str) -> None:
 
 
 def _messages() -> Iterator[str]:
-    """Yield the Singer messages of the sample load, which determines the classes in the archive.
+    """Yield the Singer messages of the load of sample rows with which a class archive is built.
 
-    The records have columns of all types, and one record does not match its schema. They fill three
-    batches: the first creates the table, the others update and add rows.
+    The archive gets the Java classes that this load needs. The records have columns of all types,
+    and one record does not match its schema. They fill three batches: the first creates the table,
+    the others update and add rows.
     """
     properties = {
         "id": {"type": "integer"},
@@ -120,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _build_for_format(table_format: str) -> int:
-    """Build the class archive for a table format unless it exists; return the exit code."""
+    """Build the Java class archive for a table format unless it exists; return the exit code."""
     try:
         settings = SparkSettings(format=table_format)
         archive = plan_launch(settings, metadata.version("pyspark"), check_java()).archive

@@ -133,7 +133,7 @@ class ConnectSession:
         return session
 
     def thread_session(self) -> SparkSession:
-        """Return the calling thread's session, like `spark`; for compatibility with `Session`."""
+        """Return the calling thread's session, like `spark`; a local `Session` has both."""
         return self.spark()
 
     @property
@@ -147,7 +147,7 @@ class ConnectSession:
         return self._failure
 
     def stop(self) -> None:
-        """End all sessions of this run on the server, which continues to run."""
+        """End all sessions of this run on the Spark Connect server, which continues to run."""
         self._thread.join()
         self._is_up = False
         with self._guard:
@@ -157,7 +157,7 @@ class ConnectSession:
         os.environ.pop(_MODE, None)
 
     def kill(self) -> None:
-        """Interrupt all operations of this run on the server, waiting at most one second."""
+        """Interrupt all operations of this run on the Spark Connect server, within one second."""
         with self._guard:
             sessions = list(self._sessions)
 
@@ -203,7 +203,7 @@ class ConnectSession:
         self._is_up = True
 
     def _create_session(self) -> SparkSession:
-        """Create a session with the user's Spark settings and those that keep values exact."""
+        """Create a session on the server with the user's settings and those for exact values."""
         spark = self._connected(self._settings.remote or "")
         with self._guard:
             self._sessions.append(spark)
@@ -246,7 +246,7 @@ class ConnectSession:
         return spark
 
     def _end_session(self, spark: SparkSession) -> None:
-        """End a session on the server. If this fails, keep the session's id to end it later."""
+        """End a session on the server; if this fails, keep its id, so that it is ended later."""
         with self._guard:
             if spark in self._sessions:
                 self._sessions.remove(spark)
@@ -287,7 +287,7 @@ class ConnectSession:
 
 
 def _is_usable(spark: SparkSession) -> bool:
-    """Return True if a session responds and still has the settings of its creation.
+    """Return True if a session on a Spark Connect server responds and still has its settings.
 
     Otherwise the server has dropped the session, or replaced it by a new one.
     """

@@ -177,7 +177,7 @@ _LEGACY_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def get_needed(key: str) -> Needed | None:
-    """Return the required value of a Spark setting, or None if any value is allowed."""
+    """Return the value that a Spark setting needs to keep data exact; None if any is allowed."""
     if _MERGE_ISOLATION.fullmatch(key):
         return _SERIALIZABLE
     if not key.startswith(_LEGACY):
@@ -192,9 +192,9 @@ def exact_conf() -> dict[str, str]:
 
 
 def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
-    """Yield name and required value of each setting in ``conf`` that has another value.
+    """Yield each setting in ``conf`` that has another value than exact data requires.
 
-    The comparison ignores case.
+    Each item is a tuple of the setting's name and its `Needed` value. The comparison ignores case.
     """
     for key, value in conf.items():
         needed = get_needed(key)

@@ -63,7 +63,7 @@ def ivy_folder(setting: str | None) -> Path:
 
 
 def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
-    """Return the paths of cached jars, or None if a jar is missing or incomplete.
+    """Return the paths of jars in the cache, or None if one of them is missing or incomplete.
 
     The SHA-256 of each jar is compared with that of the published jar.
 
@@ -96,7 +96,7 @@ def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
 
 
 def remove_incomplete_jars(folder: Path, coordinates: Sequence[str]) -> None:
-    """Delete those of the given cached jars that are not complete zip files.
+    """Delete those of the given jars in the cache that are not complete zip files.
 
     Spark's resolver would not replace them, because it checks only the file name.
     """

@@ -192,7 +192,7 @@ class Library(NamedTuple):
 
 
 def format_library(artifacts: tuple[str, ...]) -> Library:
-    """Return the `Library` of a table format.
+    """Return the `Library` (set of jars) of a table format.
 
     ``artifacts`` are Maven coordinates: first the jar to request, then its dependencies.
     """
@@ -200,20 +200,20 @@ def format_library(artifacts: tuple[str, ...]) -> Library:
 
 
 def s3_library(hadoop: str, sdk: str) -> Library:
-    """Return the `Library` for S3, for a version of hadoop-aws and a version of Amazon's SDK."""
+    """Return the `Library` for S3 with these versions of hadoop-aws and of Amazon's SDK."""
     modules = tuple(f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
     all_jars = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
     return Library(all_jars[: 1 + len(_ASKED_OF_SDK)], all_jars, _EXCLUDES_FOR_S3)
 
 
 def azure_library(hadoop: str) -> Library:
-    """Return the `Library` for Azure Data Lake Storage, for a version of hadoop-azure."""
+    """Return the `Library` for Azure Data Lake Storage with this version of hadoop-azure."""
     jars = (f"{_HADOOP_AZURE}:{hadoop}",)
     return Library(jars, jars, _EXCLUDES_FOR_AZURE)
 
 
 def every_library() -> Iterator[Library]:
-    """Yield the `Library` of each table format and storage, for each supported Spark version."""
+    """Yield the `Library` of each table format and object storage, for each supported Spark."""
     yield from map(format_library, ARTIFACTS.values())
     for hadoop, sdk in HADOOP_AWS.values():
         yield s3_library(hadoop, sdk)
@@ -269,7 +269,15 @@ def _find_storage_libraries(
     user_jars: Sequence[str | None],
     spark_version: str,
 ) -> Iterator[Library]:
-    """Yield the `Library` of each object storage in use, unless the user provides its main jar.
+    """Yield the `Library` of each object storage that the run uses, such as S3.
+
+    A library is left out if the user provides its main jar.
+
+    Args:
+        addresses: The paths and URLs of the run's tables and files.
+        conf: The user's Spark settings.
+        user_jars: Paths or Maven coordinates of the user's jars.
+        spark_version: The version of Spark.
 
     Raises:
         SparkUnavailableError: No version of its jars is known for this version of Spark.
@@ -281,7 +289,12 @@ def _find_storage_libraries(
 
 
 def _get_releases(artifact: str, scheme: str, spark_version: str) -> tuple[str, str]:
-    """Return the versions of Hadoop and of Amazon's SDK for a version of Spark.
+    """Return the versions of Hadoop and of Amazon's SDK that fit a version of Spark.
+
+    Args:
+        artifact: The jar that has no version for it, such as hadoop-aws, for the error message.
+        scheme: The scheme of the URLs that need the jar, for the error message.
+        spark_version: The version of Spark.
 
     Raises:
         SparkUnavailableError: `HADOOP_AWS` has no version for this version of Spark.
@@ -348,7 +361,10 @@ def _find_required_libraries(
     user_jars: Sequence[str | None],
     spark_version: str,
 ) -> Iterator[Library]:
-    """Yield each `Library` that the run needs, unless the user provides its main jar."""
+    """Yield the `Library` (set of jars) of the table format and of each storage that the run uses.
+
+    A library is left out if the user provides its main jar.
+    """
     artifacts = required_jars(table_format, spark_version)
     if artifacts and not _has_artifact(artifacts[0], user_jars):
         yield format_library(artifacts)
@@ -448,7 +464,10 @@ def _without_packages(conf: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: lock the jar cache while Spark downloads packages, if any are configured."""
+    """Context manager: lock the jar cache, if Spark has to download packages into it.
+
+    ``conf`` are the Spark settings; without ``spark.jars.packages`` nothing is locked.
+    """
     if "spark.jars.packages" not in conf or "spark.jars.ivy" not in conf:
         yield
         return
@@ -497,7 +516,10 @@ def _get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str
 
 
 def _has_artifact(coordinates: str, jars: Iterable[str | None]) -> bool:
-    """Return True if ``jars`` (paths or coordinates) contain an artifact, in any version."""
+    """Return True if ``jars`` (paths or coordinates) contain the artifact of ``coordinates``.
+
+    Its version is ignored.
+    """
     artifact = re.split(r"[-_]\d", coordinates.split(":")[1])[0]
     return any(artifact in jar for jar in jars if jar)
 

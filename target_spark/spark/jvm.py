@@ -121,7 +121,7 @@ def archive_file(java: str, home: Path) -> Path:
 
 
 def has_class_archive() -> bool:
-    """Return True if the Python environment has a class archive (see `archive_file`)."""
+    """Return True if the Python environment has a class archive, with which Spark starts faster."""
     return any(share_folder().glob("classes-*.jsa"))
 
 
@@ -138,7 +138,7 @@ def jvm_options(user_options: str, *, small_runs: bool) -> Iterator[str]:
 
 
 def archive_options(user_options: str, archive: Path) -> Iterator[str]:
-    """Yield the JVM options with which Java uses a class archive (see `archive_file`).
+    """Yield the JVM options with which Java uses a class archive, to start Spark faster.
 
     Yield nothing if the file does not exist, other users can change it, or ``user_options`` choose
     another class archive.
@@ -150,7 +150,7 @@ def archive_options(user_options: str, archive: Path) -> Iterator[str]:
 
 
 def find_exit_seconds(options: str) -> float:
-    """Return the seconds to wait for the end of a JVM that was started with some options.
+    """Return the seconds to wait for the end of a JVM that was started with ``options``.
 
     A JVM that writes a class archive at its end gets 900 seconds, any other 30.
     """
@@ -158,7 +158,7 @@ def find_exit_seconds(options: str) -> float:
 
 
 def share_folder() -> Path:
-    """Return target-spark's folder in the Python environment, for files that only it needs."""
+    """Return target-spark's folder in the Python environment, for files such as class archives."""
     return Path(sys.prefix, "share", "target-spark")
 
 

@@ -92,7 +92,7 @@ def launch_environment(
 def _get_library_path(
     java: str, conf: Mapping[str, str], environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variable ``LD_LIBRARY_PATH`` with Java's library folder first, or {} if not set.
+    """Return ``LD_LIBRARY_PATH`` with Java's library folder first; {} if no library path is set.
 
     If a library path is set without this folder, Java adds the folder and restarts itself. The new
     command line would then show the contents of the option files.
@@ -105,7 +105,7 @@ def _get_library_path(
 
 
 def _parse_submit_arguments(text: str) -> tuple[Namespace, list[str]]:
-    """Parse spark-submit arguments; return the known options, and a list of all other words."""
+    """Return the options for settings in the arguments of spark-submit, and all other words."""
     import argparse  # few settings need it
 
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)

@@ -36,7 +36,7 @@ def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
         is_gone: Function that returns True if the JVM has ended.
 
     Returns:
-        The log filter, which `restore` takes.
+        The log filter, which `restore` removes.
     """
     logging.getLogger("py4j").setLevel(logging.WARNING)  # INFO has each closed socket
     quiet = _DisconnectFilter(is_gone)
@@ -46,7 +46,7 @@ def silence_disconnects(is_gone: Callable[[], bool]) -> logging.Filter:
 
 
 def restore(quiet: logging.Filter) -> None:
-    """Remove the log filter that `silence_disconnects` returned."""
+    """Remove the log filter that `silence_disconnects` has added and returned."""
     for name in _LOGGERS:
         logging.getLogger(name).removeFilter(quiet)
 

@@ -25,7 +25,7 @@ Count: TypeAlias = Callable[[int], int]
 def get_observation(
     spark: SparkSession,
     observation: Observation,
-    again: Callable[[], DataFrame],
+    recompute: Callable[[], DataFrame],
     expected: int | None = None,
 ) -> Mapping[str, Any]:
     """Return the metrics of a Spark observation, and compute them again if they may be wrong.
@@ -36,14 +36,14 @@ def get_observation(
     Args:
         spark: The session.
         observation: The observation.
-        again: Function that returns a DataFrame with one row of the same metrics, to compute them
-            again.
+        recompute: Function that returns a DataFrame with one row of the same metrics, which is
+            computed if they may be wrong.
         expected: The expected value of the metric ``rows``, or None if unknown. If the metric has
             another value, the metrics are computed again.
     """
     metrics: Mapping[str, Any] = observation.get
     is_reliable = _has_no_executors(spark) if expected is None else metrics.get("rows") == expected
-    return metrics if metrics and is_reliable else again().collect()[0].asDict()
+    return metrics if metrics and is_reliable else recompute().collect()[0].asDict()
 
 
 def get_row_count(

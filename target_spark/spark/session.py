@@ -177,7 +177,7 @@ def find_pyspark_version() -> str:
     """Return the version of the installed PySpark.
 
     Raises:
-        SparkUnavailableError: PySpark is not installed, or Databricks Connect is in its place.
+        SparkUnavailableError: PySpark is not installed, or Databricks Connect replaces it.
     """
     with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version("pyspark")
@@ -338,8 +338,8 @@ def _small_spark_conf(master: str) -> dict[str, str]:
 def _get_default_database(scratch: str) -> str:
     """Return the URL of the folder for Spark's default database, which never contains tables.
 
-    This is a folder inside ``scratch``. If ``scratch`` is "", it is an existing folder, so that
-    Spark does not create one in the working directory.
+    It is a folder inside ``scratch``, the private folder for temporary files. If ``scratch`` is "",
+    it is an existing folder, so that Spark does not create one in the working directory.
     """
     folder = Path(scratch, "warehouse") if scratch else Path(__file__).parent
     return to_spark_uri(str(folder))
@@ -502,13 +502,13 @@ class Session:
                 os.killpg(pid, signal.SIGKILL)
 
     def stop_waiting(self) -> None:
-        """Kill the JVM if Spark is still waiting for the executors of its cluster."""
+        """Kill the JVM if Spark still waits for a cluster's executors, so that the run can end."""
         if self._is_waiting:
             self._failure = SparkUnavailableError(_STILL_WAITING)
             self.kill()
 
     def _is_application_ended(self) -> bool:
-        """Return True if the cluster has ended the application while the JVM still runs."""
+        """Return True if the cluster has ended the Spark application while the JVM still runs."""
         spark = self._spark
         if spark is None or self._closing or self._settings.master.startswith("local"):
             return False
@@ -522,7 +522,10 @@ class Session:
         return getattr(self._gateway, "proc", None)
 
     def _is_disconnect_expected(self) -> bool:
-        """Return True if this run ends the JVM, or if the JVM ends within ten seconds."""
+        """Return True if a broken connection to the JVM needs no log message, because the JVM ends.
+
+        Either this run ends the JVM, or the JVM ends within ten seconds.
+        """
         if self._closing:
             return True
         try:

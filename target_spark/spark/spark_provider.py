@@ -1,4 +1,4 @@
-"""Start of a run's Spark and acquisition of its job lock, when there is something to load.
+"""Start of Spark for a load, and acquisition of its job lock, once there is something to load.
 
 The lock is acquired before the JVM starts and released after it ends. Spark starts in the
 background: writer threads that request a session wait for it, the input reader does not.
@@ -123,7 +123,7 @@ class SparkProvider:
 
     @property
     def started(self) -> bool:
-        """True if `begin` has been called."""
+        """True if `begin` has been called, which starts Spark or lets it start on demand."""
         return self._has_begun
 
     @property
@@ -133,7 +133,7 @@ class SparkProvider:
 
     @property
     def version(self) -> str:
-        """Spark's version, such as ``4.1.1``; that of a server is "" until it has responded."""
+        """Version of the run's Spark, such as ``4.1.1``; "" before a server has responded."""
         if isinstance(self._session, ConnectSession):
             return self._session.version
         from pyspark.version import __version__
@@ -200,7 +200,9 @@ class SparkProvider:
             lease.record_engine(folder)
 
     def raise_if_engine_lost(self, error: BaseException) -> None:
-        """Start a local Spark if ``error`` was caused by the end of the engine, a shared Spark.
+        """Start a local Spark and raise if ``error`` was caused by the end of the engine.
+
+        An engine is a shared background Spark. After other errors, nothing happens.
 
         Raises:
             EngineLostError: The engine has ended. The caller can repeat its work with the local
@@ -228,20 +230,20 @@ class SparkProvider:
         return self._start().thread_session()
 
     def spark_on_demand(self) -> SparkSession:
-        """Return a lazy session if Spark starts on demand and has not started, else a session.
+        """Return the thread's session, or a lazy one if Spark starts on demand and has not started.
 
-        A caller that only passes on the lazy session does not start Spark.
+        A lazy session starts Spark when it is used, not when it is only passed on.
         """
         if self._starts_on_demand and self._session is None:
             return self.lazy_spark()
         return self.spark()
 
     def lazy_spark(self) -> SparkSession:
-        """Return a lazy session, which starts Spark or waits for it only when it is used."""
+        """Return a session that starts Spark, or waits for its start, only when it is used."""
         return make_lazy_session(self.spark)
 
     def close(self) -> None:
-        """Stop the local Spark, or end the sessions on the server; then release the job lock."""
+        """Stop the run's Spark, or end its sessions on a server; then release the job lock."""
         if self._session is not None:
             with self._phases.run("stopping Spark"):
                 self._session.stop()
@@ -286,12 +288,12 @@ def start_spark_on_demand(settings: SparkSettings) -> Iterator[Callable[[], Spar
 
 
 def make_lazy_session(get_spark: Callable[[], SparkSession]) -> SparkSession:
-    """Return a proxy of a session that calls ``get_spark`` for the session on attribute access."""
+    """Return a proxy of a session, which calls ``get_spark`` on each attribute access."""
     return cast("SparkSession", _SessionOnDemand(get_spark))
 
 
 class _SessionOnDemand:
-    """Proxy of a `SparkSession` that requests the session on each attribute access."""
+    """Proxy of a `SparkSession` that gets the session from a function on each attribute access."""
 
     def __init__(self, get_spark: Callable[[], SparkSession]) -> None:
         self._get_spark = get_spark

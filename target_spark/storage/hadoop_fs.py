@@ -1,4 +1,4 @@
-"""File operations on the file systems that Spark uses: list, delete, upload, fetch and sync.
+"""File operations on the file systems that Spark uses: list, delete, upload, fetch and fsync.
 
 With a local JVM, Hadoop's file systems are called through py4j. Spark Connect has no JVM to call:
 local paths are accessed with Python, and URLs of other file systems are rejected.

@@ -1,4 +1,4 @@
-"""Job lock, which prevents two runs of one job at the same time.
+"""Lock of a job on the file system, which prevents two runs of one job at the same time.
 
 The lock is a kernel lock (flock) on a file. The JVM inherits the open file, so the lock is
 held until both this process and its JVM have ended. The file also contains:
@@ -49,8 +49,8 @@ _SHORT = 100
 def lock_file_path(warehouse: str, job: str) -> Path:
     """Return the path of a job's lock file, which need not exist.
 
-    If the warehouse is a local folder, the path is inside it, else in the user's cache folder.
-    Different spellings of the same warehouse path or URL give the same result.
+    If ``warehouse``, the location of the tables, is a local folder, the path is inside it, else in
+    the user's cache folder. All forms of the same path or URL give the same result.
     """
     name = re.sub(r"[^A-Za-z0-9._-]", "_", job).lstrip(".")[:_SHORT]
     if name != job:
@@ -149,7 +149,7 @@ def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60
 
 
 class JobLock:
-    """Exclusive lock of a job, which a run must hold to commit.
+    """Exclusive lock of a job, which a run must hold to commit, so that no other run does.
 
     Create it with `acquire` and end it with `release`.
     """
@@ -236,7 +236,7 @@ class JobLock:
 
     @property
     def leftover_engine(self) -> str | None:
-        """The folder of the background Spark that an earlier, killed run used; None if none."""
+        """The folder of the shared Spark (engine) that an earlier, killed run used, or None."""
         engine: str | None = self._owner.get(_ENGINE)
         return engine
 
@@ -338,7 +338,7 @@ def _locked(file: int, path: Path) -> bool:
 
 
 def _read_owner(file: int) -> dict[str, Any]:
-    """Return the content of a lock file, such as the process id of the run that holds the lock.
+    """Return the content of a job's lock file, such as the process id of the run that holds it.
 
     Return an empty dictionary if the file is empty or is just being written.
     """
@@ -359,7 +359,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _is_dead(owner: Mapping[str, Any]) -> bool:
-    """Return True if the process that wrote the lock file content ``owner`` has ended.
+    """Return True if the run whose lock file has the content ``owner`` has ended.
 
     Return False for a process on another machine, because it cannot be checked.
     """
@@ -376,9 +376,10 @@ def _is_dead(owner: Mapping[str, Any]) -> bool:
 
 
 def get_start_ticks(pid: int) -> str | None:
-    """Return the start time of a process in kernel ticks since boot, from ``/proc``.
+    """Return the start time of a process, which tells it from a later process with the same id.
 
-    Return None if the process does not exist or is a zombie.
+    The unit is kernel ticks since boot, from ``/proc``. Return None if the process does not exist
+    or is a zombie.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()

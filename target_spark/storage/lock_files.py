@@ -28,7 +28,7 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Sharing(NamedTuple):
-    """The owner and the group that may use a lock file, in addition to the current user and root.
+    """The owner and the group that may use a job's lock file, besides the current user and root.
 
     Attributes:
         owner: The id of the user who owns the warehouse folder.
@@ -39,7 +39,7 @@ class _Sharing(NamedTuple):
     group: int | None
 
     def fault(self, status: os.stat_result) -> str:
-        """Return the reason not to trust a file with this status; "" if it is trusted.
+        """Return the reason not to trust a lock file with this status; "" if it can be trusted.
 
         The reason, such as a foreign owner, is a phrase that follows the file name in an error.
         """
@@ -48,7 +48,7 @@ class _Sharing(NamedTuple):
         return owner_fault(status, {self.owner})
 
     def tighten(self, file: int, status: os.stat_result, mode: int) -> None:
-        """Set the permissions of an open file, and its group if a group shares the lock.
+        """Set the permissions of an open lock file, and its group if a group shares the lock.
 
         A file of another user is not changed. Errors are ignored.
 

@@ -117,7 +117,7 @@ _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 
 _CUT: Final = {"Py4JNetworkError", "ConnectionError", "ConnectionRefusedError", "EOFError"}
 _WITHOUT_ANSWER: Final = ("py4j.protocol.", "Py4JError")
-"""The class itself and no subclass: py4j got no response from the JVM."""
+"""py4j's error for a JVM that did not respond; its subclasses have other causes."""
 _CUT_WORDS: Final = (
     "Answer from Java side is empty",
     "SparkContext was shut down",
@@ -236,7 +236,7 @@ def disk_full_context(location: str, remedy: str) -> Iterator[None]:
     """Context manager: convert a disk-full error to a `DiskFullError` with location and remedy.
 
     Args:
-        location: The data that found no space, for the message: "uncommitted rows (/tmp)".
+        location: The data for which there is no space, for the message: "uncommitted rows (/tmp)".
         remedy: An instruction for the message, such as "Free space there".
 
     Raises:
@@ -255,7 +255,7 @@ def translate_disk_full(location: str, remedy: str, error: BaseException) -> Dis
     """Return a `DiskFullError` if ``error`` reports a full disk, else None.
 
     Args:
-        location: The data that found no space, for the message: "uncommitted rows (/tmp)".
+        location: The data for which there is no space, for the message: "uncommitted rows (/tmp)".
         remedy: An instruction for the message, such as "Free space there".
         error: The exception to translate.
     """
@@ -282,7 +282,7 @@ def first_error_line(error: BaseException) -> str:
 
 
 def _is_server_unavailable(error: BaseException) -> bool:
-    """Return True if the Spark Connect server does not respond or does not know the session."""
+    """Return True if an error means that the Spark Connect server or the session is gone."""
     exception: Any = error
     if type(error).__module__ in _CLIENT:  # a py4j error would call the JVM
         status = exception.getGrpcStatusCode() if hasattr(error, "getGrpcStatusCode") else None
@@ -321,7 +321,7 @@ def _is_passing(text: str, names: _Names) -> bool:
 
 
 def _format_error(error: BaseException) -> str:
-    """Return the message of an exception.
+    """Return the message of a Spark or Python exception.
 
     PySpark replaces some errors of Delta Lake by an error with a generic message. In this case,
     return the message of the original error.
@@ -364,7 +364,7 @@ def _retries_exhausted_error(
 
 
 def _raise_permanent_error(operation: str, fault: FailureKind, error: BaseException) -> None:
-    """Raise a `StorageError` for a permanent storage or JVM error; return for other errors.
+    """Raise a `StorageError` for a permanent storage or JVM error; do nothing for other errors.
 
     Args:
         operation: A description of the operation, with which the message begins.
@@ -387,8 +387,8 @@ def _raise_permanent_error(operation: str, fault: FailureKind, error: BaseExcept
 def raise_translated_error(operation: str, error: BaseException) -> None:
     """Raise a `StorageError` for a Java exception that PySpark has translated to Python.
 
-    The text of such an exception cannot be read after the JVM has ended, so it is copied. Return
-    for other errors.
+    The text of such an exception cannot be read after the JVM has ended, so it is copied. Do
+    nothing for other errors.
 
     Args:
         operation: A description of the operation, with which the message begins.

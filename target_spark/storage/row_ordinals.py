@@ -22,7 +22,7 @@ _ROWS: Final = (1 << _ROW_BITS) - 1
 
 
 def first_in_part(partition: int) -> int:
-    """Return the provisional number of the first row of a partition of the input.
+    """Return the provisional number of the first row in a partition of the input.
 
     The final number, the row's position in the whole input, is unknown while several workers read
     partitions at the same time. `resolve_ordinals` converts provisional to final numbers.

@@ -1,4 +1,4 @@
-"""Test that all executors of a Spark cluster can read and write the shared folders.
+"""Test that all executors of a Spark cluster can read and write the shared folders of a load.
 
 An executor that does not have the shared folder would create a folder on its local disk, and its
 rows would be lost. So at the start of a run this process writes test files into the shared folder,
@@ -61,7 +61,7 @@ def check_shared(
 
 
 class _NotSharedError(Exception):
-    """Raised if an executor does not see the files of this process in a folder, or vice versa."""
+    """Error for a folder in which an executor does not see this process's files, or vice versa."""
 
 
 def _check(spark: SparkSession, folder: Path, executors: Callable[[], int], tasks: int) -> None:
@@ -105,7 +105,7 @@ def _run_test_tasks(spark: SparkSession, folder: Path, tasks: int) -> set[str]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Delete test folders older than one hour, which runs left that were killed during the test."""
+    """Delete test folders older than one hour, which a killed run has left in a shared folder."""
     for leftover in folder.glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if leftover.stat().st_mtime < time.time() - _OLD_SECONDS:
@@ -130,7 +130,7 @@ def _temporary_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _errors_naming_setting(setting: str, folder: str) -> Iterator[None]:
-    """Context manager: convert exceptions to a TableError that names a setting and its folder."""
+    """Context manager: convert errors of a test to a TableError that names setting and folder."""
     try:
         yield
     except (OSError, _NotSharedError) as error:

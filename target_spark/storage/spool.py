@@ -93,7 +93,7 @@ class _LineWithMeta(msgspec.Struct, gc=False):
 
 
 class _Head(msgspec.Struct, gc=False, omit_defaults=True):
-    """The fields of a spool file line that precede the record (see `_Line` for their meaning)."""
+    """The fields of a spool file line that precede the record; their meaning is that in `_Line`."""
 
     n: int
     t: str | None
@@ -207,7 +207,7 @@ class SpoolFolder:
     """
 
     def __init__(self, base: str | os.PathLike[str] | None = None) -> None:
-        """Create and lock the folder, and delete the folders of killed runs in ``base``."""
+        """Create and lock the run's folder, and delete the folders of killed runs in ``base``."""
         root = Path(base) if base is not None else Path(tempfile.gettempdir())
         root.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(root)
@@ -260,7 +260,7 @@ class SpoolFolder:
         )
 
     def close(self) -> None:
-        """Delete the folder with its content, and release its lock."""
+        """Delete the run's folder with its content, and release its lock."""
         for file in self._open_files.values():
             with contextlib.suppress(OSError):  # a full disk: the file is deleted anyway
                 file.close()
@@ -304,7 +304,7 @@ class Spool:
     _path: Path | None = None
 
     def add(self, rows: Rows, first_ordinal: int) -> int:
-        """Append rows to the open batch, and return the number of bytes written.
+        """Append rows to the open batch, and return the number of bytes written to its file.
 
         ``first_ordinal`` is the position in the input of the first of these rows.
         """
@@ -345,7 +345,7 @@ class Spool:
         self.oldest, self.received_at = time.monotonic(), time.time()
 
     def age(self) -> float:
-        """Return the seconds since the first row of the batch was received; 0.0 if empty."""
+        """Return the seconds since the batch received its first row; 0.0 if it is empty."""
         return time.monotonic() - self.oldest if self.count else 0.0
 
     def cut(self) -> Batch:
@@ -411,10 +411,10 @@ def may_contain_deletes(lines: bytes) -> bool:
 
 
 def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
-    """Yield the bytes of a spool file with these rows: one line of JSON per row.
+    """Yield the content of a spool file for these rows: one line of JSON per row, as bytes.
 
     Usually all lines are yielded as one bytes object. If a record has 1 MiB or more, each line is
-    yielded in three pieces, so that large records are not copied.
+    yielded as three bytes objects, so that large records are not copied.
 
     Args:
         rows: The rows.
@@ -450,13 +450,13 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
 
 
 def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
-    """Yield one iterator over the metadata of all rows, or nothing if the rows have no metadata."""
+    """Yield one iterator over the rows' metadata from Airbyte; yield nothing if they have none."""
     if rows.meta is not None:
         yield (_NOTHING if each is None else msgspec.Raw(each) for each in rows.meta)
 
 
 def _to_delete_record(row: bytes, at: str | None) -> bytes:
-    """Return a record with the property ``_sdc_deleted_at`` added, which marks it as deleted.
+    """Return a row's record with the property ``_sdc_deleted_at``, which marks it as deleted.
 
     Args:
         row: The record as a JSON object.
@@ -486,7 +486,7 @@ def _remove_leftovers(root: Path) -> None:
 
 
 def _is_locked(folder: Path) -> bool:
-    """Return True if a folder must not be deleted, because a running process has locked it.
+    """Return True if a spool folder must not be deleted, because a running process has locked it.
 
     For a folder without a lock file, return False if its name is that of a spool folder, because
     its deletion was interrupted. Return True otherwise, because it may belong to another program.

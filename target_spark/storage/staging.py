@@ -37,7 +37,7 @@ def temporary_location(spark: SparkSession, staging_area: StagingArea, name: str
 
 
 def translate_write_errors(staging_area: StagingArea) -> AbstractContextManager[None]:
-    """Return a context manager that adds the staging location to the text of disk-full errors.
+    """Return a context manager that adds the folder or URL of ``staging_area`` to disk-full errors.
 
     Raises:
         DiskFullError: The block failed because a disk is full.

@@ -110,7 +110,7 @@ class StagingArea:
         return copies
 
     def delete(self, spark: SparkSession, address: str) -> None:
-        """Delete the files at a URL of this staging area.
+        """Delete the files at a URL that `new_address` has returned.
 
         If a remote deletion fails, a warning is logged, and the next call tries it again.
         """
@@ -128,7 +128,7 @@ class StagingArea:
             logger.warning(words, address, first_error_line(error))
 
     def _clear(self, spark: SparkSession) -> None:
-        """Delete the remote folders of killed runs of this job. Later calls do nothing."""
+        """Delete the remote folders that killed runs of this job left. Later calls do nothing."""
         with self._clearing:
             if self._is_cleared or self._base is None or self._address is None:
                 return
@@ -175,6 +175,6 @@ def _job_folder(staging: str, job: str) -> str:
 
 
 def _this_machine() -> str:
-    """Return the prefix of remote folder names for runs of this user on this machine."""
+    """Return the prefix in the names of remote folders that marks runs of this user and machine."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())
     return f"of-{host}-{os.getuid()}-"

@@ -42,7 +42,7 @@ def to_local_folder(address: str) -> Path | None:
 
 
 def resolve_address(address: str) -> str:
-    """Return a normalized URL, which is equal for all spellings of the same path or URL.
+    """Return a normalized URL, which is equal for all forms of the same path or URL.
 
     A local path becomes a ``file://`` URL of the absolute path without ``..`` and symbolic links.
     For other URLs: ``"S3A://bucket/a//b/../c/"`` -> ``"s3a://bucket/a/c"``.
@@ -75,7 +75,7 @@ def is_azure(address: str) -> bool:
 
 
 def to_spark_scheme(address: str) -> str:
-    """Return a URL with Spark's name of its scheme: ``s3://bucket/a`` -> ``s3a://bucket/a``.
+    """Return a URL with the scheme that Spark uses: ``s3://bucket/a`` -> ``s3a://bucket/a``.
 
     ``az`` becomes ``abfss``, and ``gcs`` becomes ``gs``; any other scheme is written in lower case.
     A path is unchanged.
@@ -85,7 +85,7 @@ def to_spark_scheme(address: str) -> str:
 
 
 def to_spark_uri(address: str) -> str:
-    """Return the URL that Spark accepts for a local path or URL.
+    """Return a local path or URL in the form that Spark accepts.
 
     A local path becomes a ``file://`` URL without percent-encoding. Other URLs are unchanged.
     """

@@ -1,1 +1,1 @@
-"""The engine: a Spark process that keeps running in the background and is shared by runs."""
+"""The engine: a Spark process that keeps running in the background, so that loads start faster."""

@@ -51,7 +51,7 @@ _PAUSE: Final = 0.1
 
 
 def engines_folder() -> Path:
-    """Return the folder that contains the folders of all engines of this user."""
+    """Return the folder with the folders of this user's engines (shared Spark processes)."""
     return cache_folder() / "engines"
 
 
@@ -67,7 +67,7 @@ class EngineFolder:
 
     @classmethod
     def find(cls, key: str) -> EngineFolder | None:
-        """Return the folder of the engine with an identity key, or None if it does not exist.
+        """Return the folder of the engine whose `Identity` has this key; None if it does not exist.
 
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.
@@ -80,7 +80,7 @@ class EngineFolder:
 
     @classmethod
     def make(cls, key: str) -> EngineFolder:
-        """Return the folder of the engine with an identity key; create it if it does not exist.
+        """Return the folder of the engine whose `Identity` has this key; create it if missing.
 
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.
@@ -99,7 +99,7 @@ class EngineFolder:
         return self.path / "log"
 
     def check(self) -> None:
-        """Check that only the current user has access to the folder.
+        """Check that only the current user has access to the folder of the engine.
 
         Raises:
             UntrustedPathError: Another user owns the folder or a parent folder, or has access to
@@ -115,7 +115,8 @@ class EngineFolder:
     def lock(self) -> int | None:
         """Acquire the engine's lock, and return its file descriptor; None if an engine holds it.
 
-        The JVM must inherit the descriptor, so that the lock lasts until the JVM has ended too.
+        The lock prevents a second engine in this folder. The JVM must inherit the descriptor, so
+        that the lock lasts until the JVM has ended too.
         """
         file = self._open("lock", os.O_RDWR | os.O_CREAT)
         try:
@@ -126,15 +127,15 @@ class EngineFolder:
         return file
 
     def open_log(self) -> int:
-        """Create or empty the log file, and return its file descriptor."""
+        """Create or empty the log file of the engine, and return its file descriptor."""
         return self._open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
 
     def describe(self, **facts: Any) -> None:
-        """Write the description of the engine, such as its process id, to a JSON file."""
+        """Write facts about the engine, such as its process id, to the JSON file that runs read."""
         replace_file(self.path / "engine.json", json.dumps(facts))
 
     def read_description(self) -> dict[str, Any]:
-        """Return the facts that `describe` has written; empty if the file is missing or invalid.
+        """Return the facts about the engine that `describe` wrote; {} if they cannot be parsed.
 
         Raises:
             UntrustedPathError: Another user could have written the description.
@@ -160,7 +161,7 @@ class EngineFolder:
         return listener
 
     def connect(self, timeout: float) -> socket.socket:
-        """Return a connection to the engine.
+        """Return a connection to the engine, the background Spark process of this folder.
 
         Args:
             timeout: The timeout of the connection and of each response, in seconds.
@@ -210,7 +211,7 @@ class EngineFolder:
 
     @contextlib.contextmanager
     def _address(self) -> Iterator[str]:
-        """Context manager: yield a path of the Unix socket that is short enough for the kernel."""
+        """Context manager: yield a path of the engine's socket that fits the kernel's limit."""
         path = str(self.path / "socket")
         if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
             yield path
@@ -242,12 +243,14 @@ def list_engines() -> list[EngineFolder]:
 def wait_for_engine(path: str, seconds: float) -> bool:
     """Wait until an engine (background Spark process) accepts connections, or has ended.
 
-    The JVM of a killed engine may still commit for a moment, so its end is awaited too. Return
-    False if the time is over.
+    The JVM of a killed engine may still commit for a moment, so its end is awaited too.
 
     Args:
         path: The path of the engine's folder.
         seconds: The longest wait.
+
+    Returns:
+        True, or False if neither happened in time.
     """
     folder, end = EngineFolder(Path(path)), time.monotonic() + seconds
     while True:
@@ -269,7 +272,7 @@ def wait_for_engine(path: str, seconds: float) -> bool:
 def send_message(
     connection: socket.socket, message: dict[str, Any], files: Sequence[int] = ()
 ) -> None:
-    """Send a message as a line of JSON over a Unix socket.
+    """Send a message between a run and its engine, as a line of JSON over a Unix socket.
 
     ``files`` are file descriptors that the receiver gets too.
     """
@@ -283,7 +286,7 @@ def send_message(
 
 
 def receive_message(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return the next message from a Unix socket, and the file descriptors sent with it.
+    """Return the next message of a run or its engine from a Unix socket, with its file descriptors.
 
     Raises:
         OSError: The connection was closed, or the message is longer than 1 MiB.

@@ -1,4 +1,4 @@
-"""Identity of an engine, which is a Spark process that runs share: versions, settings, variables.
+"""Identity of an engine (a Spark process that runs share): its versions, settings and variables.
 
 A run uses an engine only if both have the same identity. So the run gets the same Spark version,
 jars, settings, credentials and file modes as with a Spark that it starts itself. Values are stored
@@ -69,7 +69,7 @@ class Identity:
 
 
 def find_differences(identity: Identity, engine_parts: Mapping[str, str]) -> list[str]:
-    """Return the sorted names of settings, versions or variables in which two identities differ.
+    """Return the sorted names of settings, versions or variables that differ in two identities.
 
     Args:
         identity: The identity of a run.
@@ -86,7 +86,10 @@ def _digest(*texts: str) -> str:
 def _program_parts(
     settings: SparkSettings, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the names and values of environment parts: program versions or paths, and the umask."""
+    """Yield name and value of those parts of an identity that are not settings of Spark.
+
+    They are the versions or paths of programs, and the umask.
+    """
     version = find_pyspark_version()
     yield "PySpark", version
     yield "Python", sys.executable
@@ -125,7 +128,7 @@ def _describe_jar(jar: str) -> str:
 
 
 def _describe_file(path: str) -> str:
-    """Return a text with path, size and modification time of a file; the path if it is missing."""
+    """Return path, size and modification time of a file as text; only the path if it is missing."""
     try:
         status = os.stat(path)  # noqa: PTH116  (a path as text)
     except OSError:

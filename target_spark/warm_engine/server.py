@@ -1,4 +1,4 @@
-"""The process of an engine, which starts Spark, serves runs, and ends after an idle time.
+"""The process of an engine (a shared Spark), which starts Spark, serves runs, and ends when idle.
 
 - A run stays connected to the engine's socket until it ends, so the engine notices the end of a run
 even if the run was killed.
@@ -48,7 +48,7 @@ _STOPPING: Final = "The engine is stopping."
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run that is connected to the engine.
+    """A load (run) that is connected to the engine, the Spark process that loads share.
 
     Attributes:
         id: The id of the run, which is part of the names of its JVM threads and tags its Spark
@@ -64,13 +64,13 @@ class _Run:
     started: float
 
     def describe(self) -> str:
-        """Return a text such as "job a, process 12, since 2024-01-01T00:00:00Z"."""
+        """Return a text about the run, such as "job a, process 12, since 2024-01-01T00:00:00Z"."""
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.started))
         return f"job {self.job or 'without a name'}, process {self.pid}, since {since}"
 
 
 class EngineServer:
-    """Server of an engine, which lets several runs use the Spark of this process.
+    """Server in an engine, the process that lets several runs (loads) use its Spark.
 
     Args:
         session: The Spark session, which may still be starting.
@@ -110,7 +110,7 @@ class EngineServer:
         return 0
 
     def request_stop(self) -> None:
-        """Let the engine end when no run uses it any more. From now on, reject new runs."""
+        """Reject new runs from now on, and end the engine when the last connected run has ended."""
         self._is_closing = True
         self._stop.set()
 
@@ -178,7 +178,7 @@ class EngineServer:
     # Runs
 
     def _serve_run(self, connection: socket.socket, message: Mapping[str, Any]) -> None:
-        """Give a run access to Spark, wait until the run ends, and cancel its remaining work."""
+        """Let a run use the engine's Spark, wait until it ends, and cancel its remaining work."""
         run = _Run(str(message["run"]), int(message["pid"]), str(message["job"]), time.time())
         with self._guard:
             if self._is_closing:
@@ -201,7 +201,7 @@ class EngineServer:
         send_message(connection, {"ended": True})
 
     def _open_gateway(self, connection: socket.socket) -> Any:
-        """Start a py4j server in the JVM for a run, and send its port and token to the run.
+        """Start a py4j server in the JVM for a run, and send its port and token to that run.
 
         Return the Java object of the server, or None if Spark did not start.
         """
@@ -225,7 +225,7 @@ class EngineServer:
         return gateway
 
     def _end_run(self, run: _Run, gateway: Any) -> None:
-        """Cancel the Spark jobs of a run that has ended, and wait until they have stopped.
+        """Cancel the Spark jobs that an ended run left running, and wait until they have stopped.
 
         Return immediately if the JVM has ended.
         """
@@ -244,7 +244,7 @@ class EngineServer:
 
 
 def main(arguments: Mapping[str, Any]) -> None:
-    """Run an engine in this process until it ends, and exit.
+    """Run an engine (a Spark process that runs share) in this process until it ends, and exit.
 
     One line is written to standard output: ``ready`` when the engine accepts connections, or
     ``exists`` if another engine with the same identity is running.
@@ -291,7 +291,7 @@ def main(arguments: Mapping[str, Any]) -> None:
 
 
 def _redirect_output(folder: EngineFolder) -> int:
-    """Redirect standard output and standard error to the engine's log file.
+    """Redirect standard output and standard error of this process to the engine's log file.
 
     Return a file descriptor of the previous standard output.
     """

@@ -68,7 +68,7 @@ def may_use_engine(settings: SparkSettings) -> bool:
 
 
 def looks_for_engine(settings: SparkSettings) -> bool:
-    """Return True if a run with these settings must look for a shared Spark process (engine).
+    """Return True if a run with these settings has to look for a running engine (shared Spark).
 
     That is the case if the run may use an engine, and would either start one (``engine`` is "keep")
     or may find one that is running.
@@ -93,7 +93,7 @@ class _Attachment:
     born: str | None
 
     def is_lost(self) -> bool:
-        """Return True if the engine, or its JVM, has ended."""
+        """Return True if the engine (shared Spark process), or its JVM, has ended."""
         try:
             data = self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -127,7 +127,7 @@ class EngineSession:
         on_jvm: A function that is called with the process id of the JVM, before the JVM can write.
         on_engine: A function that is called with the path of the engine's folder, before the engine
             can write. It is called with None when the run starts its own Spark.
-        phases: The stopwatch for phases of the run, such as the start of Spark; None for none.
+        phases: The stopwatch for phases of the run, such as the start of Spark, or None.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class EngineSession:
         return self._failure if self._own is None else self._own.failure or self._failure
 
     def stop(self) -> None:
-        """Disconnect from the engine after its work for this run has ended.
+        """Disconnect from the engine (shared Spark) after it has ended its work for this run.
 
         If the run has its own Spark, stop it.
         """
@@ -239,7 +239,7 @@ class EngineSession:
             self._quiet = None
 
     def kill(self) -> None:
-        """Cancel the work of the engine for this run, or kill the run's own JVM.
+        """Cancel the work of the engine (shared Spark) for this run, or kill the run's own JVM.
 
         A commit in progress may be completed or lost. Other runs of the engine continue.
         """
@@ -250,7 +250,7 @@ class EngineSession:
             attachment.connection.close()
 
     def replace_lost_engine(self, wait_seconds: float = _LOSS_SECONDS) -> bool:
-        """Start the run's own Spark if its engine has ended.
+        """Start the run's own Spark if the engine that it used has ended.
 
         Args:
             wait_seconds: The longest wait for the end of the engine.
@@ -276,7 +276,7 @@ class EngineSession:
         return was_of_engine
 
     def _start_instead(self, attachment: _Attachment) -> None:
-        """Wait for the end of the engine's JVM, and then start the run's own Spark.
+        """Wait for the end of a lost engine's JVM, and then start the run's own Spark.
 
         Raises:
             SparkDiedError: The JVM has not ended in time.
@@ -329,7 +329,7 @@ class EngineSession:
             self._start_own()
 
     def _attach(self) -> None:
-        """Connect to the engine, if one is running or must be started, and create a session.
+        """Connect to the engine (shared Spark), after starting it if necessary; create a session.
 
         Raises:
             TargetSparkError: The engine cannot be started or rejects the run.
@@ -355,7 +355,7 @@ class EngineSession:
         self._spark = self._create_context(int(response["port"]), str(response["token"]))
 
     def _request_gateway(self, connection: socket.socket) -> dict[str, Any]:
-        """Register this run with the engine, and pass the file descriptors of the job's locks.
+        """Register this run with the engine (shared Spark); pass it the locks of the run's job.
 
         Return the response: port and token of a py4j server, and process id and start of the JVM.
 
@@ -373,7 +373,7 @@ class EngineSession:
         return response
 
     def _explain_other_engines(self) -> None:
-        """Log the names of the settings in which each running engine differs from this run."""
+        """Log the settings in which each running engine differs from this run, if there are any."""
         for folder in list_engines():
             try:
                 folder.connect(_CONNECT_SECONDS).close()
@@ -392,7 +392,7 @@ class EngineSession:
             )
 
     def _wait_for_loss(self) -> bool:
-        """Wait at most ten seconds for the end of the engine. Return True if it has ended.
+        """Wait at most ten seconds for the end of the engine; return True if it has ended.
 
         Return True immediately if this run does not use an engine any more.
         """
@@ -436,7 +436,7 @@ class EngineSession:
         return self._create_session(SparkSession(context, engine_session))
 
     def _create_session(self, spark: SparkSession) -> SparkSession:
-        """Return a new session, and tag the JVM thread and its Spark jobs with the run's id."""
+        """Return a new session, and tag its JVM thread and Spark jobs with the run's id."""
         context: Any = spark.sparkContext
         name = threading.current_thread().name
         context._jvm.java.lang.Thread.currentThread().setName(f"{self._run_id} {name}")  # noqa: SLF001

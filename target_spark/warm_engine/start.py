@@ -44,7 +44,7 @@ _PAUSE: Final = 0.1
 
 
 def connect_engine(identity: Identity) -> tuple[EngineFolder, socket.socket] | None:
-    """Connect to the running background Spark process (engine) with an identity.
+    """Connect to the running background Spark process (engine) that has this identity.
 
     Return its folder and the connection, or None if no such engine is running.
 
@@ -138,5 +138,5 @@ def _start_process(settings: SparkSettings, identity: Identity) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Return the value of a setting for JSON: a mapping as a dict, any other value unchanged."""
+    """Return the value of a setting in a form that JSON can represent: a mapping as a dict."""
     return dict(value) if hasattr(value, "keys") else value  # type: ignore[call-overload]

@@ -95,17 +95,17 @@ def test_absent_key_column_leaves_the_key_but_is_kept() -> None:
     found = plan(now, make_schema(id=DataType.INT))
     assert [(c.name, c.is_key) for c in found.after.columns] == [("id", True), ("name", False)]
     assert found.describe() == ["the key is id, it was id, name"]
-    assert (found.changes_columns, names(found.unproven_keys)) == (False, ["id"])
+    assert (found.changes_columns, names(found.keys_to_check)) == (False, ["id"])
 
 
 def test_uniqueness_is_checked_only_if_the_key_or_its_values_change() -> None:
     wider = make_schema(id=DataType.LONG, name=DataType.INT, price=(10, 2))
-    assert plan(ROW, wider).unproven_keys == ()
+    assert plan(ROW, wider).keys_to_check == ()
     text = make_schema(id=DataType.STRING, name=DataType.STRING, price=(10, 2))
-    assert names(plan(ROW, text).unproven_keys) == ["id"]
+    assert names(plan(ROW, text).keys_to_check) == ["id"]
     more = make_schema("id name", id=DataType.INT, name=DataType.STRING, price=(10, 2))
-    assert names(plan(ROW, more).unproven_keys) == ["id", "name"]
-    assert plan(ROW, make_schema("", id=DataType.INT)).unproven_keys == ()
+    assert names(plan(ROW, more).keys_to_check) == ["id", "name"]
+    assert plan(ROW, make_schema("", id=DataType.INT)).keys_to_check == ()
 
 
 def test_table_column_names_are_kept_and_new_ones_do_not_collide() -> None:

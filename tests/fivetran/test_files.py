@@ -147,7 +147,7 @@ def test_unclosed_quoted_cell_fails_before_the_whole_file_is_read() -> None:
                 yield chunk
 
     with pytest.raises(ValueError, match="is not closed"):
-        list(split_rows(counted(), ValueError, longest=1 << 20))
+        list(split_rows(counted(), ValueError, max_row_bytes=1 << 20))
     assert read[0] < 1 << 21
 
 

@@ -449,7 +449,7 @@ def test_renamed_stream_keeps_its_catalog_mode_meta_states_and_status(tmp_path: 
     messages = [record("s"), record("s", 2, meta=meta), record("s", 3), state("s"), state("u")]
     decoder = AirbyteReader(asked.expected)
     events = chain(decoder.feed("\n".join(map(json.dumps, messages)).encode()), decoder.close())
-    found = list(target.make_event_mapper(asked.renamed)(events))
+    found = list(target.make_event_mapper(asked.copy_options)(events))
     old, new, other = StreamId("s"), StreamId("t"), StreamId("u")
     rows = [event for event in found if isinstance(event, Rows)]
     assert [(each.stream, each.rows, each.meta) for each in rows] == [

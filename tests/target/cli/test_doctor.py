@@ -122,7 +122,7 @@ def test_low_disk_space_and_an_active_run_are_warnings(
         raise SparkUnavailableError("No Java.")
 
     monkeypatch.setattr(doctor, "check_java", refused)
-    monkeypatch.setattr(doctor, "_ROOM", 1 << 60)
+    monkeypatch.setattr(doctor, "_LEAST_FREE_BYTES", 1 << 60)
     config = write_config(tmp_path, max_spool_bytes=1 << 60)
     assert get_lock_holder(str(tmp_path / "tables"), "job") is None
     lease = JobLock.acquire(str(tmp_path / "tables"), "job")
