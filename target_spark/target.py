@@ -427,10 +427,15 @@ class TargetSpark(PluginBase):
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
         """Set the function that the signal handler calls at the first SIGINT or SIGTERM.
 
+        If the signal has already arrived, such as during the start of Spark, the function is called
+        at once.
+
         Args:
             leave: A function that interrupts the main thread; None to remove the function.
         """
         self._leave = leave
+        if leave is not None and self._signals:
+            leave()
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
         """Handle SIGINT or SIGTERM by ending the load without loss of acknowledged rows.

@@ -178,8 +178,8 @@ class _TapSync:
         )
         if self._source.read_range is not None:
             tap.protocol_writer = KeptStateWriter(output, self._find_last_state(opened))
-        target.call_on_interrupt(lambda: tap.run.stop(_leave))
         try:
+            target.call_on_interrupt(lambda: tap.run.stop(_leave))
             with output.polling():
                 tap.sync_all()
         except SystemExit:  # a signal: the loader commits complete states

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -80,6 +81,33 @@ def test_tap_option_is_required() -> None:
     with pytest.raises(SystemExit) as ended:
         TargetSpark.get_command(["run"]).main(["run"])
     assert ended.value.code == 2
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+def test_signal_during_the_start_of_spark_ends_the_run_before_anything_is_read(
+    tmp_path: Path,
+) -> None:
+    (visits := tmp_path / "visits").mkdir()
+    tap = write_settings(tmp_path, "tap.json", visits=str(visits), rows=3)
+    target = write_settings(
+        tmp_path, "target.json", path=str(tmp_path / "tables"), format="parquet"
+    )
+    command = [sys.executable, "-m", "target_spark", "run"]
+    command += ["--tap", TAP, "--tap-config", tap, "--config", target]
+    with (
+        (tmp_path / "errors").open("w+b") as errors,
+        subprocess.Popen(command, cwd=ROOT, stderr=errors, stdout=subprocess.PIPE) as process,
+    ):
+        locks = tmp_path / "tables" / "_target_spark"
+        while not any(locks.glob("*.lease")):  # acquired before Spark is started
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=600) == 0
+        errors.seek(0)
+        assert b"stopped by a signal" in errors.read()
+    assert not list(visits.iterdir())
 
 
 @pytest.mark.spark
