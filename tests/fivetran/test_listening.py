@@ -105,6 +105,17 @@ def test_listening_on_all_addresses_logs_a_warning(program: list[str]) -> None:
     assert "--host 127.0.0.1" in lines[1]["message"]
 
 
+def test_address_of_another_machine_is_an_error_that_names_the_option() -> None:
+    """192.0.2.1 is reserved for documentation (RFC 5737), so no machine has it."""
+    command = [*SHOP, "--port", "0", "--host", "192.0.2.1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    message = json.loads(done.stdout)["message"]
+    assert message.startswith("Address 192.0.2.1 cannot be listened on: ")
+    assert message.endswith("Choose another one with --host.")
+
+
 @pytest.mark.parametrize("program", [SHOP, SPARK], ids=["connector", "destination"])
 def test_loopback_host_accepts_no_connection_from_other_addresses(program: list[str]) -> None:
     """SEC2: with --host 127.0.0.1 other addresses of the machine do not answer."""

@@ -9,6 +9,7 @@ Source: Fivetran's Partner SDK development guide, "Requirements" and "Error hand
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -45,6 +46,9 @@ _OPEN: Final = (
     " {port} there can make every call, without a login. Let only Fivetran reach it; or listen on"
     " --host 127.0.0.1."
 )
+
+_ERRORS_OF_PORTS: Final = frozenset({0, errno.EADDRINUSE, errno.EACCES})
+"""Numbers of errors for which another port helps; for all others, the host is wrong."""
 
 _GRACE_SECONDS: Final = 60.0
 _LAST_SECONDS: Final = 5.0
@@ -397,8 +401,11 @@ def serve(
         try:
             bound = server.start(address)
         except OSError as error:
-            reason = f"Port {address.port} cannot be listened on: {error.strerror}."
-            journal.say("SEVERE", f"{reason} Choose another one with --port.")
+            of_port = error.errno in _ERRORS_OF_PORTS
+            what = f"Port {address.port}" if of_port else f"Address {address.host}"
+            reason = f"{what} cannot be listened on: {error.strerror}."
+            option = "--port" if of_port else "--host"
+            journal.say("SEVERE", f"{reason} Choose another one with {option}.")
             end.close()
             return 1
         journal.say("INFO", f"Listening on port {bound} ({address.families}).")
