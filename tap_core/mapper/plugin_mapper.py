@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tap_core.config.similar_names import suggest
 from tap_core.exceptions import (
     MapExpressionError,
     SingerSDKError,
@@ -90,7 +91,11 @@ class PluginMapper:
         """Create the maps of all streams in a catalog, with only their selected properties.
 
         A deselected stream is mapped with all its properties, because deselected ones may be keys.
+        Entries of ``stream_maps`` that match no stream are named in a warning each.
         """
+        self._warn_of_unknown_streams(
+            [entry.stream or entry.tap_stream_id for entry in catalog.streams]
+        )
         for entry in catalog.streams:
             mask = entry.metadata.resolve_selection()
             schema = entry.schema.to_dict()
@@ -126,6 +131,17 @@ class PluginMapper:
                 f"The schema of stream '{stream_name}' can be neither mapped nor flattened:"
                 f" {error}. Correct it in the tap."
             ) from error
+
+    def _warn_of_unknown_streams(self, names: Sequence[str]) -> None:
+        for name, definition in self.stream_maps_dict.items():
+            options = definition if isinstance(definition, dict) else {}
+            source = str(options.get(MAPPER_SOURCE_OPTION, name))
+            if source not in names and not fnmatch.filter(names, source):
+                self.logger.warning(
+                    "The setting stream_maps has a map of '%s', but there is no such stream.%s",
+                    source,
+                    suggest(source, names),
+                )
 
     def find_shared_names(self) -> set[str]:
         """Return the stream names that several entries, or one pattern, of ``stream_maps`` set."""

@@ -33,6 +33,8 @@ class Rows(Stream):
     def yield_records(self):
         if KIND == "list":
             yield [{"id": 1}]
+        if KIND == "not text":
+            yield {"id": 1, "text": b"\xff".decode()}
         if KIND == "unsorted":
             yield from self.yield_unsorted_records()
         if KIND in {"late", "sleeping"}:

@@ -182,6 +182,21 @@ def test_get_records_that_returns_none_is_the_same_sentence_under_airbyte(tmp_pa
     assert RETURNED_NONE in [error["message"] for error in done.traces("ERROR")]
 
 
+def test_message_of_an_error_with_several_arguments_is_complete(run):
+    done = run("not text")
+    assert errors(done.stderr)[-1].startswith("'utf-8' codec can't decode byte 0xff in position 0")
+
+
+def test_stream_map_of_an_unknown_stream_is_a_warning(run):
+    """A map that masks values would otherwise have no effect, and nobody would notice."""
+    done = run("rows", code=0, stream_maps={"row": {"id": "md5(id)"}, "ro*": {}})
+    [warning] = [line for line in done.stderr.splitlines() if "| WARNING " in line]
+    assert warning.endswith(
+        "The setting stream_maps has a map of 'row', but there is no such stream. Did you mean"
+        " 'rows'?"
+    )
+
+
 def test_unknown_error_names_its_stream_and_keeps_its_traceback(run):
     done = run("bug")
     assert errors(done.stderr) == [

@@ -492,7 +492,8 @@ def _excepthook(
         elif is_known_error(error):
             _log_known_error(logger, summarize_error(error, system=system), error)
         else:
-            summary = error.args[0] if error.args else kind.__name__
+            is_text = len(error.args) == 1 and isinstance(error.args[0], str)
+            summary = error.args[0] if is_text else str(error) or kind.__name__
             logger.error("%s", summary, exc_info=(kind, error, trace))
 
     return log
