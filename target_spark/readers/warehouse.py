@@ -190,7 +190,7 @@ def open_warehouse(path: str | os.PathLike[str]) -> Warehouse:
 
     Raises:
         UnsupportedError: The path is not on a local file system.
-        TableError: There is no such folder.
+        TableError: There is no such folder, or it is the folder of a single table.
     """
     folder = to_local_folder(os.fspath(path))
     if folder is None:
@@ -200,6 +200,11 @@ def open_warehouse(path: str | os.PathLike[str]) -> Warehouse:
         )
     if not folder.is_dir():
         raise TableError(f"There is no folder {folder}. Check the path of the tables.")
+    if any(reader.is_table(folder) for reader in _READERS.values()):
+        raise TableError(
+            f"{folder} is a table. Open the folder above it, and get the table from the result by"
+            f" its name: open_warehouse(…)[{folder.name!r}]."
+        )
     return Warehouse(folder)
 
 

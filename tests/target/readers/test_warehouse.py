@@ -155,6 +155,10 @@ def test_folders_that_cannot_be_opened_are_errors(tmp_path: Path) -> None:
         target_spark.open_warehouse(tmp_path / "missing")
     with pytest.raises(UnsupportedError, match="s3://bucket/tables is not one"):
         target_spark.open_warehouse("s3://bucket/tables")
+    (tmp_path / "orders" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "orders" / "_delta_log" / f"{0:020}.json").touch()
+    with pytest.raises(TableError, match=r"orders is a table\..*open_warehouse\(…\)\['orders'\]"):
+        target_spark.open_warehouse(tmp_path / "orders")
 
 
 def test_spark_is_not_imported(warehouse: Warehouse) -> None:
