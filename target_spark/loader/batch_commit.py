@@ -103,9 +103,10 @@ _T = TypeVar("_T")
 _DEATH_SECONDS: Final = 10.0
 """Seconds to wait for the end of a JVM whose connection broke."""
 
-_QUARANTINED: Final = "Stream %s: %d rows do not match their schema and were written to %s: %s"
+_QUARANTINED: Final = "Stream %s: rows that %s quarantined in table %s: %d. Reasons: %s"
 _NULLED: Final = (
-    "Stream %s: %d rows of %s have null for a value that does not fit its column; see column %s."
+    "Stream %s: rows of %s that have null for a value that does not fit its column: %d. See column"
+    " %s."
 )
 
 _SMALL_ROWS: Final = 50_000
@@ -886,9 +887,8 @@ class BatchWriter:
             self._writer.append(spark, table, staged, self._marker(table, None), count)
         self._tables[table.key].commits += 1
         attempt.bad = replace(bad, are_quarantined=True)
-        logger.warning(
-            _QUARANTINED, request.stream, count, table.name, describe_reasons(bad.reasons)
-        )
+        verb, reasons = "would be" if self._dry else "were", describe_reasons(bad.reasons)
+        logger.warning(_QUARANTINED, request.stream, verb, table.name, count, reasons)
         return attempt.bad
 
     def _marker(self, table: Table, covered: CoveredState | None) -> CommitMetadata:
@@ -978,7 +978,7 @@ def _is_small(request: CommitRequest) -> bool:
 
 def _warn_of_nulled(request: CommitRequest, count: int) -> None:
     if count:
-        logger.warning(_NULLED, request.stream, count, request.table.name, META)
+        logger.warning(_NULLED, request.stream, request.table.name, count, META)
 
 
 def _file_size_settings(layout: TableLayout) -> dict[str, str]:

@@ -61,7 +61,7 @@ def dry_run(warehouse: Warehouse, *messages: dict[str, Any], **config: Any) -> d
 
 @pytest.mark.parametrize("format", ["delta", "iceberg", "parquet"])
 def test_dry_run_writes_nothing_and_reports_the_changes(
-    make: Callable[[str], Warehouse], format: str
+    make: Callable[[str], Warehouse], format: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     warehouse = make(format)
     described = schema("a", ID_AND_NAME)
@@ -70,6 +70,7 @@ def test_dry_run_writes_nothing_and_reports_the_changes(
     assert report["notes"] == ["table a would be created: `id` bigint, `name` string"]
     assert (report["received"], report["written"], report["quarantined"]) == (3, 2, 1)
     assert not warehouse.folder.exists()
+    assert "rows that would be quarantined in table a__quarantine: 1." in caplog.text
     warehouse.load(described, *rows[:2], state(1))
     grown = schema("a", {**ID_AND_NAME, "on": DAY, "id": {"type": "string"}})
     report = dry_run(warehouse, described, *rows[:2], grown, record("a", id="3", on="2024-01-01"))
