@@ -380,6 +380,11 @@ def _run_with_target(
             _print_line(redact_line(hide(sentence)))
         if not config:
             _print_line("No settings were passed: name their file with --config FILE.")
+    except PermissionError as error:
+        _print_line(
+            redact_line(hide(f"{error.filename} cannot be opened: {error.strerror}."))
+            + " Run the command as a user with access to the tables."
+        )
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001  so that no message can contain a secret

@@ -375,12 +375,15 @@ def _raise_permanent_error(operation: str, fault: FailureKind, error: BaseExcept
         error: The exception.
 
     Raises:
-        StorageError: The storage rejected the request, or the exception is a Py4JJavaError.
+        StorageError: The storage or the operating system rejected the request, or the exception is
+            a Py4JJavaError.
     """
     if fault is not FailureKind.LASTING or isinstance(error, TargetSparkError):
         return
-    refusal = find_storage_error(_format_error(error))
-    if refusal is None and type(error).__name__ != _OF_JVM:
+    text, kind = _format_error(error), type(error)
+    refusal = find_storage_error(text)
+    is_of_system = f"{kind.__module__}." == _DELTALAKE and _OS_ERROR.search(text) is not None
+    if refusal is None and not is_of_system and kind.__name__ != _OF_JVM:
         return
     # The text of a Py4JJavaError cannot be read after the JVM has ended, so it is copied now.
     shown = f"{refusal}. Error: {first_error_line(error)}" if refusal else first_error_line(error)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -79,6 +80,25 @@ def test_output_that_is_closed_by_its_reader_causes_no_message(tmp_path: Path) -
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not which("setpriv"), reason="root may read all files")
+@pytest.mark.parametrize("command", ["runs", "last-state"])
+def test_table_that_this_user_may_not_read_is_one_sentence(tmp_path: Path, command: str) -> None:
+    config = write_config(tmp_path)
+    append(tmp_path / "tables", make_rows(at=0))
+    write_table(tmp_path / "tables", "a")
+    for table in (tmp_path / "tables").iterdir():
+        table.chmod(0)
+    as_user = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    words = [*(as_user if os.geteuid() == 0 else ()), sys.executable, "-m", "target_spark"]
+    done = subprocess.run([*words, command, *config], capture_output=True, text=True, check=False)
+    for table in (tmp_path / "tables").iterdir():
+        table.chmod(0o700)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"{tmp_path}/tables/")
+    assert "cannot be opened: Permission denied. Run the command as a user with access" in line
 
 
 def test_runs_without_a_table_of_runs_is_an_error(

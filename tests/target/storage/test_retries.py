@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 
 from target_spark.errors import CommitLostError, DiskFullError, EngineLostError, StorageError
@@ -178,6 +179,12 @@ def test_full_disk_error_names_the_file(error: Exception, words: str) -> None:
 def test_other_errors_pass_through_the_full_disk_context() -> None:
     with pytest.raises(ValueError, match="own"), disk_full_context("a", "b"):
         raise ValueError("own")
+
+
+def test_file_that_deltalake_may_not_write_is_an_error_with_the_operation() -> None:
+    denied = DeltaError("Unable to open file /t/1.parquet: Permission denied (os error 13)")
+    with pytest.raises(StorageError, match=r"Table t: .* denied \(os error 13\)\. Nothing of"):
+        retry_transient(failing(denied), "Table t", nothing)
 
 
 @pytest.mark.parametrize(
