@@ -57,7 +57,8 @@ def start(settings: SparkSettings) -> tuple[int, list[str]]:
         ) from error
     if found["error"]:
         raise SparkUnavailableError(f"{found['error']} (The engine's log is {folder.log}.)")
-    words = "The engine was started" if is_new else "An engine with these settings was running"
+    old = "An engine with these settings is already running"
+    words = "The engine was started" if is_new else old
     return 0, [f"{words}: {_describe(found)}."]
 
 

@@ -136,7 +136,7 @@ def test_two_starts_at_once_give_one_engine(home: EngineHome) -> None:
     ]
     output = sorted(start.communicate()[0].decode() for start in starts)
     assert [start.returncode for start in starts] == [0, 0]
-    assert output[0].startswith("An engine with these settings was running: process ")
+    assert output[0].startswith("An engine with these settings is already running: process ")
     assert output[1].startswith("The engine was started: process ")
     [engine] = home.engines()
     checked = home.call("doctor", "--config", home.config())
