@@ -105,7 +105,10 @@ def new(
 
     try:
         project = Project.from_options(name, kind or None, auth or None, pagination or None)
-        place = Path(folder or name)
+    except ProjectError as error:
+        raise typer.BadParameter(str(error)) from None
+    place = Path(folder or name)
+    try:
         write(project, place)
     except ProjectError as error:
         return _failed(str(error))

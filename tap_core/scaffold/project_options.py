@@ -106,6 +106,6 @@ def _choose(choice: str, value: str | None, possible: tuple[str, ...]) -> str:
         ProjectError: The value is not in ``possible``.
     """
     if value is not None and value not in possible:
-        choices = " or ".join(possible)
+        choices = " or ".join(filter(None, (", ".join(possible[:-1]), possible[-1])))
         raise ProjectError(f"--{choice} {value} is not possible here: use {choices}.")
     return value or possible[0]

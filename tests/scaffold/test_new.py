@@ -299,8 +299,8 @@ def test_folder_that_cannot_be_written_is_an_error(
         (("example",), "is not a valid plugin name"),
         (("tap-Example",), "is not a valid plugin name"),
         (("tap-x/../y",), "is not a valid plugin name"),
-        (("tap-x", "soap"), "use rest or graphql or sql or other"),
-        (("target-x", "rest"), "use batch or record or sql"),
+        (("tap-x", "soap"), "use rest, graphql, sql or other"),
+        (("target-x", "rest"), "use batch, record or sql"),
         (("tap-x", "rest", "kerberos"), "--auth kerberos"),
         (("tap-x", "sql", "bearer"), "--auth bearer is not possible here: use none."),
         (("tap-x", "graphql", None, "page"), "is not possible here: use cursor"),
@@ -311,3 +311,12 @@ def test_invalid_project_options_are_rejected_with_the_valid_ones(
 ) -> None:
     with pytest.raises(ProjectError, match=message):
         Project.from_options(*arguments)
+
+
+@pytest.mark.parametrize("words", [["example"], ["tap-x", "--kind", "soap"]])
+def test_invalid_option_of_the_command_is_a_usage_error(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit code is that of an invalid command line, and nothing is written."""
+    assert main(["new", *words]) == 2
+    assert "Usage: " in capsys.readouterr().err
