@@ -273,7 +273,13 @@ def install(
         words += [f"--{option.replace('_', '-')}", value]
     path = Path(name)
     line = " ".join(map(shlex.quote, [sys.executable, *words]))
-    replace_file(path, f'#!/bin/sh\nexec {line} "$@"\n', mode=0o755)
+    try:
+        replace_file(path, f'#!/bin/sh\nexec {line} "$@"\n', mode=0o755)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The executable '{name}' cannot be written: {error.strerror}. Name a file in a folder"
+            " that this user may write."
+        ) from None
     print(path.resolve())  # noqa: T201  (the command's result)
     return 0
 

@@ -579,6 +579,15 @@ class TestCommand:
         settings = message["spec"]["connectionSpecification"]["properties"]
         assert settings["api_key"]["airbyte_secret"] is True
 
+    def test_program_that_cannot_be_written_is_one_sentence(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        path = manifest(tmp_path, stream("items", "/i"))
+        program = tmp_path / "no" / "source-items"
+        assert main(["install", str(program), "--manifest", str(path)]) == 1
+        [line] = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"The executable '{program}' cannot be written: No such file")
+
     def test_manifest_can_be_set_by_an_environment_variable(self, tmp_path: Path):
         path = manifest(tmp_path, stream("items", "/i"))
         with serving() as server:
