@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.config.loading import ConfigInput, read_text
+from tap_core.config.similar_names import suggest
 from tap_core.exceptions import (
     CatalogFileError,
     ConfigurationError,
@@ -114,6 +115,7 @@ def _load_tap(
         parse_env_config=(tap_input or config_input).parse_env,
     )
     hide.append(make_redactor(tap.config, tap_class._full_schema()))  # noqa: SLF001
+    _check_names_of_streams(tap, arguments.here)
     tap.config_file = tap_input.file if tap_input else None
     target = plugin(config=target_config, parse_env_config=config_input.parse_env)
     target.config_args = config_input.args
@@ -346,6 +348,20 @@ def _refuse_overwrites(tap: Tap, options: LoadOptions) -> None:
 
 def _leave() -> None:
     raise SystemExit(0)
+
+
+def _check_names_of_streams(tap: Tap, here: Sequence[str]) -> None:
+    """Check that the option ``--here`` names only streams of the tap, or ``*``.
+
+    Raises:
+        UnsupportedError: The tap has no stream of this name.
+    """
+    for name in here:
+        if name != "*" and name not in tap.streams:
+            raise UnsupportedError(
+                f"--here names {name!r}, which is no stream of the tap."
+                f"{suggest(name, tap.streams)} Its streams: {', '.join(tap.streams)}."
+            )
 
 
 def _read_files(

@@ -52,6 +52,10 @@ def write_settings(folder: Path, name: str, **settings: Any) -> str:
         ),
         (["--tap", TAP, "--catalog", "nowhere.json"], "'nowhere.json' cannot be read: No such"),
         (["--tap", TAP, "--state", "nowhere.json"], "State file 'nowhere.json' cannot be read: No"),
+        (
+            ["--tap", "tap_flights.tap:TapFlights", "--here", "flight"],
+            "--here names 'flight', which is no stream of the tap. Did you mean 'flights'? Its",
+        ),
         (["--tap", TAP], "'visits' is a required property"),
         (["--tap", "tap_flights.tap:TapFlights"], "'path' is a required property"),
     ],
