@@ -210,7 +210,11 @@ class CdkAddFields(RecordTransformation):
 
 
 class TransformConfig(Flag):
-    """Flags that select the conversions of a TypeTransformer: to schema types, custom, or none."""
+    """Flags that select how a TypeTransformer converts values.
+
+    DefaultSchemaNormalization converts to the schema's types, CustomSchemaNormalization calls a
+    registered function, and NoTransform converts nothing.
+    """
 
     NoTransform = auto()
     DefaultSchemaNormalization = auto()

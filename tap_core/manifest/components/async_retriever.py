@@ -107,9 +107,9 @@ class AsyncRetriever:
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """SimpleRetriever with the same requester, partition routers and record selector.
+        """SimpleRetriever with this retriever's requester, partition routers and record selector.
 
-        Code that handles slices and records of all retrievers uses it.
+        Code that handles the slices and records of all kinds of retrievers uses it.
         """
         return SimpleRetriever(
             requester=self.creation_requester,
