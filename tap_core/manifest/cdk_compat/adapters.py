@@ -166,7 +166,10 @@ class _ErrorHandlerAdapter(_BackoffAdapter):
         return int(self._inner.max_tries) - 1
 
     def interpret_response(self, response_or_exception: Any) -> Any:
-        """Return the error handler's action, failure type and message for a response."""
+        """Return the error handler's decision on a response or on the exception of a request.
+
+        The decision is airbyte-cdk's ErrorResolution: an action, a failure type and a message.
+        """
         return to_resolution(self._inner.interpret(response_or_exception, {"config": self._config}))
 
 

@@ -65,9 +65,9 @@ class DeclarativeStream:
     def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:
         """Return the restricted template variables that the templates of a stream may use.
 
-        A restricted variable is available only in some components. A stream with a custom cursor
-        may use ``stream_state``, because its state has airbyte-cdk's format; other streams have no
-        restricted variables. ``node`` is the declaration of the stream.
+        Restricted variables are available only in some components. A stream with a custom cursor
+        may use ``stream_state``, because its state has airbyte-cdk's format; other streams may use
+        none. ``node`` is the declaration of the stream.
         """
         own = node.get("incremental_sync")
         is_own = isinstance(own, Mapping) and own.get("type") == CustomIncrementalSync.__name__

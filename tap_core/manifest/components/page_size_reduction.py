@@ -69,9 +69,9 @@ class PageSizeState:
         """Number of records to request per page; None for the size in the manifest."""
 
     def reduce(self, error: SyncError) -> float:
-        """Reduce the page size; return the seconds to wait before the next attempt.
+        """Reduce the page size after the API rejected a request; return the seconds to wait.
 
-        ``error`` is the error of the API that caused the reduction.
+        ``error`` is the API's error, which the message of a SyncError includes.
 
         Raises:
             SyncError: The request has no page size, or all attempts are used up.
@@ -112,7 +112,7 @@ class PageSizeState:
 
 
 def validate_reduction(reduction: PageSizeReduction | None, requester: Any, paginator: Any) -> None:
-    """Raise ManifestError if a retriever's requester or paginator does not support its reduction.
+    """Check that a retriever's requester and paginator can be used with its page size reduction.
 
     Emit a warning if no response filter has the action ``REDUCE_PAGE_SIZE``.
 
@@ -153,7 +153,10 @@ def _is_too_small(reduction: PageSizeReduction, _requester: Any, paginator: Any)
 
 
 def _stops_at_reduced_page(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
-    """Return True if the stop condition could mistake a page of reduced size for the last page."""
+    """Return True if a paginator could mistake a page of reduced size for the last page.
+
+    Its stop condition then compares the size of the last page with a fixed number.
+    """
     template = getattr(getattr(_strategy(paginator), "stop_condition", None), "template", None)
     if template is None or "page_size" in template.names:
         return False

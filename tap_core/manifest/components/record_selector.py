@@ -112,7 +112,7 @@ RecordPredicate: TypeAlias = RecordFilter | CustomRecordFilter
 
 @dataclass(frozen=True)
 class _RecordSteps:
-    """Processing steps for each record: transformations, filter, normalization.
+    """Processing steps for each record: transformations, filter, normalization of the values.
 
     ``before`` contains the transformations applied before the filter, ``after`` those applied after
     it.
@@ -236,7 +236,7 @@ def _skip_failures(
 
 
 def drop_nulls(select: RecordSelection) -> RecordSelection:
-    """Return a function like ``select`` that drops top-level fields with None from each record."""
+    """Return a function like ``select`` that drops top-level fields with the value None."""
 
     def select_without_nulls(
         documents: Iterable[Any],
@@ -254,7 +254,7 @@ def drop_nulls(select: RecordSelection) -> RecordSelection:
 
 
 def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> RecordSelection:
-    """Return a function that yields the extracted records without filtering or changing them."""
+    """Return a record selection that yields the extracted records unfiltered and unchanged."""
 
     def select(
         documents: Iterable[Any],
