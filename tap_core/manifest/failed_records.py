@@ -64,7 +64,7 @@ class FailedRecords:
             raise self._error("The context was not read to its end.")
 
     def check(self) -> None:
-        """Raise FailedRecordsError if any record failed. Called at the end of the slice."""
+        """Raise FailedRecordsError at the end of the slice if any of its records failed."""
         if self.count:
             raise self._error("All others were read.")
 

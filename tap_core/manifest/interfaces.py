@@ -279,10 +279,10 @@ class DeclarativeStreamProtocol(Protocol):
     def with_request_only(
         self, retriever: Any, scope: TemplateScope, *, into_file: bool = False
     ) -> DeclarativeStreamProtocol:
-        """Return a copy of the stream that sends the requests of another retriever.
+        """Return a copy of the stream that sends the requests of another retriever, without slices.
 
-        The copy has no slices. With ``into_file`` True, response bodies are stored in files, which
-        suits large downloads.
+        For example, the retriever polls an asynchronous job. With ``into_file`` True, response
+        bodies are stored in files, which suits large downloads.
         """
 
     def send_request(self) -> requests.Response:
@@ -303,13 +303,16 @@ class DeclarativeStreamProtocol(Protocol):
         """Selection in the catalog by property path: True if the property is selected."""
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the state that was stored for the parent stream ``parent``, or None."""
+        """Return the state of a parent stream that this child stream stored, or None.
+
+        ``parent`` is the name of the parent stream.
+        """
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store the state of the parent stream ``parent`` in the state of this child stream.
+        """Store the state of a parent stream in the state of this child stream.
 
-        It is stored once all slices so far are synced. ``position`` is the parent stream's
-        `resume_position`.
+        It is stored once all slices so far are synced. ``parent`` is the name of the parent stream,
+        ``position`` its `resume_position`.
         """
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:

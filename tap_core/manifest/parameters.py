@@ -153,9 +153,9 @@ def _merge_parameters(
 
 
 def _find_inherited_options(own: Any, component: MappingNode) -> list[Any]:
-    """Return the options whose value equals the component's parameter of the same name.
+    """Return the options that an earlier expansion may have filled in from ``$parameters``.
 
-    An earlier expansion may have filled in these options.
+    Their value equals the parameter of the same name. ``own`` are the component's parameters.
     """
     if not isinstance(own, Mapping):
         return []
@@ -224,7 +224,7 @@ def _expand_nested_components(
 
 
 def expand_parameters(node: Any) -> Any:
-    """Return a copy of a node in which each component has the key ``$parameters`` again.
+    """Return a copy of an expanded manifest node, with the key ``$parameters`` in each component.
 
     The key contains the parameters of the component, including inherited ones.
     """
