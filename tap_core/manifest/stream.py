@@ -411,7 +411,7 @@ class ManifestStream(Stream):
 
     @property
     def _client(self) -> ManifestClient:
-        """Client that sends the requests; each copy of a stream has its own."""
+        """HTTP client that sends the stream's requests; a copy of the stream has a copy of it."""
         client = self._own_client
         if client.stream is not self or client.components is not self.components:
             client = self._own_client = client.copy_for(self, self.components)

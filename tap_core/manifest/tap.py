@@ -147,11 +147,10 @@ class ManifestTap(Tap):
                 read_one_record(self.streams[name])
 
     def _try_declared(self, names: Sequence[str]) -> bool:
-        """Read one record of each named stream, if no stream template must be filled for it.
+        """Read one record of each named stream, unless a stream comes from a stream template.
 
         Returns:
-            True if the streams were read; False, without reading any, if a name is not declared
-            under the manifest's ``streams``.
+            True if the streams were read; False if a name needs the templates and nothing was read.
         """
         streams = self._declared_streams if self.dynamic_catalog else []
         declared = {stream.name: stream for stream in streams}
@@ -166,11 +165,7 @@ class ManifestTap(Tap):
     def _find_template_streams(
         self, check_configs: Sequence[DynamicStreamCheckConfig]
     ) -> Iterator[str]:
-        """Yield the names of the generated streams that the connection check reads.
-
-        Raises:
-            ConfigurationError: The check names an unknown dynamic stream.
-        """
+        """Yield the names of the generated streams that the connection check reads."""
         templates = dict.fromkeys(get_template_names(self.manifest.dynamic_streams))
         for check in check_configs:
             if check.dynamic_stream_name not in templates:
@@ -186,10 +181,7 @@ class ManifestTap(Tap):
             yield from names[: check.stream_count]
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load a Singer state, in the format of this SDK or of airbyte-cdk.
-
-        The state of a stream that is older than its ``api_retention_period`` is dropped.
-        """
+        """Load a Singer state, in the format of this SDK or of airbyte-cdk."""
         known = state.get("bookmarks") or {}
         self.shared.names_with_state = frozenset(name for name, kept in known.items() if kept)
         bookmarks = {name: self._translated(name, kept or {}) for name, kept in known.items()}
