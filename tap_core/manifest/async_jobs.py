@@ -178,7 +178,7 @@ class AsyncJobReader:
         poll_sleep(self.run, wait or _USUAL_WAIT)
 
     def _create_job(self, *, is_last: bool) -> _JobResponses | None:
-        """Send the request that creates a job; return its responses, or None if the request failed.
+        """Send the request that creates a job; return the API's response, or None on failure.
 
         Args:
             is_last: True for the last attempt, in which an error is raised instead of returning

@@ -171,7 +171,7 @@ class Builder:
             return to_plain(node)
         if shape.kind == "node":
             return self._keep_unbuilt(node, position)
-        made: Any = self._build_interpolated if shape.kind else self._build_plain
+        made: Any = self._build_interpolated if shape.kind else self._build_constant
         if isinstance(node, (DataMapping, MappingNode, list)):
             made = self._convert_list if isinstance(node, list) else self._convert_mapping
             made = self._convert_data if isinstance(node, DataMapping) else made
@@ -197,7 +197,7 @@ class Builder:
     def _keep_unbuilt(self, node: Any, position: _Position) -> Any:
         """Return a component's YAML node unchanged, for an option whose component is built later.
 
-        If this builder collects problems, it also builds the node now, only to find its problems.
+        A linter's builder also builds the component now, only to find its problems.
         """
         if not isinstance(node, MappingNode):
             return self._report(position, "a component must be a mapping with a `type`.")
@@ -248,7 +248,7 @@ class Builder:
     def _convert_nested_value(self, shape: FieldType, node: Any, position: _Position) -> Any:
         """Convert a value inside a mapping or list to the type ``shape``.
 
-        Unlike an option's value, an empty text becomes None.
+        An empty text becomes None, whereas an option may have an empty text.
         """
         if isinstance(node, str):
             return self._build_interpolated(shape, node, position, empty=None)
@@ -353,7 +353,7 @@ class Builder:
             return True
         return self.config is None and "config" in names
 
-    def _build_plain(self, shape: FieldType, node: Any, position: _Position) -> Any:
+    def _build_constant(self, shape: FieldType, node: Any, position: _Position) -> Any:
         """Return the value of an option that is evaluated now, because it cannot vary per request.
 
         If a template in the option uses a config that is not known yet, return a function from
@@ -362,7 +362,7 @@ class Builder:
         """
         text = ""
         if isinstance(node, str) and has_template(node):
-            text, node = node, self._render_plain(shape, node, position)
+            text, node = node, self._render_constant(shape, node, position)
             if node is UNKNOWN or callable(node):
                 return node
         try:
@@ -371,7 +371,7 @@ class Builder:
             wanted = f"the template {text!r} does not give {describe_expected_type(shape)}."
             return self._report(position, wanted if text else str(error))
 
-    def _render_plain(self, shape: FieldType, text: str, position: _Position) -> Any:
+    def _render_constant(self, shape: FieldType, text: str, position: _Position) -> Any:
         types = (str, type(None)) if shape.is_optional else (str,)
         bound = self._bind_template(
             text, position, "value", types if shape.scalars == {str} else ()

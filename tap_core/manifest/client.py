@@ -484,7 +484,7 @@ class ManifestClient:
         )
 
     def _is_secure(self) -> bool:
-        """Return True if an origin that may receive the credentials uses HTTPS."""
+        """Return True if an allowed origin uses HTTPS; credentials are then not sent over HTTP."""
         return any(one.scheme == "https" for one in self._find_origins())
 
     @property

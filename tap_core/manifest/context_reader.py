@@ -190,10 +190,10 @@ class ManifestReader(WindowReader):
     # Slices of a parent stream
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the records of a parent stream's slice, for the slices of a child stream.
+        """Yield the records of a parent stream's slice; a child stream makes a slice of each.
 
         If the parent resumes from its child's state, its position advances with each record. If
-        slices share a position, it becomes final in `ManifestStream.resume_position`.
+        slices share a position, `ManifestStream.resume_position` makes it final.
         """
         stream, manager = self.stream, self.stream.state_manager
         key = str(stream.replication_key)

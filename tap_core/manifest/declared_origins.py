@@ -60,10 +60,10 @@ def make_trusted_scope(
 
 
 def add_base_origin(origins: set[Origin], base: str, node: Mapping[str, Any]) -> set[Origin]:
-    """Add the origin of a base URL to ``origins``, those that may receive credentials; return them.
+    """Add the origin (scheme, host, port) of a base URL to ``origins``; return ``origins``.
 
-    Nothing is added for an empty base URL, or for an origin that the stream's template does not
-    contain. ``node`` is the declaration of the stream.
+    Credentials may be sent to these origins. Nothing is added for an empty base URL, or for an
+    origin that the stream's template does not contain. ``node`` is the declaration of the stream.
     """
     origin = declared_origin(base) if base else None
     if origin is not None and is_template_origin(node, origin):

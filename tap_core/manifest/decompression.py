@@ -180,7 +180,7 @@ class _ByteCounter:
 
 
 def open_body(response: requests.Response) -> IO[bytes]:
-    """Open a response's body as a byte stream; the time for reading it counts toward its limit."""
+    """Open a response's body as a byte stream; the processor time for reading it is limited."""
     time = get_reading_time(response)
     made = _ResponseStream(_CountingStream(open_response_body(response), time), _BLOCK)
     made.time = time
@@ -229,9 +229,9 @@ def _stream(
 
 
 class _ArchiveFile:
-    """File object of a zip archive that limits how much of it one call reads.
+    """File object of a zip archive that limits how much of it is read at once.
 
-    The zipfile module reads the archive's list of files in one call, so that its size is limited.
+    The zipfile module reads the archive's list of files at once, so this limits its size.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

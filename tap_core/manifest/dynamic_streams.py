@@ -38,7 +38,8 @@ def generate_streams(
 ) -> Iterator[tuple[str, MappingNode]]:
     """Yield (name of the dynamic stream, node of the generated stream) for all dynamic streams.
 
-    The node is a stream's declaration in the manifest, made from a stream template.
+    A dynamic stream generates streams from a stream template; their nodes declare them as if they
+    were in the manifest.
 
     Args:
         tap: The tap, for the internal streams that read from the API.

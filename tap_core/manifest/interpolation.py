@@ -209,8 +209,8 @@ class BoundTemplate:
         """Render the template with the variables in ``scope`` and return the value of the option.
 
         A condition that compares incompatible types is true, as in airbyte-cdk. If the template
-        accesses an attribute of an undefined value, a condition is false, and a value for which
-        empty text means None is None.
+        accesses an attribute of an undefined value, the result is False for a condition, and None
+        for a value inside a mapping or list.
 
         Raises:
             ManifestError: The template fails, or any other template accesses an attribute of an
@@ -384,7 +384,10 @@ def _mark_text(value: Any) -> str:
 
 
 class _DataOutput(str):
-    """Text in a template's output that comes from data; Jinja does not change its class."""
+    """Text in a template's output that comes from data, such as an API response or the config.
+
+    Jinja passes it on without changing its class.
+    """
 
     __slots__ = ()
 

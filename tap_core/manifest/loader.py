@@ -92,7 +92,7 @@ class Manifest:
 
     @property
     def streams(self) -> list[MappingNode]:
-        """Nodes of the streams under the key ``streams``, which come from no stream template.
+        """Nodes of the streams under the key ``streams``, without those of stream templates.
 
         Raises:
             ManifestError: ``streams`` is not a list of mappings, or is missing without

@@ -55,7 +55,10 @@ def insert_value(value: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
 
 
 def split_template_text(value: Any) -> Any:
-    """Return a copy of a manifest value with each text as `OwnText`, unlike inserted data."""
+    """Return a copy of a manifest value in which each text is an `OwnText`.
+
+    The output of a template then shows what is text of the manifest and what is data.
+    """
     if isinstance(value, dict):
         return {key: split_template_text(one) for key, one in value.items()}
     if isinstance(value, list):

@@ -174,11 +174,11 @@ class Sandbox(SandboxedEnvironment):
     # Templates calculate with floats, not with Decimals.
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Return ``obj[argument]``, with a Decimal as a float."""
+        """Return ``obj[argument]`` for a template; a Decimal becomes a float for calculations."""
         return as_float(super().getitem(obj, argument))
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return ``obj.attribute``, with a Decimal as a float."""
+        """Return ``obj.attribute`` for a template; a Decimal becomes a float for calculations."""
         return as_float(super().getattr(obj, attribute))
 
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:

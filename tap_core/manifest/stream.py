@@ -189,7 +189,7 @@ class ManifestStream(Stream):
         return known or [None]
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the transformed records of a slice, for the slices of a child stream."""
+        """Yield the transformed records of a slice; a child stream makes a slice of each."""
         return self._reader.read_slice(context)
 
     def parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:

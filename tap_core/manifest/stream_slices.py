@@ -119,7 +119,7 @@ class StreamSlices:
         return kept.get(parent) if isinstance(kept, Mapping) else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store the position of a parent stream in the state once this stream has completed.
+        """Remember the position of a parent stream, which `complete` stores in the state.
 
         Args:
             parent: Name of the parent stream.

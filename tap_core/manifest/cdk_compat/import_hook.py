@@ -79,7 +79,7 @@ def load_class(class_name: str, folder: Path) -> type:
 
 
 def _is_defined_in_init(package: str, name: str, folder: Path) -> bool:
-    """Run a connector's ``__init__.py``; return True if its package then has the name ``name``.
+    """Run a connector's ``__init__.py``; return True if its package then defines ``name``.
 
     Raises:
         ManifestError: The file failed; the message contains file and line.

@@ -194,7 +194,7 @@ class AsyncRetriever:
 
     @staticmethod
     def _make_unparsed(requester: HttpRequester | CustomRequester | None) -> SimpleRetriever | None:
-        """Return a retriever that sends a request and ignores the response body.
+        """Return a retriever for a request whose response body is ignored, such as an abort.
 
         Return None if there is no ``requester``.
         """

@@ -77,7 +77,7 @@ class NoAuth:
     """Authenticator that sends requests without credentials."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
-        """Return a callable that leaves requests unchanged."""
+        """Return a callable that adds no credentials and leaves requests unchanged."""
         return SimpleAuthenticator()
 
 

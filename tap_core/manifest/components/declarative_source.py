@@ -109,7 +109,10 @@ class DynamicStreamCheckConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckStream:
-    """Connection check that succeeds if each named stream returns at least one record."""
+    """Connection check that reads the first record of each named stream.
+
+    It fails if a request fails; a stream without records passes.
+    """
 
     stream_names: list[str] = field(default_factory=list)
     dynamic_streams_check_configs: list[DynamicStreamCheckConfig] = field(default_factory=list)

@@ -29,7 +29,9 @@ _EMPTY: Final = re.compile(r"last_page_size\s*(==\s*0|<\s*1)\b|not\s+last_page_s
 
 @dataclass(frozen=True, kw_only=True)
 class PageSizeReduction:
-    """Options for reducing the page size: divisor, minimum size, number of attempts, and waits.
+    """Options for requesting smaller pages after the API rejected a page size.
+
+    They are the divisor of the size, its minimum, the number of attempts, and the waits.
 
     Raises:
         ManifestError: `reduction_factor` is not above 1, or another option is below its minimum.

@@ -268,7 +268,7 @@ class HttpRequester:
     def _body(
         self,
     ) -> RequestBodyPlainText | RequestBodyUrlEncodedForm | RequestBodyJsonObject | None:
-        """Body component for the body option that is set; None if the request has no body."""
+        """Component that renders the request body; None if the manifest sets no body option."""
         if self.request_body_json:
             return RequestBodyJsonObject(value=self.request_body_json)
         if isinstance(self.request_body_data, Mapping):

@@ -248,7 +248,10 @@ def find_template_names(value: Any) -> frozenset[str]:
 
 
 def _expand_entry(entry: Any) -> Any:
-    """Convert a list item of the manifest to plain values, with its ``$parameters`` applied."""
+    """Convert an item of a resolver's list in the manifest to plain values.
+
+    Its components get the key ``$parameters``.
+    """
     return to_plain(expand_parameters(entry))
 
 
