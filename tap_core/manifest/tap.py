@@ -195,7 +195,7 @@ class ManifestTap(Tap):
         found = stream.components.translate_state(kept, stream.replication_key)
         if found and stream.components.is_state_expired(found, name):
             self.logger.warning(
-                "Stream '%s': its state is older than the api_retention_period: full refresh.",
+                "Stream '%s' is read in full: its state is older than api_retention_period.",
                 name,
             )
             self.shared.names_with_state -= {name}

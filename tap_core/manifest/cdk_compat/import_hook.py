@@ -251,7 +251,7 @@ class _Importer:
         return _IMPORT(name, scope, local, names or (), level)
 
     def _get_root_name(self, root: str) -> str:
-        """Return the ``sys.modules`` key of the connector's module that ``import <root>`` binds."""
+        """Return the ``sys.modules`` key of the module for a connector's ``import <root>``."""
         return f"{self._package}.{root}" if root == "components" else self._package
 
     def _make_pkgutil(self) -> ModuleType:

@@ -80,16 +80,18 @@ class PageSizeState:
         """
         declared, now = self._declared, self.size or self._first
         if not now:
-            raise self._failure("there is no page size to reduce", error)
+            raise self._failure("There is no page size to reduce: the request has none.", error)
         less = max(declared.minimum_page_size, int(now // declared.reduction_factor))
         if less >= now:
             self._repeats += 1
             if self._repeats > declared.retries_at_minimum_page_size:
-                raise self._failure(f"the API rejects a page of {now} records", error)
+                said = f"The API rejects a page of {now} records, the smallest size to try."
+                raise self._failure(said, error)
             return declared.backoff_seconds * self._repeats
         self._reductions += 1
         if self._reductions > declared.max_attempts:
-            raise self._failure(f"the API rejects pages, down to one of {now} records", error)
+            said = f"The API rejects pages, down to one of {now} records: no attempt is left."
+            raise self._failure(said, error)
         self.size = less
         return declared.backoff_seconds * self._reductions
 
@@ -97,9 +99,7 @@ class PageSizeState:
         more = (
             f" {self._declared.failure_message.strip()}" if self._declared.failure_message else ""
         )
-        made = SyncError(
-            f"{said[0].upper()}{said[1:]}, and no other size may be tried.{more} {error}"
-        )
+        made = SyncError(f"{said}{more} {error}")
         made.failure_type = "transient_error"
         return made
 
