@@ -54,9 +54,9 @@ class JobLimiter:
     All threads of a tap share one limiter.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most: int = most
-        self._free: threading.Semaphore = threading.Semaphore(most)
+    def __init__(self, max_jobs: int) -> None:
+        self.max_jobs: int = max_jobs
+        self._free: threading.Semaphore = threading.Semaphore(max_jobs)
 
     @contextmanager
     def hold_slot(self, check: Callable[[], object]) -> Iterator[None]:

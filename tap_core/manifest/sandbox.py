@@ -193,8 +193,7 @@ class Sandbox(SandboxedEnvironment):
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Return a ``str.format`` method that limits the size of its result.
 
-        Jinja calls this for each function that a template calls; for any other function return
-        None.
+        Jinja calls this for each attribute that a template reads; return None for any other value.
         """
         wrapped = super().wrap_str_format(value)
         if wrapped is None:

@@ -121,14 +121,14 @@ def translate_custom_state(
     return to_state_entry(state, cursor_field)
 
 
-def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Convert the state ``own`` of a custom cursor to a bookmark in the format of this SDK."""
-    value = own.get(cursor_field)
+def to_state_entry(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
+    """Convert the state of a custom cursor to a bookmark in the format of this SDK."""
+    value = state.get(cursor_field)
     is_one = not isinstance(value, (Mapping, list))
     known = _make_bookmark(cursor_field, value) if is_one else {}
-    if is_one and not own.keys() - {cursor_field}:
+    if is_one and not state.keys() - {cursor_field}:
         return known
-    return {**known, CURSOR_STATE: dict(own)}
+    return {**known, CURSOR_STATE: dict(state)}
 
 
 def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:

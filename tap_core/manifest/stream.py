@@ -95,7 +95,7 @@ class ManifestStream(Stream):
             self, tap, shared, self.components, is_description=is_description
         )
         makes_jobs = self._is_read_by_one = self.components.makes_jobs
-        threads = max(shared.threads, shared.job_limiter.most) if makes_jobs else shared.threads
+        threads = max(shared.threads, shared.job_limiter.max_jobs) if makes_jobs else shared.threads
         self.max_parallel_partitions = self.max_parallel_windows = threads
         if self.components.has_custom_cursor:
             self.max_parallel_partitions = 1
