@@ -57,7 +57,7 @@ def build_component(
     parameters: Mapping[str, Any] | None = None,
     warn: Callable[[str], object] = _log.warning,
 ) -> Any:
-    """Build the component or value that a node of a manifest declares.
+    """Build the Python component or value that a node of an Airbyte manifest declares.
 
     Args:
         manifest: The loaded manifest.
@@ -111,7 +111,7 @@ class _Position:
 
 @dataclass(frozen=True)
 class Builder:
-    """Builder of Python component objects from the YAML nodes of one manifest.
+    """Builder of Python component objects from the YAML nodes of an Airbyte manifest.
 
     If `config` is None, as in a linter, templates that use the config are checked, not rendered.
     """

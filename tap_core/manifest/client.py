@@ -94,7 +94,7 @@ class _RequestCounter(metrics.Counter):
 
 
 class ManifestClient:
-    """HTTP client of one stream of a manifest, with the stream's authenticator and error handler.
+    """HTTP client of a stream of an Airbyte manifest, with its authenticator and error handler.
 
     When a stream is copied, for example for a thread, its client is copied too. The copies share
     the session and the request counter; each has the template variables of the request it sends.

@@ -47,7 +47,7 @@ any other parameters.
 
 
 class MappingNode(dict[Any, Any]):
-    """Mapping in a manifest, such as a component, with its position in the YAML file.
+    """Mapping in an Airbyte manifest, such as a component, with its position in the YAML file.
 
     It also has the ``$parameters`` that its templates may use.
     """
@@ -105,7 +105,7 @@ def as_data(value: Any) -> Any:
 
 
 class ListNode(list[Any]):
-    """List in a manifest, with the line numbers of its items."""
+    """List in an Airbyte manifest, with the line numbers of its items in the YAML file."""
 
     __slots__ = ("lines",)
 

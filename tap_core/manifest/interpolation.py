@@ -77,7 +77,7 @@ _Result = TypeVar("_Result")
 
 
 class Template:
-    """Compiled Jinja template, shared by all options with the same text."""
+    """Compiled Jinja template of an Airbyte manifest; options with the same text share it."""
 
     __slots__ = ("_render", "is_volatile", "names", "text")
 

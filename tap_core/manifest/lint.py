@@ -91,17 +91,17 @@ class LintResult:
 
 
 def find_problems(source: Path | str) -> list[Problem]:
-    """Return all problems in a manifest, sorted by line.
+    """Return all problems in an Airbyte manifest, sorted by line.
 
-    ``source`` is the Path of a file, or the text of a manifest.
+    ``source`` is the Path of the YAML file, or the text of the manifest.
     """
     return lint_manifest(source).problems
 
 
 def lint_manifest(source: Path | str) -> LintResult:
-    """Check a manifest, and return its problems and the number of its streams.
+    """Check an Airbyte manifest, and return its problems and the number of its streams.
 
-    ``source`` is the Path of a file, or the text of a manifest.
+    ``source`` is the Path of the YAML file, or the text of the manifest.
     """
     name = str(source) if isinstance(source, Path) else "manifest"
     streams = templates = 0

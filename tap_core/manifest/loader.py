@@ -44,7 +44,7 @@ _TOO_DEEP: Final = "this is nested too deeply after its references are resolved:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Manifest of a connector, as loaded from YAML.
+    """Airbyte manifest that declares a connector in YAML.
 
     `raw` is the manifest as written; `tree` has its references, default types and ``$parameters``
     resolved.
@@ -154,7 +154,7 @@ class Manifest:
 
 
 def read_manifest(source: Path | str) -> Manifest:
-    """Read a manifest from YAML or JSON.
+    """Read an Airbyte manifest from YAML or JSON.
 
     ``source`` is the Path of a file, or the text of a manifest.
 

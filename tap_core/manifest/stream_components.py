@@ -57,7 +57,7 @@ _NEW_SLICES: Final = "new_slices"
 
 
 class StreamComponents:
-    """Components of a manifest's stream, such as its retriever and cursor, built on first use."""
+    """Components of a stream of an Airbyte manifest, such as its retriever, built on first use."""
 
     def __init__(
         self, shared: SharedResources, node: Mapping[str, Any], has_state: Callable[[], bool]

@@ -43,7 +43,7 @@ __all__ = ["ManifestTap", "make_tap_class"]
 
 
 class ManifestTap(Tap):
-    """Tap that a manifest declares; `make_tap_class` creates a subclass for a manifest file."""
+    """Tap that an Airbyte manifest declares; `make_tap_class` creates a subclass for a file."""
 
     continue_on_stream_error = True
 
@@ -225,7 +225,7 @@ class ManifestTap(Tap):
 
 
 def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type[ManifestTap]:
-    """Return a tap class for a manifest file.
+    """Return a tap class for the file of an Airbyte manifest.
 
     ``changes`` overrides options of all cursors: ``cutoff``, ``boundary`` and ``new_slices``.
 

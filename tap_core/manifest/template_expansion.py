@@ -38,7 +38,7 @@ _TYPE: Final = "type"
 
 @dataclass(frozen=True)
 class StreamTemplate:
-    """Stream template of a manifest, with the components resolver that generates streams from it.
+    """Stream template of an Airbyte manifest, with the resolver that generates streams from it.
 
     The resolver has component mappings, each of which sets a value at a path in the template.
     """

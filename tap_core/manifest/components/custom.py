@@ -78,9 +78,9 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Custom:
-    """Base class of components that delegate to a Python class of the connector.
+    """Base class of components of an Airbyte manifest that delegate to a Python class.
 
-    A manifest declares the class by `class_name`, and may set its fields.
+    The connector provides the class; the manifest names it in `class_name` and may set its fields.
     """
 
     class_name: str

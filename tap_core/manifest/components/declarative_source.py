@@ -40,7 +40,7 @@ StateMigration: TypeAlias = LegacyToPerPartitionStateMigration | CustomStateMigr
 
 @dataclass(frozen=True, kw_only=True)
 class DeclarativeStream:
-    """Stream declared in a manifest: its retriever, cursor, schema loader and transformations."""
+    """Stream of an Airbyte manifest: its retriever, cursor, schema loader and transformations."""
 
     retriever: SimpleRetriever | CustomRetriever | AsyncRetriever
     name: str = ""
@@ -172,7 +172,7 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class DeclarativeSource:
-    """Root component of a manifest: streams, connection check and config specification."""
+    """Root component of an Airbyte manifest: streams, connection check and config specification."""
 
     check: CheckStream | CheckDynamicStream | None = None
     streams: list[DeclarativeStream | StateDelegatingStream] = field(default_factory=list)

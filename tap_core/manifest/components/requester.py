@@ -143,7 +143,7 @@ class RequestBodyGraphQL(RequestBodyJsonObject):
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequester:
-    """Requester that builds HTTP requests from the templates in a manifest.
+    """Requester that builds HTTP requests from the templates in an Airbyte manifest.
 
     Raises:
         ManifestError: The URL is missing, or there are several bodies or several lists of query
