@@ -87,15 +87,15 @@ commands = typer.Typer()
 
 
 class _ManifestProgram(Program):
-    """Program that parses its own options and leaves all other arguments to the tap.
+    """Command-line parser of `tap-manifest`, which passes unknown arguments to the manifest's tap.
 
-    If the first argument is a command of the program, all arguments belong to that command.
+    If the first argument is a command of `tap-manifest`, all arguments belong to that command.
     """
 
     ignore_unknown_options = True
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options of the program; leave the arguments of the tap in ``ctx.args``."""
+        """Parse the options of `tap-manifest`; leave the arguments of the tap in ``ctx.args``."""
         if args and args[0] not in _TAP_COMMANDS and args[0] in self.commands:
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True
@@ -140,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _list_commands() -> typer.Typer:
-    """Return the commands of this program, and those of the tap, which are listed in the help."""
+    """Return the commands of `tap-manifest` and of the tap, which the help lists together."""
     from tap_core.tap_base import import_commands
 
     listed = typer.Typer()
@@ -175,7 +175,10 @@ def _run_manifest(
 
 
 def _changes(cutoff: str | None, boundary: str | None, new_slices: str | None) -> dict[str, str]:
-    """Return the options that are set, by name, such as ``{"cutoff": "interval_end"}``."""
+    """Return those of the three behavior options that are set, by name.
+
+    For example, return ``{"cutoff": "interval_end"}``.
+    """
     chosen = {"cutoff": cutoff, "boundary": boundary, "new_slices": new_slices}
     return {name: value for name, value in chosen.items() if value}
 

@@ -53,17 +53,17 @@ _OF_ONE_SLICE: Final = (FatalAPIError, RetriableAPIError, RequestException, Fail
 
 
 class CursorSlice(NamedTuple):
-    """Slice of a custom or counting cursor, with the cursor reader that yielded the slice."""
+    """Slice of a custom or counting cursor, together with the reader that yielded it."""
 
     reader: CursorReader
     cursor_slice: CdkStreamSlice
 
 
 class ManifestReader(WindowReader):
-    """Reader of a manifest's stream, which reads the records of one context at a time.
+    """Reader of a manifest's stream, which reads the records of one partition (context) at a time.
 
-    A context contains the values of a partition. Its time windows or cursor slices are read one
-    after the other, and their state is stored.
+    The time windows or cursor slices of the partition are read one after the other, and their state
+    is stored.
     """
 
     stream: Any
@@ -102,12 +102,15 @@ class ManifestReader(WindowReader):
         return None if self._components.other_cursor is not None else super().start_date
 
     def make_comparator(self) -> ReplicationKeyComparator:
-        """Return the comparator for replication key values: that of the cursor if there is one."""
-        cursor, usual = self._components.other_cursor, super().make_comparator()
-        return usual if cursor is None else cursor.make_comparator(self.stream.name, usual)
+        """Return the comparator for replication key values: that of the cursor if there is one.
+
+        Without a cursor, values are compared by their type in the schema.
+        """
+        cursor, default = self._components.other_cursor, super().make_comparator()
+        return default if cursor is None else cursor.make_comparator(self.stream.name, default)
 
     def find_later(self, value: str, start_date: str) -> str:
-        """Return the later of two datetimes; the bookmark ``value`` without a time-based cursor."""
+        """Return the later of a bookmark and a start date; with a custom cursor, the bookmark."""
         has_other = self._components.other_cursor is not None
         return value if has_other else super().find_later(value, start_date)
 
@@ -147,7 +150,7 @@ class ManifestReader(WindowReader):
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:
         """Return the error for an invalid start or end datetime of the cursor.
 
-        The message names the config keys that the template of the option uses. ``name`` is
+        The message names the config keys that the template of the datetime uses. ``name`` is
         ``start`` or ``end``.
         """
         node = self._components.incremental_node.get("incremental_sync") or {}
@@ -166,7 +169,7 @@ class ManifestReader(WindowReader):
         return super().make_edge_error(message, name)
 
     def find_time_range(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
-        """Return the start and the end of the period to read.
+        """Return (start, end) of the period that the cursor reads.
 
         With ``global_substream_cursor`` no slice ends later than the first one, because all slices
         share one bookmark.
@@ -187,10 +190,10 @@ class ManifestReader(WindowReader):
     # Slices of a parent stream
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the records of a slice, which define the slices of a child stream.
+        """Yield the records of a parent stream's slice; a child stream makes a slice of each.
 
-        The position of a parent that resumes from its child's state advances with each record. If
-        slices share a position, it becomes final in `ManifestStream.resume_position`.
+        If the parent resumes from its child's state, its position advances with each record. If
+        slices share a position, `ManifestStream.resume_position` makes it final.
         """
         stream, manager = self.stream, self.stream.state_manager
         key = str(stream.replication_key)
@@ -219,7 +222,10 @@ class ManifestReader(WindowReader):
         return super().read(context) if cursor is None else self._read_slices(cursor, context)
 
     def begin_trial(self, context: Context | None) -> None:
-        """Limit the next read to the first window or slice of a context, for a connection test."""
+        """Limit the next read of a context to its first time window or slice.
+
+        A connection test calls it before it reads.
+        """
         super().begin_trial(context)
         self._is_trial = True
 
@@ -268,7 +274,10 @@ class ManifestReader(WindowReader):
         }
 
     def add_slice_options(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add the bounds of the current time window to a request, or a custom cursor's values."""
+        """Add the values of the current slice to a request, such as the bounds of a time window.
+
+        With a custom cursor, the cursor class adds the values.
+        """
         cursor, window = self.stream.incremental_sync, self.stream.stream_interval
         if self.current_slice is not None:
             self.current_slice.reader.put(request, scope, self.current_slice.cursor_slice)
@@ -276,7 +285,7 @@ class ManifestReader(WindowReader):
             cursor.put(request, window)
 
     def _find_partition(self, context: Context | None) -> tuple[PartitionSlice, Mapping[str, Any]]:
-        """Return the partition values of the current slice, and the values of its cursor interval.
+        """Return (partition values, cursor interval) of the current slice.
 
         The cursor interval is a dict such as ``{"start": 5}``; it is {} without a cursor slice.
         """
@@ -297,7 +306,10 @@ class ManifestReader(WindowReader):
     # State of a custom or counting cursor
 
     def _find_position(self, context: Context | None) -> dict[str, Any]:
-        """Return the stored state of a context in the cursor's format; {} if none is stored."""
+        """Return the stored state of a context as its custom or counting cursor expects it.
+
+        Return {} if no state is stored, or if the stream is not synced incrementally.
+        """
         stream, manager = self.stream, self.stream.state_manager
         if stream.replication_method != REPLICATION_INCREMENTAL:
             return {}
@@ -308,9 +320,10 @@ class ManifestReader(WindowReader):
         return copy.deepcopy(found or to_cursor_state(manager.stream_state, key))
 
     def _close_slice(self, context: Context | None, state: Mapping[str, Any] | None) -> None:
-        """Store the state of a cursor as soon as all records of its slice are written.
+        """Store a cursor's new state as soon as all records of its slice are written.
 
-        If ``state`` is None, nothing is stored, because the cursor uses an ordinary bookmark.
+        ``state`` is the new state. None is not stored, because the cursor uses an ordinary
+        bookmark.
         """
         stream = self.stream
         if state is None or stream.replication_method != REPLICATION_INCREMENTAL:
@@ -342,7 +355,7 @@ class ManifestReader(WindowReader):
     # End of the stream
 
     def continues_after(self, error: Exception) -> bool:
-        """Return True if an error concerns one slice only, so that the other slices are read.
+        """Return True if an error concerns one slice only, so that the other slices are still read.
 
         A config error concerns all slices and ends the stream.
         """
@@ -350,7 +363,11 @@ class ManifestReader(WindowReader):
         return is_of_one and getattr(error, "failure_type", None) != "config_error"
 
     def complete(self, *, saw_all: bool) -> None:
-        """Finalize the states of all slices, with those of parents and of the global cursor."""
+        """Finalize the state of the stream after its last slice.
+
+        This includes the states of all slices, of parent streams and of a global cursor.
+        ``saw_all`` is True if all slices were read.
+        """
         super().complete(saw_all=saw_all)
         has_global = self._components.has_global_cursor and self.stream.incremental_sync
         self._slices.complete(has_global_cursor=bool(has_global))

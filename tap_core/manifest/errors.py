@@ -12,7 +12,7 @@ __all__ = ["FailedRecordsError", "ManifestError"]
 
 
 class ManifestError(ConfigurationError):
-    """Raised for a manifest that cannot be read, or that declares something unsupported.
+    """Raised for an Airbyte manifest that cannot be read, or declares something unsupported.
 
     ``message`` is the problem without its position in the manifest. The position is ``line`` (0 if
     unknown) and ``path``, such as ``streams[0].retriever``.

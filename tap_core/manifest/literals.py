@@ -78,7 +78,7 @@ def has_template(text: str) -> bool:
 
 
 def parse_plain(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:
-    """Convert the text of an option in a manifest to the option's value.
+    """Convert the text of an option in a manifest, without templates, to the option's value.
 
     Args:
         text: Text of the option, after its template was evaluated if it has one.

@@ -21,7 +21,7 @@ __all__ = ["PartitionCache", "cartesian_product"]
 
 
 class PartitionCache(Iterable["Context"]):
-    """Lazy cache of the contexts of slices, each a dict of partition values.
+    """Lazy cache of a stream's partitions, each a context (a dict of partition values).
 
     Several threads may iterate over it. The first iteration yields contexts with their extra
     fields, later iterations yield plain dicts.

@@ -38,7 +38,7 @@ _USUAL_LIFETIME = 3600
 
 
 def parse_expiry(value: Any, format: str | None = None) -> datetime | None:
-    """Parse the expiry of a token to an aware datetime; None if it is not a datetime.
+    """Parse the expiry of a token to a timezone-aware datetime; None if it is not a datetime.
 
     Args:
         value: Expiry, as text or number.
@@ -81,10 +81,9 @@ class InjectedCredential(APIAuthenticatorBase):
 
 
 def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[str, Any] | None]:
-    """Parse the body of a request.
+    """Parse the fields of a request body; return (is_json, fields).
 
-    Returns:
-        True for a JSON body, else False; and the fields of the body, or None if it has no fields.
+    ``is_json`` is True for a JSON body; ``fields`` is None if the body has no fields.
     """
     body = request.body or b""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
@@ -113,10 +112,11 @@ def _write_body(request: requests.PreparedRequest, asked: HTTPRequest, *, is_jso
 
 
 class ExpiringToken:
-    """Token that is requested when needed, and cached until shortly before it expires.
+    """Access token that is requested when needed, and cached until shortly before it expires.
 
-    ``get`` returns a new token and the datetime of its expiry, or None if unknown. After a response
-    with status 401 the stream renews the token, unless another thread has already renewed it.
+    The function ``get`` returns a new token and the datetime of its expiry (None if unknown). After
+    a response with status 401 the stream renews the token, unless another thread has already
+    renewed it.
     """
 
     def __init__(self, get: Callable[[], tuple[str, datetime | None]]) -> None:
@@ -139,7 +139,10 @@ class ExpiringToken:
         return self.access_token is not None and (until is None or utc_now() < until)
 
     def update_access_token(self) -> None:
-        """Get a new token with ``get`` and cache it until shortly before it expires."""
+        """Request a new token and cache it until shortly before it expires.
+
+        Error messages and logs hide the token from then on.
+        """
         with self._updating:
             token, ends_at = self._get()
             if ends_at is not None:

@@ -30,7 +30,11 @@ _IsGood: TypeAlias = Callable[[requests.Response], bool]
 
 @dataclass
 class _Entry:
-    """Cache entry of one request; a thread that sends the request holds the lock ``turn``."""
+    """Cache entry of one request.
+
+    A thread holds the lock ``turn`` while it sends the request, so that other threads wait for the
+    response.
+    """
 
     turn: threading.Lock = field(default_factory=threading.Lock)
     kept: _CachedResponse | None = None
@@ -38,7 +42,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _CachedResponse:
-    """Cached response: the offset and length of its body in the cache file, and its attributes."""
+    """Cached response: its status, headers and so on, and where its body is in the cache file."""
 
     offset: int
     length: int
@@ -50,7 +54,10 @@ class _CachedResponse:
 
 
 class ResponseCache:
-    """Thread-safe cache of responses by request."""
+    """Thread-safe cache of a sync's HTTP responses, so that equal requests are sent only once.
+
+    The bodies are stored in a temporary file.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[bytes, _Entry] = {}

@@ -17,7 +17,7 @@ _TEXT: Final = "#text"
 
 
 class _XmlHandler:
-    """Handler of the parser's events; builds ``root``, the dict of the document."""
+    """Handler of expat's events that builds a dict, `root`, from an XML document."""
 
     def __init__(self) -> None:
         self.root: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def _add(holder: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _ignore(_data: str) -> None:
-    """Ignore a comment, a declaration or an entity; a handler of the parser's events."""
+    """Do nothing: an event handler for comments, declarations and entities, which are not read."""
 
 
 def _skip_entity(*_reference: Any) -> int:

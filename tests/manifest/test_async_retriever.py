@@ -338,7 +338,7 @@ class TestConcurrentJobs:
     def test_invalid_job_limit_means_one_job_at_a_time(self, tmp_path: Path, given: str, caplog):
         path = manifest(tmp_path, reports(), tail=f"max_concurrent_async_job_count: {given}")
         tap = make_tap_class(path)(config={"url": "http://x"})
-        assert tap.shared.job_limiter.most == 1
+        assert tap.shared.job_limiter.max_jobs == 1
         assert tap.streams["items"].max_parallel_partitions == 1
         assert ("one job at a time" in caplog.text) is ("{{" not in given)
 

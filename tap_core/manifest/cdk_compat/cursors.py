@@ -48,9 +48,9 @@ class DeclarativeCursor(StreamSlicer):
         raise NotImplementedError
 
     def select_state(self, stream_slice: CdkStreamSlice | None = None) -> Mapping[str, Any] | None:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Return the state of a slice; by default the state of the whole stream.
+        """Return the state that templates see as ``stream_state`` while a slice is read.
 
-        Templates read the result as ``stream_state`` while the slice is read.
+        By default it is the state of the whole stream.
         """
         return self.get_stream_state()
 
@@ -146,7 +146,11 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     cursor_datetime_formats: list[str] = field(default_factory=list)
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Raise ValueError if only one of `step` and `cursor_granularity` is set."""
+        """Prepare the templates, datetimes and durations of the options for later use.
+
+        Raises:
+            ValueError: Only one of `step` and `cursor_granularity` is set.
+        """
         if bool(self.step) != bool(self.cursor_granularity):
             raise ValueError("step and cursor_granularity belong together: set both or neither.")
 
@@ -364,4 +368,4 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return bool(values[0])
 
     def _send_log(self, level: Any, message: str) -> None:
-        """Do nothing, because the stream itself warns about records without a cursor value."""
+        """Ignore a subclass's message; the stream warns about records without a cursor value."""

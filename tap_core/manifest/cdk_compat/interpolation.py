@@ -74,7 +74,7 @@ def _value(
 
 
 class _Parametrized:
-    """Base class of template objects, which render templates with the variable ``parameters``."""
+    """Base class of template objects; it stores the template variable ``parameters``."""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
         self._parameters = parameters or {}

@@ -40,10 +40,10 @@ class StreamOwner:
     stream: DeclarativeStreamProtocol | None = None
 
     def parent(self, node: Any) -> DeclarativeStreamProtocol:
-        """Return the parent stream that the manifest node ``node`` declares.
+        """Return the parent stream that is declared by a node of the manifest.
 
         Raises:
-            RuntimeError: No stream has called the component yet, so no parent can be read.
+            RuntimeError: No stream has called the custom component yet, so no parent can be read.
         """
         if self.stream is None:
             raise RuntimeError("A parent stream can only be read while slices are requested.")
@@ -97,7 +97,7 @@ class CdkStream:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """State up to which the parent stream was read; {} unless a state was set before."""
+        """State up to which the parent stream was read; {} if it did not resume from a state."""
         if self._resumed is None:
             return {}
         key = str(self.cursor_field)
@@ -323,8 +323,13 @@ def _get_injected_values(
 ) -> Mapping[str, Any]:
     """Return the values that a request option adds to one part of a request, such as its headers.
 
-    Return {} if ``option`` is None, if ``option`` sets a part other than ``kind``, or if ``value``
-    is empty.
+    Return {} if the option adds nothing to that part, or if ``value`` is empty.
+
+    Args:
+        option: Option that declares the part and the key; None adds nothing.
+        kind: Part of the request to return the values for.
+        value: Value that the option sends, such as a partition's value.
+        config: The connector's config, for templates in the option.
     """
     target: MutableMapping[str, Any] = {}
     if option is not None and option.inject_into == kind and value:

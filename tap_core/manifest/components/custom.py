@@ -78,7 +78,10 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Custom:
-    """Base class of custom components: the name of a Python class and the values of its fields."""
+    """Base class of components of an Airbyte manifest that delegate to a Python class.
+
+    The connector provides the class; the manifest names it in `class_name` and may set its fields.
+    """
 
     class_name: str
     fields: Mapping[str, Any] = field(default_factory=_nothing)
@@ -126,22 +129,22 @@ class Custom:
     def remember_stream(self, scope: TemplateScope) -> None:
         """Store the stream name, which the Python class receives in its field ``name``.
 
-        ``scope`` contains the template variables, among them ``stream_name``. Only the first name
-        is stored.
+        ``scope`` contains the template variables, among them ``stream_name``. If several streams
+        share the component, the first name is kept.
         """
         if not self._streams and (name := scope.get("stream_name")):
             self._streams.append(str(name))
 
     @property
     def _name(self) -> str:
-        """Stream name stored by `remember_stream`; before that, the ``$parameters`` value ``name``.
+        """Stream name for the field ``name`` of the Python class, as stored by `remember_stream`.
 
-        It is "" if there is no such value.
+        Before that it is the ``$parameters`` value ``name``, or "" if there is no such value.
         """
         return self._streams[0] if self._streams else str(self.parameters.get("name", ""))
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
-        """Return additional constructor arguments, which are not in the manifest, by field name."""
+        """Return constructor arguments that the manifest cannot set, by name; {} by default."""
         return {}
 
     def _instantiate(self) -> Any:
@@ -166,7 +169,10 @@ class Custom:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return the type, file and line of an error, without its message, which may be secret."""
+    """Return the type, file and line of an exception of custom code, for an error message.
+
+    The exception's own message is omitted, because it may contain secrets.
+    """
     frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}{where}"
@@ -198,7 +204,7 @@ class CustomRecordExtractor(Custom):
         return {}
 
     def replace_decoder(self, decoder: Decoder) -> Any:
-        """Return a function that replaces the decoder and yields the undecoded response.
+        """Return a function that yields an API response undecoded, for use instead of a decoder.
 
         The Python class decodes responses itself; it receives ``decoder`` in its field of that
         name.
@@ -243,7 +249,7 @@ class CustomTransformation(Custom):
     def transform(self) -> Any:
         """Function that changes a record in place.
 
-        Its arguments are the record and the template variables.
+        Its arguments are the record and the template variables (config, slice and so on).
         """
         change = partial(self.instance.transform, config=self.config, stream_state=_NO_STATE)
         last: list[tuple[Any, CdkStreamSlice]] = []

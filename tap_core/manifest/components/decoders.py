@@ -371,7 +371,7 @@ def _iterate_documents(document: Any) -> Iterator[Any]:
 
 
 def _read_json(body: bytes, encoding: str) -> Any:
-    """Parse a JSON body; return the marker `_NOTHING` if the body is empty.
+    """Parse a JSON body and return the document; for an empty body, return the marker `_NOTHING`.
 
     Raises:
         FatalAPIError: The body is not JSON.

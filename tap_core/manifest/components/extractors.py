@@ -68,7 +68,7 @@ class RecordExpander:
         return make_remover(self.expand_records_from_field)
 
     def expand(self, parent: Any) -> Iterator[Any]:
-        """Yield a record for each element of the list in ``parent``.
+        """Yield a record for each element of the list in the record ``parent``.
 
         If the list has no elements, ``on_no_records: emit_parent`` yields the parent record
         instead. A ``parent`` that is not an object is yielded unchanged.

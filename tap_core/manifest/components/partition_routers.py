@@ -177,8 +177,8 @@ class ParentStreamConfig:
     def _get_extra_fields(self, record: Record) -> dict[str, Any]:
         """Return the extra fields of a slice: values of the parent record, for templates.
 
-        With a `lazy_read_pointer`, also return the child records in the parent record, as a
-        response.
+        With a `lazy_read_pointer`, one of them is a response made from the child records that the
+        parent record contains.
         """
         more: dict[str, Any] = {}
         if self.lazy_read_pointer:
@@ -321,7 +321,7 @@ def _collect_keys(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _make_response(records: Any) -> requests.Response:
-    """Return an artificial JSON response with the child records that a parent record contains."""
+    """Return the child records that a parent record contains, as if an API had returned them."""
     made = requests.Response()
     made.status_code = 200
     made.headers["Content-Type"] = "application/json"

@@ -72,7 +72,7 @@ class RequestSpec(HTTPRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class RequestPath:
-    """Option that uses the page token as the URL, or the path of the URL, of the next request."""
+    """Option that sends the page token as the URL, or the path of the URL, of the next request."""
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"field_name", "inject_into"})
 
@@ -89,10 +89,10 @@ class RequestBodyPlainText:
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return (body, False) with the rendered text, or (None, None) for an empty text.
+        """Render the request body; return (body, is_json), or (None, None) for an empty text.
 
-        The body is UTF-8 bytes, or a dict of form fields if the text is a Python dict literal.
-        False means that the body is not JSON.
+        The body is UTF-8 bytes, or a dict of form fields if the text is a Python dict literal;
+        ``is_json`` is False for both.
         """
         text = resolve(self.value, scope)
         if not text:
@@ -110,10 +110,11 @@ class RequestBodyUrlEncodedForm:
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return (form fields, False), or (None, None) if there are no fields to send.
+        """Render the request body; return (form fields, False), or (None, None) without fields.
 
-        False means that the body is not JSON. Fields with the value None are omitted. If the option
-        is a mapping, not one template for all fields, empty strings are omitted too.
+        The second item is False because the body is not JSON. Fields with the value None are
+        omitted. If the option is a mapping, not one template for all fields, empty strings are
+        omitted too.
         """
         fields = _evaluate_fields(self.value, scope)
         return (fields, False) if fields else (None, None)
@@ -126,10 +127,10 @@ class RequestBodyJsonObject:
     value: InterpolatedValue
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return (document, True), or (None, None) if the rendered document is empty.
+        """Render the request body; return (document, True), or (None, None) if it is empty.
 
-        True means that the body is JSON. Members with the value None or an empty string are omitted
-        at all levels.
+        The second item is True because the body is JSON. Members with the value None or an empty
+        string are omitted at all levels.
         """
         document = _evaluate_document(self.value, scope)
         return (document, True) if document else (None, None)
@@ -142,7 +143,7 @@ class RequestBodyGraphQL(RequestBodyJsonObject):
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequester:
-    """Requester that builds HTTP requests from the templates in a manifest.
+    """Requester that builds HTTP requests from the templates in an Airbyte manifest.
 
     Raises:
         ManifestError: The URL is missing, or there are several bodies or several lists of query
@@ -267,7 +268,7 @@ class HttpRequester:
     def _body(
         self,
     ) -> RequestBodyPlainText | RequestBodyUrlEncodedForm | RequestBodyJsonObject | None:
-        """Body component for the body option that is set; None if the request has no body."""
+        """Component that renders the request body; None if the manifest sets no body option."""
         if self.request_body_json:
             return RequestBodyJsonObject(value=self.request_body_json)
         if isinstance(self.request_body_data, Mapping):
@@ -296,15 +297,15 @@ def finalize_request(request: HTTPRequest) -> HTTPRequest:
 
 
 def find_property_parameters(params: Any) -> list[str]:
-    """Return the names of the query parameters whose values are QueryProperties components."""
+    """Return the names of the query parameters that list record fields (QueryProperties)."""
     given: Mapping[str, Any] = params if isinstance(params, Mapping) else {}
     return [name for name, value in given.items() if isinstance(value, QueryProperties)]
 
 
 def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
-    """Return the query properties that a requester's fields declare; None if there are none.
+    """Return the record fields to request from the API, as the options of a requester declare them.
 
-    ``fields`` contains the values of the requester's options by name.
+    Return None if no option declares any. ``fields`` contains the options' values by name.
     """
     for name in find_property_parameters(fields.get("request_parameters")):
         found: QueryProperties = fields["request_parameters"][name]
@@ -325,14 +326,17 @@ def _join_url(base: str, path: str) -> str:
 
 @lru_cache(maxsize=256)
 def _can_append_path(folder: str) -> bool:
-    """Return True if string concatenation with a simple path gives the same URL as `urljoin`."""
+    """Return True if a simple path can be appended to a base URL without calling `urljoin`.
+
+    ``folder`` is the base URL with a final slash. The result is cached, for speed.
+    """
     return urljoin(folder, "a/b") == f"{folder}a/b"
 
 
 def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Render fields and return them as a flat dict, without None values.
+    """Render query parameters, headers or form fields; return them as a dict without None values.
 
-    ``fields`` is a mapping of templates, whose empty results are omitted, too, or one template that
+    ``fields`` is a mapping of templates, whose empty results are omitted too, or one template that
     renders as a mapping.
     """
     if not isinstance(fields, dict):

@@ -67,10 +67,10 @@ class ComponentMappingDefinition:
 
     @staticmethod
     def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the Python types to which a literal in the option ``value`` may be converted.
+        """Return the Python types that the rendered option ``value`` may be converted to.
 
-        For example, ``value_type: integer`` returns ``{"value": (int,)}``; a literal of another
-        type stays a string. ``options`` are the options of the component in the manifest.
+        For example, ``value_type: integer`` returns ``{"value": (int,)}``; a text that is not an
+        integer then stays a string. ``options`` are the options of the component in the manifest.
         """
         return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
 
@@ -84,7 +84,8 @@ class ComponentMappingDefinition:
 class _Resolver:
     """Base class of components resolvers, which create streams from a stream template.
 
-    It checks the variables and options that the component mappings use.
+    It raises ManifestError if a component mapping uses a template variable or an option that the
+    resolver does not support.
     """
 
     components_mapping: list[ComponentMappingDefinition]
@@ -114,7 +115,7 @@ class _Resolver:
                 )
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:  # noqa: ARG002
-        """Return True if a mapping's string value stays a string, False if it is parsed as YAML."""
+        """Return True if the string that a component mapping sets is not parsed as YAML."""
         return not self.READS_YAML
 
 
@@ -149,9 +150,9 @@ class StreamConfig:
     default_values: Annotated[Any, "draft"] = None
 
     def values(self, config: Mapping[str, Any]) -> list[Any]:
-        """Return the config items that each create one stream, followed by `default_values`.
+        """Return the items of the config list at the path, followed by `default_values`.
 
-        If the config value at the path is not a list, the value is the only config item.
+        Each item creates one stream. A config value that is not a list is a single item.
         """
         path: list[Any] = resolve(self.configs_pointer, {"config": config})
         found = make_getter(path)(dict(config))
@@ -186,9 +187,9 @@ class ConfigComponentsResolver(_Resolver):
             yield {"components_values": _merge_items(combination)}
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:
-        """Return True if a mapping has ``value_type: string``: its value then stays a string.
+        """Return True if a component mapping has ``value_type: string``: its value stays a string.
 
-        A string value with another type is parsed as YAML.
+        Otherwise a string value is parsed as YAML.
         """
         return mapping.value_type == "string"
 
@@ -247,7 +248,10 @@ def find_template_names(value: Any) -> frozenset[str]:
 
 
 def _expand_entry(entry: Any) -> Any:
-    """Convert a list item of the manifest to plain values, with its ``$parameters`` applied."""
+    """Convert an item of a resolver's list in the manifest to plain values.
+
+    Its components get the key ``$parameters``.
+    """
     return to_plain(expand_parameters(entry))
 
 

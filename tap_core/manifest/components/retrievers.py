@@ -96,7 +96,7 @@ class CustomRetriever(Custom):
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """SimpleRetriever with the same requester, record selector, paginator and other options.
+        """SimpleRetriever with the requester, record selector and other options of this retriever.
 
         Raises:
             ManifestError: `requester` or `record_selector` is missing.
@@ -112,9 +112,9 @@ class CustomRetriever(Custom):
 
     @cached_property
     def _slice_class(self) -> Any:
-        """Subclass of the Python class, instantiated once per slice.
+        """Subclass of the connector's retriever class; each slice is read by its own instance.
 
-        Its instances share the attributes (``__dict__``) of `instance`.
+        The instances share the attributes (``__dict__``) of `instance`.
         """
         cls = load_class(self.class_name, self.folder)
         members = {"__slots__": ("reads",), "__module__": cls.__module__}

@@ -64,10 +64,10 @@ class AddedFieldDefinition:
 
     @staticmethod
     def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the Python types to which a literal in the option ``value`` may be converted.
+        """Return the Python types that the rendered option ``value`` may be converted to.
 
-        For example, ``value_type: integer`` returns ``{"value": (int,)}``; a literal of another
-        type stays a string. ``options`` are the options of the component in the manifest.
+        For example, ``value_type: integer`` returns ``{"value": (int,)}``; a text that is not an
+        integer then stays a string. ``options`` are the options of the component in the manifest.
         """
         return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
 
@@ -255,7 +255,7 @@ class FlattenFields:
 
 
 def _add_field_name(name: str, error: ManifestError) -> ManifestError:
-    """Return a copy of an error whose message begins with the name of the field."""
+    """Return a copy of an error whose message begins with the name of the field it concerns."""
     return ManifestError(f"field '{name}': {error}")
 
 
