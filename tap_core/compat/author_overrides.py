@@ -60,7 +60,7 @@ if MYPY or not TYPE_CHECKING:
         """Base class of sinks, empty at run time; declares overridable properties for pyright."""
 
     class TargetOverrides:
-        """Base of `Target`, empty at run time. For pyright it declares overridable members."""
+        """Base class of `Target`, empty at run time; declares overridable members for pyright."""
 
 else:  # pragma: no cover - for pyright
     from collections.abc import Sequence

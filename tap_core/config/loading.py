@@ -217,8 +217,8 @@ def parse_environment_config(
 def coerce_text(text: str, schema: JsonSchema) -> Any:
     """Convert the text of an environment variable to a JSON type that the setting's schema allows.
 
-    Several types are tried in the order integer, boolean, array, object, number, string. If strings
-    are allowed, a number that is no integer remains a string, so that it keeps all digits.
+    Several types are tried in the order integer, boolean, array, object, number, string. The type
+    number is skipped if strings are allowed, so that the text keeps all its digits.
 
     Raises:
         ValueError: The text cannot be converted; the message states the expected types.
