@@ -78,7 +78,7 @@ the newest tokens."""
 
 
 class CliCommand(Protocol):
-    """Interface of a command that runs a plugin, like that of a click command."""
+    """Interface of a command that runs a plugin; a click command has it too."""
 
     def main(
         self,
@@ -90,10 +90,10 @@ class CliCommand(Protocol):
 
 
 class EntryPoint:
-    """Entry point that runs a plugin class from the command line.
+    """Callable that runs a plugin class from the command line, for console scripts.
 
     Console scripts call it without arguments, so that it uses ``sys.argv``. It can also be called
-    with an argument list, or through :meth:`main`, as test runners for click do. Other attributes
+    with an argument list, or through :meth:`main`, as click's test runner does. Other attributes
     (``params``, ``help``) are those of the Singer command.
     """
 
@@ -102,7 +102,7 @@ class EntryPoint:
         self.name: str = plugin.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the plugin; the arguments are those of :meth:`main`."""
+        """Run the plugin with the arguments of :meth:`main`."""
         return self.main(*args, **kwargs)
 
     def main(
@@ -111,9 +111,9 @@ class EntryPoint:
         prog_name: str | None = None,
         **extra: Any,
     ) -> Any:
-        """Configure logging, choose the command (such as Singer's) by the arguments, and run it.
+        """Configure logging, and run the command that the arguments select, such as Singer's.
 
-        ``args`` are by default those of ``sys.argv``.
+        ``args`` are the command-line arguments, by default those in ``sys.argv``.
         """
         argv = list(sys.argv[1:] if args is None else args)
         setup_console_logging(plugin_log_level(self.name))
@@ -128,7 +128,7 @@ class EntryPoint:
 
 
 class plugin_cli:  # noqa: N801  singer_sdk's name
-    """Descriptor of the attribute ``cli``: ``TapX.cli`` is the entry point of class ``TapX``."""
+    """Descriptor of the attribute ``cli``: ``TapX.cli`` runs ``TapX`` from the command line."""
 
     def __get__(self, instance: object, owner: type[PluginBase]) -> EntryPoint:
         return EntryPoint(owner)
@@ -198,7 +198,8 @@ class PluginBase(abc.ABC):
             validate_config: True to raise an error for invalid settings.
 
         Raises:
-            ConfigValidationError: The settings are invalid; ``errors`` lists all faults.
+            ConfigValidationError: The settings are invalid; ``errors`` has a message for each
+                invalid setting.
             TypeError: The configuration is neither a mapping nor a path.
         """
         given = _load_config(config)
@@ -225,7 +226,7 @@ class PluginBase(abc.ABC):
     # Settings
 
     def _fill_defaults(self) -> None:
-        """Set missing settings to their defaults in ``config_jsonschema``."""
+        """Set missing settings to the defaults in the plugin's JSON Schema."""
         fill_defaults(self._config, self._full_schema())
 
     @property
@@ -237,7 +238,8 @@ class PluginBase(abc.ABC):
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
         """Add the built-in settings of the plugin's capabilities to a config schema, in place.
 
-        The SDK passes a copy of ``config_jsonschema``. Override this method to add more settings.
+        The SDK passes a copy of the plugin's ``config_jsonschema``. Override this method to add
+        more settings.
         """
         for capability, settings in (
             (PluginCapabilities.STREAM_MAPS, STREAM_MAPS_CONFIG),
@@ -248,15 +250,15 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def _built_capabilities(cls) -> list[CapabilitiesEnum]:
-        """Return the plugin's capabilities, without those that the SDK does not support."""
+        """Return the capabilities that the plugin declares and this SDK supports."""
         missing = {unbuilt.capability for unbuilt in cls._not_built()}
         return [capability for capability in cls.capabilities if capability not in missing]
 
     @classmethod
     def _not_built(cls) -> list[UnsupportedCapability]:
-        """Return the capabilities that this class of plugins does not support.
+        """Return the capabilities that this SDK does not support for this class of plugins.
 
-        They include stream maps and flattening if the class does not override `setup_mapper`.
+        Stream maps and flattening are among them if the class does not override `setup_mapper`.
         """
         maps = cls.setup_mapper is not PluginBase.setup_mapper
         return [
@@ -293,9 +295,10 @@ class PluginBase(abc.ABC):
         return errors
 
     def _faults_beyond_schema(self) -> list[str]:
-        """Return a message for each error that the JSON Schema cannot detect: unsupported settings.
+        """Return a message for each setting that requests an unsupported capability.
 
-        Settings that can be ignored are logged as warnings instead.
+        The JSON Schema cannot detect these errors. A setting that can be ignored is logged as a
+        warning instead.
         """
         in_use = find_unsupported_settings(self._config, self._not_built())
         for unbuilt in in_use:
@@ -329,25 +332,25 @@ class PluginBase(abc.ABC):
 
         @classproperty
         def logger(cls) -> logging.Logger:  # noqa: N805
-            """Logger of the plugin, such as the logger ``tap-x``."""
+            """Logger of the plugin, with the plugin's name, such as ``tap-x``."""
             return logging.getLogger(cls.name)
 
     @property
     def initialized_at(self) -> int:
-        """Creation time of this object, in milliseconds since 1970."""
+        """Time when this plugin object was created, in milliseconds since 1970."""
         return self.__initialized_at
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """State of the plugin; taps override this property."""
+        """State of the plugin. Only taps have one: they override this property."""
         raise NotImplementedError
 
     def setup_mapper(self) -> None:
-        """Create the plugin's `mapper` from the settings for stream maps and flattening.
+        """Create `mapper` from the settings for stream maps and flattening.
 
         Raises:
             StreamMapConfigError: A stream map is invalid.
-            ConfigValidationError: Flattening is enabled without a maximum depth.
+            ConfigValidationError: Flattening is enabled without a maximum level.
         """
         from tap_core.mapper.plugin_mapper import PluginMapper
 
@@ -370,7 +373,7 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_plugin_version(cls) -> str:
-        """Return the version of the plugin's distribution, or ``[could not be detected]``."""
+        """Return the version of the plugin's package, or ``[could not be detected]``."""
         return _version(cls.package_name or cls.name)
 
     @classmethod
@@ -390,17 +393,27 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_documentation_url(cls) -> str | None:
-        """Return `documentation_url`, or else the URL in the distribution's metadata, or None."""
+        """Return the URL of the plugin's documentation, or None.
+
+        It is the attribute `documentation_url` or, if that is not set, in the package's metadata.
+        """
         return cls.documentation_url or cls._url_by(about.documentation_url)
 
     @classmethod
     def get_changelog_url(cls) -> str | None:
-        """Return `changelog_url`, or else the URL in the distribution's metadata, or None."""
+        """Return the URL of the plugin's changelog, or None.
+
+        It is the attribute `changelog_url` or, if that is not set, in the package's metadata.
+        """
         return cls.changelog_url or cls._url_by(about.changelog_url)
 
     @classmethod
     def _url_by(cls, find: Callable[[Any], str | None]) -> str | None:
-        """Return ``find(metadata)`` for the metadata of the package; None if not installed."""
+        """Find a URL in the metadata of the plugin's package; return None if it is not installed.
+
+        Args:
+            find: Function that returns the URL in the metadata, or None.
+        """
         from importlib import metadata
 
         try:
@@ -410,7 +423,7 @@ class PluginBase(abc.ABC):
 
     @classproperty
     def plugin_version(cls) -> str:  # noqa: N805
-        """Version of the plugin's distribution, such as ``1.2.0``."""
+        """Version of the plugin's package, such as ``1.2.0``."""
         return cls.get_plugin_version()
 
     @classproperty
@@ -425,7 +438,10 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def print_about(cls, output_format: str | None = None) -> None:
-        """Print the plugin's description in a format of ``--about``, by default as ``text``."""
+        """Print the plugin's description, as ``--about`` does.
+
+        ``output_format`` is one of the formats of ``--about``, by default ``text``.
+        """
         formatter = about.AboutFormatter.get_formatter(output_format or "text")
         print(formatter.format_about(cls._get_about_info()))  # noqa: T201  its purpose
 
@@ -448,15 +464,15 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:  # noqa: ARG003  for overrides
-        """Return the command for an argument list; by default the Singer command.
+        """Return the command that runs the plugin with the command-line arguments ``args``.
 
-        Subclasses override this method to support the commands of other protocols.
+        By default it is the Singer command. Subclasses override this method to add other protocols.
         """
         return cls.get_singer_command()
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the command with Singer's options. Taps and targets override this method."""
+        """Return the command with Singer's options, such as ``--config``; subclasses define it."""
         raise NotImplementedError
 
     def _setup_signal_handlers(self) -> None:
@@ -466,10 +482,10 @@ class PluginBase(abc.ABC):
             signal.signal(signal.SIGTERM, self._handle_signal)
 
     def _handle_signal(self, signum: int, frame: FrameType | None) -> None:
-        """Stop after a signal; ignore a SIGTERM that follows a single SIGINT.
+        """Stop the plugin after a signal; ignore a SIGTERM that follows a single SIGINT.
 
-        Ctrl-C sends SIGINT to all processes of a terminal, and an orchestrator among them then
-        sends SIGTERM to its plugins. These two signals are one request to stop.
+        Ctrl-C sends SIGINT to all processes of a terminal. An orchestrator among them, such as
+        Meltano, then sends SIGTERM to its plugins. These two signals are one request to stop.
         """
         is_echo = self._signals_heeded == (signal.SIGINT,) and signum == signal.SIGTERM
         self._signals_heeded += (signum,)
@@ -478,7 +494,7 @@ class PluginBase(abc.ABC):
 
     @property
     def stopped_by(self) -> int | None:
-        """Number of the first signal that requested a stop, or None."""
+        """Number of the first signal that requested a stop, such as 15 for SIGTERM, or None."""
         return next(iter(self._signals_heeded), None)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
@@ -490,7 +506,10 @@ class PluginBase(abc.ABC):
 def _load_config(
     config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None,
 ) -> dict[str, Any]:
-    """Return a copy of the settings, or read them from files if paths are passed (deprecated)."""
+    """Return a copy of the settings that were passed to a plugin.
+
+    Paths of settings files may be passed instead (deprecated); the files are then read.
+    """
     if not config:
         return {}
     if isinstance(config, Mapping):
