@@ -125,22 +125,12 @@ class TextFormatter(AboutFormatter, format_name="text"):
 
 
 def _escape_lines(text: str) -> str:
-    """Escape the control characters in ``--about`` text, except line feeds.
-
-    The text of a manifest may contain control characters, which would change the terminal.
-    """
+    """Escape control characters in ``--about`` text, except line feeds, to protect the terminal."""
     return "\n".join(map(escape_control_characters, text.split("\n")))
 
 
 def _text_details(schema: JsonSchema, *, is_required: bool) -> Iterator[str]:
-    """Yield the output lines ``Required``, ``Default`` and ``Description`` of a setting.
-
-    A line without a value is left out.
-
-    Args:
-        schema: JSON Schema of the setting.
-        is_required: True if the plugin requires the setting.
-    """
+    """Yield a setting's lines ``Required``, ``Default`` and ``Description``, each if it applies."""
     if is_required:
         yield "    Required: True"
     if schema.get("default") is not None:

@@ -223,12 +223,7 @@ UNSUPPORTED_CAPABILITIES: tuple[UnsupportedCapability, ...] = (
 def find_unsupported_settings(
     config: Mapping[str, Any], missing: Iterable[UnsupportedCapability] = UNSUPPORTED_CAPABILITIES
 ) -> list[UnsupportedCapability]:
-    """Return the capabilities that ``config`` requests and this version does not support.
-
-    Args:
-        config: Settings of the plugin. A setting requests a capability if its value is true.
-        missing: Unsupported capabilities.
-    """
+    """Return the unsupported capabilities (of ``missing``) that the settings ``config`` request."""
     return [unbuilt for unbuilt in missing if config.get(unbuilt.setting)]
 
 

@@ -241,11 +241,9 @@ def _entry(plugin: str) -> Callable[[], Any]:
 
 
 def _callable(found: Any, plugin: str) -> Callable[[], Any]:
-    """Return the function that runs an imported plugin.
+    """Return the function that runs a plugin: ``found`` itself or, for a class, its method ``cli``.
 
-    Args:
-        found: The imported object: a function, or a class with the method ``cli``.
-        plugin: Name of the plugin on the command line, for the error message.
+    ``found`` is the imported object, and ``plugin`` its name in error messages.
 
     Raises:
         _NoPluginError: ``found`` is neither a plugin class nor a function.

@@ -49,10 +49,7 @@ _TEXT: Final = frozenset({str})
 
 
 class InlineMapper(PluginBase, abc.ABC):
-    """Base class of mappers, which read Singer messages and write changed ones.
-
-    A subclass defines ``name`` and a method for each message type.
-    """
+    """Base class of mappers; a subclass defines ``name`` and a method for each message type."""
 
     message_reader_class: type[Any] | None = None
     """Class of a custom reader, with a method ``process_lines(file_input, callbacks)``."""
@@ -304,10 +301,7 @@ class InlineMapper(PluginBase, abc.ABC):
 
 
 def _body(record: Mapping[str, Any]) -> bytes:
-    """Encode a record that the mapper's code returned as JSON.
-
-    Values of types that JSON does not have, such as datetimes, are converted.
-    """
+    """Encode a record of the mapper's code as JSON; types such as datetimes are converted."""
     if not _TEXT.issuperset(map(type, record)):
         return encode_body(to_json_compatible(record))
     kinds = set(map(type, record.values()))

@@ -194,10 +194,7 @@ class Meter(abc.ABC):
 
 
 class Counter(Meter):
-    """Context manager that counts, and logs the count every ``log_interval`` seconds.
-
-    Each log line has the count since the previous line; the last is logged at the end of the block.
-    """
+    """Context manager that counts; it logs the increments every ``log_interval`` seconds."""
 
     def __init__(
         self,

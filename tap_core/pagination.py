@@ -93,10 +93,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
         return str(self)
 
     def continue_if_empty(self, response: Response) -> bool:  # noqa: ARG002  a hook
-        """Return True to request the next page after a page without records; by default False.
-
-        Subclasses may override this hook.
-        """
+        """Return True to continue after a page without records; a hook, by default False."""
         return False
 
     def advance(self, response: Response) -> None:
@@ -120,10 +117,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
             self._value = new_value
 
     def has_more(self, response: Response) -> bool:  # noqa: ARG002  a hook
-        """Return True if another page may follow; by default True.
-
-        If it returns False, the pagination ends, and `get_next` is not called.
-        """
+        """Return True if another page may follow; if False, pagination ends without `get_next`."""
         return True
 
     @abstractmethod
@@ -280,10 +274,7 @@ class LegacyPaginatedStreamProtocol(Protocol[TPageToken]):
     def get_next_page_token(
         self, response: Response, previous_token: TPageToken | None
     ) -> TPageToken | None:
-        """Return the token of the page after ``response``, or None on the last page.
-
-        ``previous_token`` is the token of the page in the response.
-        """
+        """Return the token of the page after ``response``, or None if it is the last page."""
 
 
 class LegacyStreamPaginator(BaseAPIPaginator[TPageToken | None], Generic[TPageToken]):

@@ -198,8 +198,7 @@ class PluginBase(abc.ABC):
             validate_config: True to raise an error for invalid settings.
 
         Raises:
-            ConfigValidationError: The settings are invalid; ``errors`` has a message for each
-                invalid setting.
+            ConfigValidationError: The settings are invalid; ``errors`` has one message per fault.
             TypeError: The configuration is neither a mapping nor a path.
         """
         given = _load_config(config)
@@ -238,8 +237,7 @@ class PluginBase(abc.ABC):
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
         """Add the built-in settings of the plugin's capabilities to a config schema, in place.
 
-        The SDK passes a copy of the plugin's ``config_jsonschema``. Override this method to add
-        more settings.
+        The SDK passes a copy of the plugin's schema. Override this method to add more settings.
         """
         for capability, settings in (
             (PluginCapabilities.STREAM_MAPS, STREAM_MAPS_CONFIG),
@@ -297,8 +295,7 @@ class PluginBase(abc.ABC):
     def _faults_beyond_schema(self) -> list[str]:
         """Return a message for each setting that requests an unsupported capability.
 
-        The JSON Schema cannot detect these errors. A setting that can be ignored is logged as a
-        warning instead.
+        The JSON Schema cannot detect them. Settings that can be ignored only cause a warning.
         """
         in_use = find_unsupported_settings(self._config, self._not_built())
         for unbuilt in in_use:
@@ -393,27 +390,17 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_documentation_url(cls) -> str | None:
-        """Return the URL of the plugin's documentation, or None.
-
-        It is the attribute `documentation_url` or, if that is not set, in the package's metadata.
-        """
+        """Return the plugin's documentation URL, from its class or the package's metadata."""
         return cls.documentation_url or cls._url_by(about.documentation_url)
 
     @classmethod
     def get_changelog_url(cls) -> str | None:
-        """Return the URL of the plugin's changelog, or None.
-
-        It is the attribute `changelog_url` or, if that is not set, in the package's metadata.
-        """
+        """Return the plugin's changelog URL, from its class or the package's metadata."""
         return cls.changelog_url or cls._url_by(about.changelog_url)
 
     @classmethod
     def _url_by(cls, find: Callable[[Any], str | None]) -> str | None:
-        """Find a URL in the metadata of the plugin's package; return None if it is not installed.
-
-        Args:
-            find: Function that returns the URL in the metadata, or None.
-        """
+        """Return the URL that ``find`` finds in the metadata of the plugin's package, or None."""
         from importlib import metadata
 
         try:
@@ -438,10 +425,7 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def print_about(cls, output_format: str | None = None) -> None:
-        """Print the plugin's description, as ``--about`` does.
-
-        ``output_format`` is one of the formats of ``--about``, by default ``text``.
-        """
+        """Print the plugin's description in a format of ``--about``, by default as text."""
         formatter = about.AboutFormatter.get_formatter(output_format or "text")
         print(formatter.format_about(cls._get_about_info()))  # noqa: T201  its purpose
 
@@ -506,10 +490,7 @@ class PluginBase(abc.ABC):
 def _load_config(
     config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None,
 ) -> dict[str, Any]:
-    """Return a copy of the settings that were passed to a plugin.
-
-    Paths of settings files may be passed instead (deprecated); the files are then read.
-    """
+    """Return a copy of a plugin's settings; paths of settings files are deprecated, but read."""
     if not config:
         return {}
     if isinstance(config, Mapping):

@@ -90,10 +90,7 @@ class APIAuthenticatorBase(AuthBase):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Read-only config of the stream that was passed to the constructor (deprecated).
-
-        Refresh tokens in it are the latest ones.
-        """
+        """Read-only config of the stream, with the latest refresh tokens in it (deprecated)."""
         deprecated("The `config` property", "the constructor's arguments")
         return MappingProxyType(self._config)
 
@@ -156,10 +153,7 @@ def deprecated(member: str, instead: str, *, calls: int = 1) -> None:
 
 
 def _find_stream(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return the stream in an authenticator's constructor arguments, or None.
-
-    It is the first positional argument if that is a stream, else the keyword argument ``stream``.
-    """
+    """Return the stream in an authenticator's arguments: the first one, or ``stream=``, or None."""
     first = args[0] if args else None
     if hasattr(first, "config") and hasattr(first, "tap_name"):
         return first

@@ -260,14 +260,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     def _keep_refresh_token(
         self, tokens: RefreshTokens, used: str | None, token: str | None
     ) -> None:
-        """Store the refresh token of a token response for later token requests.
+        """Store the refresh token ``token`` of a token response for later token requests.
 
-        If the server replaced the token, also write the new one to the tap's config file.
-
-        Args:
-            tokens: Refresh tokens that all authenticators of the tap share.
-            used: Refresh token of the request, or None.
-            token: Refresh token of the response; None if it has none, then nothing is stored.
+        If it differs from ``used``, the refresh token that was sent, also write it to the tap's
+        config file. Do nothing if the response has no refresh token.
         """
         if token is None:
             return
@@ -366,10 +362,7 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """Claims of the JSON Web Token that is sent in a token request.
-
-        The JSON Web Token is valid for one hour.
-        """
+        """Claims of the JSON Web Token that a token request sends; it is valid for one hour."""
         now = utc_now()
         return {
             "iss": self.client_id,

@@ -103,22 +103,17 @@ def get_refresh_tokens(tap: Any, default: RefreshTokens) -> RefreshTokens:
 
 
 def get_refresh_token(payload: Any, name: str = "refresh_token") -> str | None:
-    """Return the refresh token in the form data of a token request, or None.
+    """Return the refresh token in ``payload``, the form data of a token request, or None.
 
-    Args:
-        payload: Form data of the request.
-        name: Name of the form field that contains the refresh token.
+    ``name`` is the name of the form field with the token.
     """
     token = payload.get(name) if isinstance(payload, Mapping) else None
     return token if isinstance(token, str) and token else None
 
 
 def apply_latest_token(payload: Any, token: str, name: str = "refresh_token") -> dict[str, Any]:
-    """Return a copy of the form data of a token request, with ``token`` as the refresh token.
+    """Return a copy of the form data of a token request, with the refresh token ``token``.
 
-    Args:
-        payload: Form data of the request.
-        token: Refresh token to send.
-        name: Name of the form field that contains the refresh token.
+    ``payload`` is the form data, and ``name`` the name of the form field with the token.
     """
     return {**payload, name: token}

@@ -153,10 +153,7 @@ class TokenFieldNames:
 
 @dataclass(frozen=True)
 class RequestOutcome:
-    """Result of one attempt to send a token request: a response or a network error.
-
-    ``sent_at`` is the time of the attempt.
-    """
+    """Result of an attempt to send a token request (at ``sent_at``): a response or an error."""
 
     sent_at: datetime
     response: requests.Response | None = None
@@ -200,10 +197,7 @@ def _reason(error: BaseException | None) -> str:
 
 @dataclass(frozen=True)
 class TokenRequest:
-    """Request to a token endpoint: URL, headers and form data.
-
-    ``secrets`` are the values that messages about the request must not show.
-    """
+    """Request to a token endpoint; ``secrets`` are the values in it that messages must not show."""
 
     url: str
     headers: Mapping[str, Any] = field(repr=False)
@@ -362,13 +356,9 @@ def _document(response: requests.Response) -> dict[str, Any] | None:
 def _refusal(
     outcome: RequestOutcome, endpoint: str, reason: str, secrets: Secrets
 ) -> AccessTokenError:
-    """Return the AccessTokenError for a failed token request, with OAuth's error fields.
+    """Return the AccessTokenError for a failed token request.
 
-    Args:
-        outcome: Result of the request.
-        endpoint: URL of the endpoint for the message.
-        reason: Cause of the failure, if the response has no OAuth error.
-        secrets: Values that the message must not show.
+    The message has ``endpoint`` (its URL), ``reason`` and OAuth's error fields, but no ``secrets``.
     """
     content = b"" if outcome.response is None else outcome.response.content
     error, description = parse_oauth_error(content, secrets)

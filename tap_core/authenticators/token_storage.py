@@ -61,10 +61,7 @@ def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | 
 
 
 def _refused(file: Path) -> str | None:
-    """Return the reason why a config file must not be written, such as ``is read-only``.
-
-    Return None if it may be written.
-    """
+    """Return why a config file must not be written, such as ``is read-only``, or None if it may."""
     if not stat.S_ISREG(file.stat().st_mode):
         return "is not a regular file"
     if not file.stat().st_mode & _ANYBODY_WRITES or not os.access(file, os.W_OK):
@@ -83,22 +80,14 @@ def _short_lived(file: Path) -> str | None:
 
 
 def is_refresh_token_name(name: str) -> bool:
-    """Return True if the name of a setting contains "refresh token" in any notation.
-
-    ``oauth_refreshToken`` and ``refresh-token`` do, for example.
-    """
+    """Return True if a setting's name means a refresh token, such as ``oauth_refreshToken``."""
     return "refreshtoken" in name.lower().replace("_", "").replace("-", "")
 
 
 def replace_token(text: str, used: Collection[str], token: str) -> str:
-    """Return the JSON text of a config file with used refresh tokens replaced by a new one.
+    """Return the text of a JSON config file with used refresh tokens replaced by ``token``.
 
-    Only settings whose name contains "refresh token" change.
-
-    Args:
-        text: Text of the config file.
-        used: Refresh tokens to replace.
-        token: The new refresh token.
+    Only settings whose name contains "refresh token" change. ``used`` are the tokens to replace.
 
     Raises:
         ValueError: The text is not JSON.

@@ -135,13 +135,10 @@ class BatchConfig:
 
 
 def _check(subject: str, data: Mapping[str, Any], kind: Any, required: tuple[str, ...]) -> None:
-    """Check the keys of a dict from the setting ``batch_config``.
+    """Check that a dict in the setting ``batch_config`` has the required keys and no unknown ones.
 
-    Args:
-        subject: Name of the dict in the error message.
-        data: The dict.
-        kind: Dataclass whose fields are the known keys.
-        required: Keys that must be present.
+    ``subject`` is the name of the dict in the error message, and ``kind`` a dataclass whose fields
+    are the known keys.
 
     Raises:
         ConfigurationError: A required key is missing, or a key is unknown.

@@ -61,11 +61,7 @@ _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class ParquetEncoder:
-    """Encoder of one Parquet file.
-
-    It collects all rows in memory, because the column types depend on all values, and writes the
-    file at the end.
-    """
+    """Encoder of one Parquet file, which collects all rows in memory and then writes the file."""
 
     def __init__(self, file: IO[bytes], schema: JsonSchema, compression: str | None) -> None:
         """Create an encoder.
@@ -223,10 +219,7 @@ def _to_exact_array(values: list[Any], kind: pa.DataType) -> pa.Array | None:
 
 
 def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array | None:
-    """Convert values to an Arrow array of the type ``kind``; return None if a value does not fit.
-
-    If ``kind`` is None, pyarrow infers the type.
-    """
+    """Convert values to an Arrow array; return None if one does not fit the type ``kind``."""
     import pyarrow as pa
 
     try:
@@ -377,14 +370,9 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
 
 
 def _estimate_max_bytes(source: Any, path: str) -> int:
-    """Return an upper bound for the total size of all texts of a column, in bytes.
+    """Return an upper bound for the total size of all texts of a Parquet column, in bytes.
 
-    In each row group, this is the number of values times the length of the longest text. It is
-    faster to compute than the exact size; see `_sum_text_bytes`.
-
-    Args:
-        source: The open file (a `pyarrow.parquet.ParquetFile`).
-        path: Path of the column.
+    In each row group, this is the number of values times the length of the longest text.
     """
     import pyarrow.compute as pc
 
@@ -420,11 +408,9 @@ def _dictionary(column: Any) -> Any:
 
 
 def _sum_text_bytes(source: Any, path: str) -> int:
-    """Return the total size of all texts of a column in bytes; repeated texts count each time.
+    """Return the total size of all texts of a Parquet column in bytes, repeated texts included.
 
-    Args:
-        source: The open file (a `pyarrow.parquet.ParquetFile`).
-        path: Path of the column, which must be dictionary-encoded and not nested.
+    The column must be dictionary-encoded and not nested.
     """
     import pyarrow.compute as pc
 

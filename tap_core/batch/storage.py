@@ -90,10 +90,7 @@ class StorageTarget:
 
     @contextmanager
     def open(self, filename: str, mode: str = "rb") -> Iterator[IO[Any]]:
-        """Open a file in this folder, yield it and close it at the end of the ``with`` block.
-
-        If ``mode`` is for writing, such as ``wb``, the folder is created first.
-        """
+        """Open a file in this folder for a ``with`` block; the arguments are those of `file`."""
         with self.file(filename, mode) as file:
             yield file
 
@@ -108,11 +105,7 @@ class StorageTarget:
         return self.at(str(folder / filename), mode)
 
     def at(self, address: str, mode: str = "rb") -> IO[Any]:
-        """Open a file at any URL or path, not only in this folder; the caller must close it.
-
-        The file system gets the ``params`` of this storage. If ``mode`` is for writing, the file's
-        folder is created first.
-        """
+        """Open a file at any URL or path, as `file` does, with the ``params`` of this storage."""
         makes_folder = "r" not in mode
         path = to_local_path(address)
         if path is not None:

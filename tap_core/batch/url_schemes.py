@@ -77,10 +77,7 @@ def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[
 
 
 def _origin(address: str) -> tuple[str, str]:
-    """Return the scheme and the host (or bucket) of a URL, to compare it with allowed ones.
-
-    Synonyms of a scheme become one: Hadoop's ``s3a`` and ``s3n`` become ``s3``.
-    """
+    """Return the scheme and the host (or bucket) of a URL; ``s3a`` and ``s3n`` become ``s3``."""
     parts = urlsplit(address)
     scheme = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}.get(parts.scheme, parts.scheme)
     return scheme, parts.netloc

@@ -56,12 +56,7 @@ def encode_row(record: Record) -> bytes:
 
 @dataclass(frozen=True)
 class EncodedFormat:
-    """File name suffix and encoder for one format and compression of batch files.
-
-    Attributes:
-        ending: Suffix, such as ``.json.gz``.
-        rows: Function that creates the encoder for an open file and a JSON Schema.
-    """
+    """File name suffix (``ending``), and function that creates the encoder, of a file format."""
 
     ending: str
     rows: Callable[[IO[bytes], JsonSchema], _Lines | _PackedLines | ParquetEncoder]

@@ -89,10 +89,7 @@ def _get_texts(schema: Schema, keywords: tuple[str, ...]) -> Any:
 def _get_label(texts: Any, number: int, value: str) -> str:
     """Return the title or description of one ``enum`` value, or "" if it has none.
 
-    Args:
-        texts: Titles or descriptions of all values: a list in their order, or a dict by value.
-        number: Position of the value, counted from 0.
-        value: The value as text.
+    ``texts`` has those of all values: a list in the order of the values, or a dict by ``value``.
     """
     if isinstance(texts, dict):
         return str(texts.get(value) or "")

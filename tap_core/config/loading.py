@@ -106,11 +106,7 @@ def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a configuration file.
-
-    Raises:
-        ConfigFileError: The file cannot be read, or does not contain a JSON object.
-    """
+    """Return the JSON object in a configuration file; raise ConfigFileError if there is none."""
     try:
         document = load_json(read_at_most(path, DOCUMENT_BYTES).decode("utf-8-sig"))
     except FileNotFoundError:
@@ -143,12 +139,7 @@ def _kind(value: Any) -> str:
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
-    """Settings from environment variables.
-
-    Attributes:
-        values: Valid settings by name.
-        faults: Error messages of invalid settings by name.
-    """
+    """Valid settings from environment variables, and error messages of invalid ones, by name."""
 
     values: dict[str, Any]
     faults: dict[str, str]

@@ -102,10 +102,7 @@ def _define_setting(name: str, schema: Schema, label: str, *, is_sensitive: bool
 
 
 def _find_kind(schema: Schema) -> tuple[str, list[dict[str, Any]]]:
-    """Return Meltano's ``kind`` of a setting, such as "integer", and its options.
-
-    The list of options is empty unless the kind is "options".
-    """
+    """Return Meltano's ``kind`` of a setting, and its options if it is of the kind "options"."""
     types = get_json_types(schema) - {"null"}
     options = get_options(schema)
     if options and all(isinstance(each.value, str) for each in options):

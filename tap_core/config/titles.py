@@ -19,12 +19,9 @@ _SPELLED: Final = {"ids": "IDs", "oauth": "OAuth", "urls": "URLs"}
 
 
 def make_label(title: str, above: str) -> str:
-    """Return the label of a setting inside an object, such as "Database: Port".
+    """Return the label of a setting inside an object: "Database: Port" for ``title`` "Port".
 
-    Args:
-        title: Title of the setting, such as "Port".
-        above: Title of the object, such as "Database". It is left out if it is empty or part of
-            ``title``.
+    ``above`` is the title of the object. It is left out if it is empty or part of ``title``.
     """
     return title if not above or above.casefold() in title.casefold() else f"{above}: {title}"
 

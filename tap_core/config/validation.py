@@ -109,10 +109,7 @@ def _sentence(error: _Fault, schema: JsonSchema) -> str:
 
 
 def _with_value(error: _Fault) -> str:
-    """Return the message for a validation error, with the invalid value.
-
-    For a misspelled name or ``enum`` value, the message suggests a valid one.
-    """
+    """Return the message for a validation error; it suggests a name or choice if one is similar."""
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {})
         hints = (suggest(name, known) for name in error.instance if name not in known)
@@ -304,12 +301,9 @@ def suggest_misspelled_settings(
 def _near_misses(
     config: Any, schema: JsonSchema, path: tuple[str | int, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the suggestions of `suggest_misspelled_settings` for an object and the objects inside.
+    """Yield the suggestions of `suggest_misspelled_settings` for an object and objects inside it.
 
-    Args:
-        config: The object.
-        schema: JSON Schema of the object.
-        path: Path of the object in the whole configuration.
+    ``path`` is the path of the object (``config``) in the whole configuration.
     """
     known = schema.get("properties", {})
     free = isinstance(schema.get("additionalProperties"), dict)

@@ -34,10 +34,7 @@ SDC_META_MODIFIED_AT = "_sdc_modified_at"
 
 
 class FileStream(Stream, abc.ABC):
-    """Base class of streams whose records are in files.
-
-    Subclasses define `get_schema` and `read_file` for a file format.
-    """
+    """Base class of streams that read files; subclasses define `get_schema` and `read_file`."""
 
     SDC_PROPERTIES: ClassVar[Mapping[str, JsonSchema]] = {
         SDC_META_FILEPATH: {"type": "string"},

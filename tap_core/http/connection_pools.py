@@ -207,10 +207,7 @@ def limit_responses(session: requests.Session) -> None:
 
 
 def limit_pools(manager: Any) -> None:
-    """Make the connections of a urllib3 pool manager limit the size and time of responses.
-
-    A manager with custom pool classes is not changed.
-    """
+    """Make a urllib3 pool manager limit responses, unless it already has custom pool classes."""
     if getattr(manager, "pool_classes_by_scheme", None) is pool_classes_by_scheme:
         manager.pool_classes_by_scheme = _POOLS
 
@@ -239,12 +236,9 @@ def skip_cookies(response: Any) -> None:
 
 
 def limit_proxied_responses(session: requests.Session, url: str, proxy: str | None) -> None:
-    """Limit the size of responses to ``url`` through a proxy, and the time to receive them.
+    """Limit the size of responses to ``url`` through ``proxy``, and the time to receive them.
 
-    Args:
-        session: Session that sends the requests.
-        url: URL of the requests.
-        proxy: URL of the proxy; without a proxy nothing is changed.
+    Nothing is changed if there is no proxy.
     """
     try:
         manager: Any = cast("Any", session.get_adapter(url)).proxy_manager_for(proxy)

@@ -37,26 +37,19 @@ def fail_fast() -> Iterator[None]:
 
 
 def limit_tries(tries: int) -> int:
-    """Return the maximum number of tries of a request, at most 2 during a connection test.
-
-    The limit applies only within a `fail_fast` block.
-    """
+    """Return the maximum number of tries: at most 2 in a `fail_fast` block, else unchanged."""
     return min(tries, _TRIES) if _hasty.get() else tries
 
 
 def limit_wait(seconds: float) -> float:
-    """Return the wait before a retry in seconds, at most 1 during a connection test.
-
-    The limit applies only within a `fail_fast` block.
-    """
+    """Return the wait before a retry: at most 1 second in a `fail_fast` block, else unchanged."""
     return min(seconds, _WAIT_SECONDS) if _hasty.get() else seconds
 
 
 def limit_timeout(timeout: _Timeout) -> _Timeout:
-    """Return the timeout of a request in seconds, at most 30 during a connection test.
+    """Return a timeout in seconds: at most 30 in a `fail_fast` block, else unchanged.
 
-    The limit applies only within a `fail_fast` block. A timeout that is not a number, such as a
-    (connect, read) tuple, is returned unchanged.
+    A timeout that is not a number, such as a (connect, read) tuple, is always unchanged.
     """
     if _hasty.get() and isinstance(timeout, (int, float)):
         return min(timeout, type(timeout)(_TIMEOUT_SECONDS))

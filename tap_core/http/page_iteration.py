@@ -72,10 +72,7 @@ class _CycleDetector:
         self._answers: dict[int, int | None] = {}
 
     def check(self, response: requests.Response) -> None:
-        """Raise RuntimeError if earlier responses to the same request repeat the body of this one.
-
-        Call it for each page with records; the third equal page raises the error.
-        """
+        """Raise RuntimeError if the same request has already returned the same body twice."""
         request: requests.PreparedRequest | None = response.request
         if request is None:  # a response that a tap or a test has created itself
             return

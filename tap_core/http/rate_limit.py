@@ -60,9 +60,7 @@ class RateLimiter:
     def take(self, requests: float, period: float = 1.0) -> float:
         """Sleep until one more request is allowed, and return the seconds slept.
 
-        Args:
-            requests: Maximum number of requests per ``period``.
-            period: Length of the period in seconds.
+        At most ``requests`` are allowed in each ``period`` (in seconds).
 
         Raises:
             ValueError: ``requests`` is not positive.
@@ -96,11 +94,9 @@ _shared_lock = threading.Lock()
 
 
 def get_shared_limiter(owner: object, name: str = "") -> RateLimiter:
-    """Return a rate limiter that all streams of a tap share; it is created on first use.
+    """Return the rate limiter that all streams of a tap share under a name.
 
-    Args:
-        owner: The tap. The limiter exists as long as the tap.
-        name: Name of the limiter.
+    It is created on first use and exists as long as the tap, ``owner``.
     """
     with _shared_lock:
         return _budgets(owner).of(name)
@@ -113,10 +109,7 @@ def get_counters(owner: object) -> RateCounterStore:
 
 
 def use_shared_counters(owner: object, counters: RateCounterStore) -> None:
-    """Make the rate limiters of the tap ``owner`` use request counters shared between processes.
-
-    Rate limiters that were returned before keep their old counters.
-    """
+    """Make the rate limiters of the tap ``owner`` use request counters that processes share."""
     with _shared_lock:
         _shared[owner] = _Budgets(counters)
 

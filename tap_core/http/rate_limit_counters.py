@@ -62,25 +62,20 @@ class RateCounterStore(Protocol):
     """Store of request counters, one for each budget (the requests that share rate limits)."""
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Try to reserve a time slot for a request.
+        """Try to reserve a time slot for a request, which counts as ``weight`` requests.
 
-        Args:
-            name: Name of the budget to which the request belongs.
-            terms: Rate limits of the budget.
-            weight: Number of requests as which the request counts.
+        ``name`` is the name of the request's budget, and ``terms`` are the rate limits of the
+        budget.
         """
         ...
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Lower a budget to the number of remaining requests that the API reported.
+        """Lower the budget ``name`` to the number of remaining requests that the API reported.
 
-        Args:
-            name: Name of the budget.
-            terms: Rate limits of the budget.
-            left: Number of remaining requests, or None if it was not reported.
-            seconds: Seconds until the API resets its count, or None if it was not reported.
+        ``left`` is that number, and ``seconds`` the time until the API resets its count. Each is
+        None if it was not reported. ``terms`` are the rate limits of the budget.
         """
 
     @property
@@ -107,10 +102,7 @@ class LeakyBucket:
         return Reservation(at - now, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:  # noqa: ARG002
-        """Reserve no slot within the next ``seconds`` if the API reports no remaining requests.
-
-        ``left`` is the number of remaining requests that it reported. None means "not reported".
-        """
+        """Reserve no slot for ``seconds`` if the API reports that ``left``, its rest, is 0."""
         if left == 0 and seconds is not None:
             with self._lock:
                 self._free_at = max(self._free_at, self._now() + seconds)
@@ -128,10 +120,7 @@ class FixedWindowCounter:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve a request in the current window, if the limit allows it.
-
-        If it does not, the reservation has the seconds until the next window.
-        """
+        """Reserve a request in the current window, or return the seconds until the next window."""
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
@@ -156,10 +145,7 @@ class FixedWindowCounter:
                 self._ends_at = now + seconds
 
     def _renewed(self, now: float, length: float) -> float:
-        """Return the end of the current window; start a new window if the last one is over.
-
-        ``now`` is the current time and ``length`` the length of a window, both in seconds.
-        """
+        """Return the end of the window that contains the time ``now``; start one if needed."""
         if self._ends_at is None:
             self._ends_at = now + length
         elif now >= self._ends_at:
@@ -169,20 +155,14 @@ class FixedWindowCounter:
 
 
 class SlidingWindowCounter:
-    """Counter for moving windows: it stores the times of recent requests.
-
-    A limit then holds in every period of its length, at any start time.
-    """
+    """Counter for limits that hold in any period: it stores the times of recent requests."""
 
     def __init__(self) -> None:
         self._moments: deque[float] = deque()
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve a request if all limits allow it.
-
-        If one does not, the reservation has the seconds until a request can be reserved.
-        """
+        """Reserve a request or, if a limit is reached, return the seconds until one is possible."""
         with self._lock:
             now = time.monotonic()
             wait = max(self._until_free(rate, weight, now) for rate in terms.rates)

@@ -117,14 +117,10 @@ class PageContext(Generic[_Token]):
 
 
 def build_body_arguments(data: Any, *, as_json: bool) -> dict[str, Any]:
-    """Return the keyword arguments of `requests.Request` for a body.
+    """Return the keyword arguments of `requests.Request` for the body ``data``.
 
     A JSON body with a ``Decimal`` is serialized here, because the json module rejects decimals; the
     arguments then also contain its Content-Type header.
-
-    Args:
-        data: The body.
-        as_json: True to send the body as JSON, False to send it as form data, text or bytes.
     """
     if not as_json:
         return {"data": data}
@@ -202,10 +198,7 @@ def _join_query(url: Any, query: Any) -> str | None:
 
 @lru_cache(maxsize=256)
 def _prepare_base(url: str) -> str | None:
-    """Return a URL as the requests package prepares it.
-
-    Return None if it is not an HTTP URL, or has a query, a fragment or an invalid escape.
-    """
+    """Return a URL without query as the requests package prepares it; None for any other URL."""
     is_plain = url.startswith(("http://", "https://")) and "?" not in url and "#" not in url
     if not is_plain or not _has_valid_escapes(url):
         return None

@@ -77,10 +77,7 @@ class TruncatedBodyError(RetriableAPIError, JSONDecodeError):
 
 
 class JSONResponse(requests.Response):
-    """Response whose JSON body is decoded by msgspec, with the results of the json module.
-
-    `requests.Response` uses the json module, which is slower.
-    """
+    """Response whose JSON is decoded by msgspec, with the results of the slower json module."""
 
     _document: Any = _UNREAD
     noted: tuple[str, Any] | None = None
@@ -155,10 +152,7 @@ class JSONResponse(requests.Response):
 
 
 def get_reading_time(response: requests.Response) -> ReadingTime:
-    """Return the limit of the processor time for reading a response's records.
-
-    It is the rest of the stream's ``max_response_seconds`` after receiving the response.
-    """
+    """Return the limit of the processor time for reading the records of a response."""
     deadline = response.deadline if isinstance(response, JSONResponse) else None
     return (deadline or Deadline(ResponseLimits())).reading_time()
 

@@ -60,10 +60,7 @@ class ResponseTooSlowError(FatalAPIError):
 
 
 class ResponseLimits(NamedTuple):
-    """Size limits of a response in bytes, in memory and as a file, and its time limit in seconds.
-
-    None means no limit.
-    """
+    """Limits of a response: bytes in memory, bytes as a file, seconds; None means no limit."""
 
     max_response_bytes: int | None = MAX_RESPONSE_BYTES
     max_download_bytes: int | None = MAX_DOWNLOAD_BYTES
@@ -195,10 +192,8 @@ def too_large(
 ) -> ResponseTooLargeError:
     """Return the error for a response that exceeds its size limit.
 
-    Args:
-        limits: Limits of the response.
-        is_file: True for the limit of downloads, False for the limit of memory.
-        what: Noun for the response in the message.
+    ``is_file`` is True for the limit of downloads, False for that of memory. The message calls the
+    response ``what``.
     """
     name = "max_download_bytes" if is_file else "max_response_bytes"
     most: int = getattr(limits, name) or 0
@@ -210,14 +205,9 @@ def too_large(
 def read_body(
     response: requests.Response, limits: ResponseLimits, into: IO[bytes] | None = None
 ) -> None:
-    """Read the decoded body of a response, into memory or into a file.
+    """Read the decoded body of a response into memory, or into the file ``into``.
 
     Do nothing if the body has already been read.
-
-    Args:
-        response: The response, whose headers have been received.
-        limits: Limits of its size.
-        into: File to write the body to; None to store it in the response.
 
     Raises:
         ResponseTooLargeError: The body is larger than allowed; the rest is not read.

@@ -92,10 +92,7 @@ def spool_to_file(
 ) -> requests.Response:
     """Read the body of a streamed response into a temporary file.
 
-    Args:
-        response: Response whose headers have been received.
-        limits: Limits of the response's size.
-        deadline: Time limit of the response, which continues while its records are read.
+    ``limits`` are the limits of its size. ``deadline`` continues while the records are read.
 
     Returns:
         A `SpooledResponse`. A response of a subclass of `requests.Response` is returned unchanged.

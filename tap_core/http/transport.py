@@ -97,18 +97,12 @@ def send_request(
     limits: ResponseLimits | None = None,
     into_file: bool = False,
 ) -> requests.Response:
-    """Send a request and read the whole response.
+    """Send a request with a session and read the whole response.
 
-    Args:
-        session: Session that sends the request.
-        request: The prepared request.
-        proxies: Cache of the proxy settings.
-        timeout: Timeout of the request in seconds; a default if it is None.
-        allow_redirects: True to follow redirects.
-        secrets: Function that returns the values to hide in error messages.
-        route: Origins to which the request and its redirects may be sent.
-        limits: Limits of the response's size and time.
-        into_file: True to read the body into a temporary file, False to read it into memory.
+    The body is read into a temporary file if ``into_file`` is True, otherwise into memory.
+    ``route`` restricts the origins of the request and its redirects. ``limits`` restricts the size
+    and time of the response. ``secrets`` is a function that returns the values to hide in error
+    messages.
 
     Raises:
         requests.exceptions.RequestException: An error of the requests package, without secrets.
@@ -409,14 +403,8 @@ def annotate_error(
 ) -> None:
     """Add the stream, the request and the number of tries to the message of an error, in place.
 
-    The message then ends like ``[stream 'users', GET https://api.example.com/users, try 2]``.
-
-    Args:
-        error: The error.
-        stream: Name of the stream.
-        request: The failed request, or None.
-        tries: Number of tries; 0 to leave it out.
-        secrets: Values that the message must not show.
+    The message then ends like ``[stream 'users', GET https://api.example.com/users, try 2]``. It
+    does not show the values in ``secrets``.
     """
     where = f"stream '{stream}'"
     if request is not None:

@@ -192,10 +192,7 @@ class DatetimeBasedCursor:
 
     @cached_property
     def granularity(self) -> dt.timedelta:
-        """Smallest difference of two cursor values, from ``cursor_granularity``; zero if not set.
-
-        A window ends this much before the next window starts.
-        """
+        """Smallest time unit of the API, from ``cursor_granularity``; zero if it is not set."""
         duration = (
             parse_duration(self.cursor_granularity) if self.cursor_granularity else _NO_DURATION
         )
@@ -251,7 +248,7 @@ class DatetimeBasedCursor:
         return self._resolve_edge("end_datetime", config, now or utc_now())
 
     def _resolve_edge(self, name: str, config: Mapping[str, Any], now: dt.datetime) -> dt.datetime:
-        """Return the start or end of the cursor (``name`` is the field's name) as a datetime.
+        """Return the start or end of the cursor, the field ``name``, as a datetime.
 
         Raises:
             ValueError: The value is not a datetime, or a setting is missing.
@@ -369,12 +366,8 @@ def _to_datetime(
 ) -> dt.datetime:
     """Convert the start or end of a cursor to a datetime.
 
-    Args:
-        value: A string, a datetime, or a function that takes the config and returns one. None and
-            ``"now"`` mean the current time.
-        config: Config of the tap.
-        read: Function that parses a string.
-        now: Current time.
+    ``value`` is a datetime, a string, which ``read`` parses, or a function that takes the config
+    and returns one of these. None and ``"now"`` mean ``now``, the current time.
     """
     value = _resolve_setting(value, config)
     if value is None or value == "now":

@@ -45,10 +45,7 @@ class CursorComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """Always True, because a cursor declares the formats of its values.
-
-        Values in other formats are ignored, and not compared as text.
-        """
+        """Always True: values in other formats than the cursor's are ignored, not compared."""
         return True
 
     def instant(self, value: Any) -> dt.datetime | None:

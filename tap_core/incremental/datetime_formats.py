@@ -105,11 +105,7 @@ def get_format(text: str) -> DatetimeFormat:
 
 
 def _check(text: str) -> None:
-    """Check that a format string has only known directives, and one for the year.
-
-    Raises:
-        ValueError: A directive is unknown, or there is no year.
-    """
+    """Raise ValueError if a format string has an unknown directive, or none for the year."""
     directives = _DIRECTIVE.findall(text)
     for directive in directives:
         if directive not in _KNOWN:
@@ -136,10 +132,7 @@ def _check_round_trip(compiled: DatetimeFormat) -> None:
 
 
 def _text_of_number(value: float | Decimal, *, is_whole: bool) -> str:
-    """Convert a count of seconds since 1970 to text without an exponent.
-
-    ``is_whole`` is True to omit the fraction.
-    """
+    """Convert a number of seconds to text, without an exponent and, if ``is_whole``, a fraction."""
     if isinstance(value, int):
         return str(value)
     digits = format(Decimal(str(value)), "f")
@@ -207,9 +200,8 @@ def _parse_with_strptime(text: str, value: str) -> datetime:
 def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callable[[str], datetime]:
     """Return a fast parser for a datetime format that is a form of ISO 8601.
 
-    Args:
-        form: Match of the pattern `_ISO` with the format string.
-        slow: Parser with ``strptime``, which the fast parser calls for other texts.
+    ``form`` is the match of the pattern `_ISO` with the format string. For other texts, the fast
+    parser calls ``slow``, which uses ``strptime``.
     """
     gap, zone, has_fraction = form["gap"] or "", form["zone"] or "", bool(form["fraction"])
     end = _SECONDS_END if gap else _DATE_END

@@ -82,10 +82,7 @@ def parse_duration(text: str) -> ISODuration:
 
 
 def _add_months(instant: datetime, months: int) -> datetime:
-    """Add calendar months to a datetime; a day that the month lacks becomes its last day.
-
-    For example, January 31 plus one month is the last day of February.
-    """
+    """Add calendar months to a datetime: January 31 plus one month is the last day of February."""
     if not months:
         return instant
     years, month = divmod(instant.month - 1 + months, _MONTHS_OF_A_YEAR)

@@ -58,10 +58,7 @@ class ClampPolicy:
     weekday: int = 0
 
     def floor(self, instant: datetime) -> datetime:
-        """Return the start of the day, week or month that contains a datetime.
-
-        ``target`` selects day, week or month.
-        """
+        """Return the start of the day, week or month (see ``target``) that contains a datetime."""
         day = instant.replace(hour=0, minute=0, second=0, microsecond=0)
         if self.target == "WEEK":
             return day - timedelta(days=(day.weekday() - self.weekday) % _DAYS_OF_A_WEEK)

@@ -255,12 +255,9 @@ def _without_depths(line: bytes) -> bytes:
 
 
 def slice_at_same_offset(raw: msgspec.Raw, repaired: bytes, line: bytes) -> bytes:
-    """Return the bytes of an original line from which a field was decoded.
+    """Return the bytes of the original ``line`` from which the field ``raw`` was decoded.
 
-    Args:
-        raw: Field that was decoded from ``repaired``.
-        repaired: Repaired copy of the line, with the same length.
-        line: The original line.
+    ``repaired`` is the copy of the line that was decoded; it has the same length.
     """
     part = bytes(raw)
     start = repaired.find(part)

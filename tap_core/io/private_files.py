@@ -50,16 +50,9 @@ class UntrustedPathError(PermissionError):
 def open_regular(
     path: StrPath, flags: int, mode: int = 0o600, *, dir_fd: int | None = None
 ) -> tuple[int, os.stat_result]:
-    """Open a regular file, without following a symbolic link.
+    """Open a regular file, without following a symbolic link; return its descriptor and status.
 
-    Args:
-        path: Path of the file.
-        flags: Flags of `os.open`, such as ``os.O_RDONLY``.
-        mode: Permissions of a new file.
-        dir_fd: Descriptor of the folder to which ``path`` is relative, as in `os.open`.
-
-    Returns:
-        The descriptor of the file, and its status (`os.fstat`).
+    The arguments are those of `os.open`, and the status is that of `os.fstat`.
 
     Raises:
         UntrustedPathError: The path is a symbolic link, a FIFO, a device or a folder.
@@ -81,21 +74,17 @@ def open_regular(
 
 
 def trust_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
-    """Return the reason why a file or folder is not trusted, or "" if it is trusted.
+    """Return the reason why a file or folder (by its ``status``) is not trusted, or "".
 
-    Args:
-        status: Status of the file or folder (`os.stat`).
-        owners: Ids of users that are trusted in addition to the current user and root.
+    ``owners`` are ids of users that are trusted in addition to the current user and root.
     """
     return owner_fault(status, owners) or write_fault(status)
 
 
 def owner_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
-    """Return "belongs to another user …" if the owner of a file is not trusted, else "".
+    """Return "belongs to another user …" if the owner of a file or folder is not trusted, else "".
 
-    Args:
-        status: Status of the file or folder (`os.stat`).
-        owners: Ids of users that are trusted in addition to the current user and root.
+    ``owners`` are ids of users that are trusted in addition to the current user and root.
     """
     if os.name != "posix" or status.st_uid in {_ROOT, os.geteuid(), *owners}:
         return ""
@@ -172,10 +161,7 @@ def _parent_write_fault(status: os.stat_result) -> str:
 
 
 def _is_own_group(gid: int) -> bool:
-    """Return True if a group belongs to the current user alone.
-
-    Such a group has the user's name and no other members.
-    """
+    """Return True if a group is the current user's: it has the user's name and no other members."""
     import grp
 
     try:
@@ -187,9 +173,9 @@ def _is_own_group(gid: int) -> bool:
 
 
 def make_private_folder(path: StrPath) -> Path:
-    """Create a folder to which only the current user has access, with its parents; return its path.
+    """Create a folder that only the current user may enter; return its path.
 
-    An existing folder is checked instead.
+    The parents are created too. If the folder exists, check that only the current user controls it.
 
     Raises:
         UntrustedPathError: The folder exists, and another user owns it or may write to it.

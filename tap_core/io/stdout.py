@@ -30,10 +30,7 @@ _Put: TypeAlias = Callable[[memoryview], int]
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Complete lines that wait to be written.
-
-    ``counts`` has the number of bytes that each write call has already written.
-    """
+    """Complete lines to write; ``counts`` has the number of bytes of each write call so far."""
 
     lines: memoryview
     counts: list[int] = field(default_factory=list)
@@ -140,10 +137,8 @@ class StdoutWriter:
     def _write_rest(self, block: _Block, patience: float | None) -> None:
         """Write the rest of a block after interrupted or incomplete write calls.
 
-        Args:
-            block: The block; its ``counts`` are updated after each write call.
-            patience: Seconds to wait, at most, before each write of ``PIPE_BUF`` bytes. None to
-                write the whole rest, without waiting.
+        If ``patience`` is not None, write at most ``PIPE_BUF`` bytes at a time, and wait at most
+        ``patience`` seconds before each write.
         """
         if not block.counts:
             block.counts.append(0)  # marks the block as begun
@@ -192,14 +187,9 @@ def _write_text(stream: Any, data: memoryview) -> int:
 
 
 def _await(descriptor: int, patience: float | None) -> None:
-    """Wait until an output descriptor accepts data.
+    """Wait until an output descriptor accepts data; ``patience`` is the maximum number of seconds.
 
-    Args:
-        descriptor: The descriptor.
-        patience: Seconds to wait at most; None for no limit.
-
-    Raises:
-        BrokenPipeError: The descriptor does not accept data in this time.
+    After that time, raise BrokenPipeError. If ``patience`` is None, there is no time limit.
     """
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)

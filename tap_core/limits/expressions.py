@@ -299,14 +299,9 @@ class Bounds:
         return function(*args, **kwargs)
 
     def _check_dump(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Check that ``indent`` and ``separators`` do not make the result of `json.dumps` too long.
+        """Raise LimitExceededError if an argument of `json.dumps` makes its text far too long.
 
-        Args:
-            args: Positional arguments of `json.dumps`.
-            kwargs: Keyword arguments of `json.dumps`.
-
-        Raises:
-            LimitExceededError: The result would be too long.
+        The arguments are ``indent`` and ``separators``.
         """
         between = [kwargs.get("indent"), *(kwargs.get("separators") or ())]
         widths = [

@@ -143,12 +143,9 @@ class Bound:
             )
 
     def check_columns(self, count: int) -> None:
-        """Raise InputTooLargeError if a CSV header has too many columns for the limit.
+        """Raise InputTooLargeError if a CSV header has too many columns (``count``) for the limit.
 
-        The number of columns is limited because even an empty row has a value for each column.
-
-        Args:
-            count: Number of columns.
+        Even an empty row has a value for each column.
         """
         limit = max(_FEW_COLUMNS, self.most // _COLUMN_BYTES)
         if count > limit:

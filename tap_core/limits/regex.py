@@ -118,11 +118,7 @@ class Pattern:
         return self._within_time(self._guarded.match, text)
 
     def _within_time(self, find: Any, text: str) -> Any:
-        """Call a method of a ``regex`` pattern on a text, with a time limit.
-
-        Args:
-            find: The method, such as ``search``.
-            text: Text to match.
+        """Call ``find``, a method of a ``regex`` pattern such as ``search``, with a time limit.
 
         Raises:
             LimitExceededError: The match takes too long.
@@ -203,12 +199,9 @@ class Pattern:
         return regex.compile(_DIALECT.sub(_as_in_re, self.text), regex.V0, cache_pattern=False)
 
     def _too_slow(self, text: str, limit: Limit, subject: str) -> LimitExceededError:
-        """Return the error for a match on ``text`` that exceeds a time limit.
+        """Return the error for a match on ``text`` that exceeds the time limit ``limit``.
 
-        Args:
-            text: The text.
-            limit: The time limit, in seconds.
-            subject: Words of the message between the pattern and "longer than", such as "takes".
+        ``subject`` has the words of the message before "longer than", such as "takes".
         """
         return LimitExceededError(
             f"The regular expression {_excerpt(self.text)} {subject} longer than {limit.value:g}"
@@ -252,10 +245,7 @@ def _safe_length(pattern: str) -> int:
 
 
 def _expanded_length(pattern: str) -> int:
-    """Return an upper bound for the length of a pattern after its repeats are written out.
-
-    For example, ``a{3}`` is written out as ``aaa``.
-    """
+    """Return an upper bound for the length of a pattern with ``a{3}`` written out as ``aaa``."""
     counts = [(before, min(int(count[:9]), 10**9)) for before, count in _COUNT.findall(pattern)]
     is_plain = not _UNUSUAL_GROUP.search(pattern)
     groups = [count for before, count in counts if before == ")" or not is_plain]

@@ -141,11 +141,8 @@ _Failure: TypeAlias = Callable[[Exception, Record], MapExpressionError]
 def _make_error_converter(text: str, location: str, fields: set[str]) -> _Failure:
     """Return a function that converts an error during evaluation to a `MapExpressionError`.
 
-    Args:
-        text: Text of the expression, for the message.
-        location: Position of the expression in the settings, for the message.
-        fields: Properties that the expression reads. If the record lacks one of them, the function
-            returns an `UnknownNameError`.
+    ``fields`` are the properties that the expression reads. If the record lacks one of them, the
+    function returns an `UnknownNameError`.
     """
 
     def failed(error: Exception, record: Record) -> MapExpressionError:
@@ -172,12 +169,9 @@ def run(r):
 def _compile_function(
     body: ast.expr, translator: _Translator, failed: _Failure
 ) -> Callable[[Record], Any]:
-    """Compile the translated syntax tree of an expression to a function of a record.
+    """Compile the translated syntax tree of an expression, ``body``, to a function of a record.
 
-    Args:
-        body: The syntax tree.
-        translator: Translator that has made the tree.
-        failed: Function that converts an error during evaluation to the exception to raise.
+    ``failed`` is a function that converts an error during evaluation to the exception to raise.
     """
     # The globals get Python's builtins, because methods implemented in C need them for imports.
     # The expression cannot use them.
@@ -274,10 +268,7 @@ class _Translator:
         return _load(name)
 
     def name(self, name: str) -> ast.expr:
-        """Translate a name to the node that loads its value.
-
-        It is the name of a loop variable, the record, a constant, ``self`` or a property.
-        """
+        """Translate a name: of a loop variable, the record, a constant, ``self`` or a property."""
         scope = self.words
         if name in self._locals:
             return _load(self._locals[name])

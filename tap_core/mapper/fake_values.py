@@ -87,12 +87,9 @@ def _restrict(faker: Any) -> frozenset[str]:
 
 
 def _get_function(faker: Any, names: frozenset[str], name: str) -> Callable[..., Any]:
-    """Return a function of a Faker object.
+    """Return the function ``name`` of a Faker object, if expressions may call it.
 
-    Args:
-        faker: The Faker object.
-        names: Names of the functions that expressions may call.
-        name: Name of the function.
+    ``names`` are the names of the functions that they may call.
 
     Raises:
         NotAllowedError: Expressions must not call the function.

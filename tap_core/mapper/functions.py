@@ -270,10 +270,7 @@ def multiply(left: Any, right: Any) -> Any:
 
 
 def _check_weight(size: int) -> None:
-    """Raise NotAllowedError if a value's size is more than 10,000,000.
-
-    The size is the number of its characters and items, including nested ones.
-    """
+    """Raise NotAllowedError if a value has more than 10,000,000 characters and items."""
     if size > _MAX_WEIGHT:
         raise NotAllowedError(f"a value of more than {_MAX_WEIGHT:,} parts is too large")
 
@@ -342,11 +339,7 @@ def _part(part: Any) -> Any:
 
 
 def safe_format(value: Any, form: str) -> str:
-    """Return a value formatted as in an f-string, by a format specification such as ``.2f``.
-
-    Raises:
-        LimitExceededError: The result would be too long.
-    """
+    """Format a value by a format specification such as ``.2f``; the size of the text is limited."""
     _BOUNDS.check_spec(value, form)
     return ("{:" + form + "}").format(value)
 
@@ -386,17 +379,14 @@ _Form = tuple[Any, ...] | None
 
 
 def iterate(budget: list[float], items: Iterable[Any], form: _Form) -> Iterator[Any]:
-    """Yield the items over which a comprehension iterates, and count them.
+    """Yield the items over which a comprehension iterates; each reduces the budget by 1.
 
-    Args:
-        budget: Limits that `operation_budget` returned. Each item reduces the remaining iterations
-            by 1; the time is checked at every 16th item.
-        items: The items.
-        form: Nesting of the loop variables: None for a single variable. For several variables it is
-            a tuple, and each item is unpacked to a tuple of the same nesting.
+    ``form`` is the nesting of the loop variables: None for a single variable. For several variables
+    it is a tuple, and each item is unpacked to a tuple of the same nesting. The time is checked at
+    every 16th item.
 
     Raises:
-        NotAllowedError: The budget is used up.
+        NotAllowedError: The budget, the list from `operation_budget`, is used up.
     """
     for item in items:
         budget[0] -= 1

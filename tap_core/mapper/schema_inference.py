@@ -42,11 +42,7 @@ def infer_property_schema(
 def _infer_type(
     expression: str, existing: JsonSchema | None, record: JsonSchema
 ) -> th.JSONTypeHelper[Any]:
-    """Return the type of a stream map expression's values, inferred from the text.
-
-    For example, ``int(a)`` has the type integer. ``existing`` is the schema of the property before
-    the map, or None, and ``record`` the schema of the stream.
-    """
+    """Return the type of an expression's values, inferred from its text: ``int(a)`` is integer."""
     if expression == "record":
         return th.CustomType(record)
     for prefixes, kind in _BY_PREFIX:

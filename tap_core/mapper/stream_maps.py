@@ -399,10 +399,7 @@ class CustomStreamMap(StreamMap):
     # Schema
 
     def _build_schema(self, definitions: Mapping[str, Any]) -> JsonSchema:
-        """Return the JSON Schema of the mapped records, before flattening.
-
-        ``definitions`` are the expressions of the map by property name.
-        """
+        """Return the JSON Schema of the mapped records, not yet flattened."""
         raw = self.raw_schema
         schema = copy.copy(raw) if self._keeps_others else PropertiesList().to_dict()
         properties = schema["properties"] = dict(schema.get("properties") or {})

@@ -223,10 +223,7 @@ def _command_name(info: CommandInfo) -> str:
 
 
 def _markup_mode(stream: TextIO | None) -> Any:
-    """Return the value of typer's ``rich_markup_mode`` for output to a stream.
-
-    It is "rich" for a terminal, and None for any other output.
-    """
+    """Return typer's ``rich_markup_mode`` for an output stream: "rich" for a terminal, or None."""
     if stream is None or stream.closed:
         return None
     return "rich" if stream.isatty() else None
@@ -354,10 +351,7 @@ def run_program(program: Program, args: Sequence[str] | None) -> int:
 
 
 def _exit_by_signal(number: int) -> NoReturn:
-    """End this process by sending signal ``number`` to it.
-
-    The parent process then sees that the signal has ended the process, not an exit code.
-    """
+    """End this process with a signal, so that its parent sees the signal and not an exit code."""
     write_to_stderr("")
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -71,10 +71,7 @@ def _instant_of_text(text: str) -> ParsedInstant | None:
 
 
 def _instant_of_groups(match: re.Match[str]) -> ParsedInstant | None:
-    """Convert a match of the pattern `_DATE_TIME` to a datetime.
-
-    Return None if there is no such date, such as February 30.
-    """
+    """Convert a match of `_DATE_TIME` to a datetime; return None for a date like February 30."""
     number = functools.partial(_group, match)
     fraction = match["fraction"] or ""
     try:

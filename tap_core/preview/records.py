@@ -73,10 +73,7 @@ def _iterate_records(
 
 
 def _iterate_contexts(stream: SyncStream) -> Iterator[Context | None]:
-    """Yield the contexts (partitions) of a stream.
-
-    For a child stream, the records of its parent are read to make the contexts.
-    """
+    """Yield the contexts of a stream; a child stream's are made from its parent's records."""
     parent = _find_parent(stream)
     if parent is None:
         yield from get_contexts(stream, None)

@@ -37,10 +37,7 @@ class PropertyComparison:
 
     @property
     def problem(self) -> str:
-        """Difference between values and schema as text; empty if they agree.
-
-        It is ``not in the schema``, ``never seen`` (in no record) or ``other type``.
-        """
+        """Difference as text, such as ``not in the schema``; empty if values and schema agree."""
         if self.declared is None:
             return "not in the schema"
         if not self.found:

@@ -100,10 +100,7 @@ class _CheckWriter:
         self._write_properties(0, _Object("r", 1, rule, sample, deselected))
 
     def _write_properties(self, indent: int, parent: _Object) -> None:
-        """Generate the code that checks each property of an object or of the record.
-
-        The properties are those that the object has in the sample record.
-        """
+        """Generate the code that checks the properties that an object has in the sample record."""
         self._properties += len(parent.sample)
         if not parent.sample:
             self._write(indent, "pass")
@@ -128,13 +125,8 @@ class _CheckWriter:
     ) -> None:
         """Generate the code that checks a value whose schema declares neither properties nor items.
 
-        Args:
-            indent: Number of indentation levels.
-            kind: Source expression for the type of the value, which also assigns the value to
-                ``variable``, such as ``type(v1 := r['id'])``.
-            variable: Name of the variable.
-            rule: Rule for the value.
-            below: Deselected properties of the value, if it is an object.
+        ``kind`` is a source expression for the type of the value, such as ``type(v1 := r['id'])``,
+        which also assigns the value to ``variable``.
         """
         terms = [f"{kind} not in {self._bind('t', rule.kinds)}"]
         if rule.accepts_other is not None and not below:
@@ -147,17 +139,10 @@ class _CheckWriter:
     def _write_nested(
         self, indent: int, level: int, rule: ValueRule, sample: Any, below: DeselectedNames
     ) -> None:
-        """Generate the code that checks a value that may be an object or a list.
+        """Generate the code that checks the value of ``v<level>``, which may be an object or list.
 
-        An object with deselected properties fails the check if it has other properties than the
-        sample.
-
-        Args:
-            indent: Number of indentation levels.
-            level: Number in the name of the value's variable, such as 1 for ``v1``.
-            rule: Rule for the value.
-            sample: The value in the sample record.
-            below: Deselected properties of the value, if it is an object.
+        ``sample`` is the value in the sample record, and ``below`` are the deselected properties of
+        the object. With deselected properties, it must have the properties of the sample.
         """
         variable, keyword = f"v{level}", "if"
         inner = self._find_sample(level, rule.properties, sample, below)
@@ -222,10 +207,7 @@ class _CheckWriter:
         self.lines.append(" " * (8 + 4 * indent) + line)
 
     def _bind(self, prefix: str, value: Any) -> str:
-        """Make a value a constant of the generated code, and return its name.
-
-        The name begins with ``prefix``, such as ``t0`` for the prefix "t".
-        """
+        """Make a value a constant of the generated code; return its name, such as ``t0``."""
         key = (prefix, value)
         if key not in self._bound:
             name = self._bound[key] = f"{prefix}{len(self._bound)}"
@@ -245,8 +227,5 @@ class _Object(NamedTuple):
 
 
 def _literal(name: str) -> str:
-    """Return a property name as a Python string literal.
-
-    The name's class may override ``__repr__``, which is therefore not called.
-    """
+    """Return a property name as a string literal, without calling its class's ``__repr__``."""
     return str.__repr__(name)

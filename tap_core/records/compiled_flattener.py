@@ -72,10 +72,7 @@ def compile_quick_flattener(
 
 
 class _FlattenerWriter:
-    """Generator of the source code of a flattening function; see `compile_quick_flattener`.
-
-    In the generated code, each value of a record has its own variable.
-    """
+    """Generator of the source code of a flattening function, with a variable for each value."""
 
     def __init__(self, get_column: GetColumn, convert: Callable[[Any], Any]) -> None:
         self.lines: list[str] = []
@@ -88,12 +85,10 @@ class _FlattenerWriter:
         self._variables = 0
 
     def write_object(self, variable: str, sample: Record, path: tuple[str, ...]) -> None:
-        """Generate the code that flattens the object in a variable.
+        """Generate the code that flattens the object in ``variable``.
 
-        Args:
-            variable: Name of the variable.
-            sample: The object in the sample record.
-            path: Property names from the record to the object; empty for the record itself.
+        ``sample`` is the object in the sample record. ``path`` has the property names from the
+        record to the object; it is empty for the record itself.
         """
         names = list(sample)
         if len(self.columns) + len(names) > _COLUMNS or not all(type(n) is str for n in names):

@@ -303,10 +303,7 @@ def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Confo
 
 
 def _list(items: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
-    """Return a function that converts the items of a list to the types of their schema.
-
-    ``items`` is the schema of an item, and ``path`` the dotted path of the list.
-    """
+    """Return a function that converts each item of a list to the types of its schema, ``items``."""
     as_object = (
         _object(items, level, path) if is_object_type(items) and "properties" in items else None
     )

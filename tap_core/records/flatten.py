@@ -199,10 +199,7 @@ class _Columns:
                 yield key, column
 
     def _is_split(self, definition: JsonSchema, level: int) -> bool:
-        """Return True if a property is an object whose properties become columns.
-
-        ``level`` is the number of objects around the property.
-        """
+        """Return True if a property inside ``level`` objects is an object that becomes columns."""
         is_object = "object" in definition.get("type", ())
         return is_object and "properties" in definition and level < self.max_level
 

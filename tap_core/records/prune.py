@@ -182,13 +182,10 @@ def _pruner(tree: DeselectedNames) -> RecordPruner:
 
 
 def _strict_pruner(selected: frozenset[str], prune: RecordPruner) -> RecordPruner:
-    """Return a function that deletes the properties of a record, except selected ones.
+    """Return a function that deletes the top-level properties of a record not in ``selected``.
 
-    It is for a deselected stream, whose properties are deselected by default.
-
-    Args:
-        selected: Names of the selected top-level properties.
-        prune: Function that is called afterwards, to delete properties of nested objects.
+    It is for a deselected stream, whose properties are deselected by default. The function calls
+    ``prune`` afterwards, for nested objects.
     """
 
     def prune_strictly(record: dict[Any, Any]) -> None:

@@ -247,10 +247,7 @@ def compile_record_encoder(encode: RecordBodyEncoder) -> RecordBodyEncoder:
 def encode_record(record: Record, encode: RecordBodyEncoder) -> Any:
     """Encode a record whose values may have any Python type.
 
-    Args:
-        record: The record. Values that JSON does not support are converted with
-            `to_json_compatible`.
-        encode: Function that encodes a record with JSON values.
+    Values that JSON does not support are converted with `to_json_compatible`.
 
     Raises:
         DataError: A value is nested too deeply, or an integer has too many digits.
@@ -274,11 +271,10 @@ def _encode_converted(record: Record, encode: RecordBodyEncoder) -> Any:
 def make_value_check(
     schema: JsonSchema | None, level: TypeConformanceLevel
 ) -> Callable[[Any], bool]:
-    """Return a function that returns True if a property's value needs no conversion.
+    """Return a function that returns True if a value needs no conversion.
 
-    Args:
-        schema: JSON Schema of the property.
-        level: Values to convert: none, only those of top-level properties, or also nested ones.
+    ``schema`` is that of the property with the value. ``level`` says if nested values are
+    converted.
     """
     return build_value_rule(schema, level).accepts
 

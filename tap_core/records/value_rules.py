@@ -143,10 +143,7 @@ def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
 
 
 def _build_nested_rule(schema: JsonSchema, *, finite: bool) -> ObjectRule | None:
-    """Return the rule that accepts nested objects that need no conversion.
-
-    Return None if ``schema``, that of the objects, declares no properties.
-    """
+    """Return the rule that accepts nested objects without conversion; None without properties."""
     if not is_object_type(schema) or "properties" not in schema:
         return None
     return _build_object_rule(
