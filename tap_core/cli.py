@@ -256,11 +256,7 @@ def _callable(found: Any, plugin: str) -> Callable[[], Any]:
 
 
 def _missing(plugin: str, error: ImportError) -> str:
-    """Return the error message for a plugin that cannot be imported.
-
-    If a name of singer_sdk is missing in tap_core, the message says so and names it as in
-    singer_sdk.
-    """
+    """Return the error message for a failed import of a plugin, with singer_sdk's module names."""
     lacking = error.name or ""
     if lacking.partition(".")[0] not in {"tap_core", import_alias.SINGER_SDK}:
         return f"{plugin} cannot be imported: {error}"

@@ -257,7 +257,7 @@ class StreamMapConfigError(MappingError):
 
 
 class SyncError(SingerSDKError):
-    """Base class of errors during a sync, raised itself if no subclass is more specific."""
+    """Raised if an error occurs during a sync; base class of more specific errors."""
 
     failure_type: str | None = None
     """Airbyte's failure type (``config_error``, ``system_error`` or ``transient_error``), or None
@@ -354,7 +354,7 @@ class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
 
 
 class DataError(SyncError):
-    """Base class of errors in data, such as an invalid or too large value."""
+    """Raised if data cannot be processed, for example because a value is invalid or too large."""
 
 
 class InvalidDateTimeError(DataError, ValueError):

@@ -157,7 +157,7 @@ def plugin_log_level(plugin_name: str) -> str:
 
 
 class _ConsoleHandler(logging.Handler):
-    """Log handler that writes to standard error, even if tests have replaced ``sys.stderr``.
+    """Log handler that writes to the current ``sys.stderr``, which tests may have replaced.
 
     If ``sys.stderr`` is a terminal, metrics are omitted unless their logger's level is DEBUG.
     """

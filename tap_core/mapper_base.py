@@ -83,8 +83,7 @@ class InlineMapper(PluginBase, abc.ABC):
             message_writer: Writer of the output; by default the SDK's writer.
 
         Raises:
-            ConfigValidationError: The settings are invalid; ``errors`` has a message for each
-                invalid setting.
+            ConfigValidationError: The settings are invalid; ``errors`` has one message per fault.
         """
         self._signals = TerminationSignals()
         super().__init__(
@@ -100,7 +99,7 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @classmethod
     def _not_built(cls) -> list[UnsupportedCapability]:
-        """Return an empty list, because a mapper's developer defines all its settings."""
+        """Return no unsupported capabilities, because a mapper's developer defines its settings."""
         return []
 
     # Methods for authors to override

@@ -61,7 +61,7 @@ def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | 
 
 
 def _refused(file: Path) -> str | None:
-    """Return why a config file must not be written, such as ``is read-only``, or None if it may."""
+    """Return why a config file must not be written, such as ``is read-only``; otherwise None."""
     if not stat.S_ISREG(file.stat().st_mode):
         return "is not a regular file"
     if not file.stat().st_mode & _ANYBODY_WRITES or not os.access(file, os.W_OK):
@@ -103,7 +103,7 @@ def replace_token(text: str, used: Collection[str], token: str) -> str:
 
 
 def _decode_text(text: str) -> str:
-    """Decode a JSON string literal, including its quotes, to the string that it represents."""
+    """Return the string that a JSON string literal, with its quotes, represents."""
     return str(json.loads(text))
 
 

@@ -69,7 +69,7 @@ class JSONLinesEncoding(BaseBatchFileEncoding):
     format: str = "jsonl"
 
     def __post_init__(self) -> None:
-        """Emit a deprecation warning."""
+        """Emit the warning that this class is deprecated."""
         _deprecated("JSONLinesEncoding", "jsonl")
 
 
@@ -80,7 +80,7 @@ class ParquetEncoding(BaseBatchFileEncoding):
     format: str = "parquet"
 
     def __post_init__(self) -> None:
-        """Emit a deprecation warning."""
+        """Emit the warning that this class is deprecated."""
         _deprecated("ParquetEncoding", "parquet")
 
 

@@ -32,7 +32,7 @@ class FileLimits:
     Attributes:
         line: Maximum length of a line or a Parquet cell, in bytes.
         schemes: Allowed URL schemes.
-        files: Maximum number of files per message.
+        files: Maximum number of files per BATCH message.
     """
 
     line: Bound = _LINE

@@ -188,17 +188,17 @@ class _Header:
             self._skip(kind, depth, in_list=True)
 
     def _byte(self) -> int:
-        """Read the next byte and return its value."""
+        """Read the next byte of the page header and return its value."""
         self.at += 1
         return self._data[self.at - 1]
 
     def _number(self) -> int:
-        """Read and return an unsigned integer (varint)."""
+        """Read an unsigned integer (varint) from the page header and return it."""
         number, self.at = read_varint(self._data, self.at)
         return number
 
     def _signed(self) -> int:
-        """Read and return a signed integer (zigzag varint)."""
+        """Read a signed integer (zigzag varint) from the page header and return it."""
         number = self._number()
         return (number >> 1) ^ -(number & 1)
 

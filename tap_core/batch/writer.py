@@ -63,10 +63,7 @@ class EncodedFormat:
 
 
 def is_builtin_encoding(encoding: BaseBatchFileEncoding) -> bool:
-    """Return True if the SDK itself can write the format: ``jsonl`` or ``parquet``.
-
-    The compression is not checked; see `get_format`.
-    """
+    """Return True if the format is ``jsonl`` or ``parquet``, which the SDK writes itself."""
     return encoding.format in {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
 
 

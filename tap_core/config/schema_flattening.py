@@ -46,7 +46,7 @@ class FlattenedSchema:
 def merge_subschemas(schema: Schema) -> JsonSchema:
     """Return a schema with its ``allOf`` members merged into it.
 
-    The alternative of a union with only one besides null is merged too. Members with the keyword
+    If a union has only one alternative besides null, that is merged too. Members with the keyword
     ``if`` stay in ``allOf``.
     """
     whole = _merge_members(schema)

@@ -76,8 +76,7 @@ class FolderTap(Tap, Generic[_Files]):
         """File system (fsspec) whose root is the tap's folder.
 
         Raises:
-            ConfigValidationError: The file system is ``ftp`` or ``sftp``, and the setting of this
-                name, with its host, is missing.
+            ConfigValidationError: The setting ``ftp`` or ``sftp`` of this file system is missing.
         """
         from fsspec.implementations.dirfs import DirFileSystem
 

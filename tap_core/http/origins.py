@@ -314,9 +314,9 @@ class Route:
 
 
 def describe_redirect(response: requests.Response) -> UntrustedHostError | None:
-    """Return an error for a redirect response to a request for credentials, or None if it is none.
+    """Return the error for a response that redirects a request for credentials, or None.
 
-    Such requests follow no redirects.
+    Such a request follows no redirects. Return None if the response does not redirect.
     """
     if not response.is_redirect:
         return None

@@ -102,7 +102,7 @@ class LeakyBucket:
         return Reservation(at - now, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:  # noqa: ARG002
-        """Reserve no slot for ``seconds`` if the API reports that ``left``, its rest, is 0."""
+        """Reserve no slot within the next ``seconds`` if no request remains (``left`` is 0)."""
         if left == 0 and seconds is not None:
             with self._lock:
                 self._free_at = max(self._free_at, self._now() + seconds)

@@ -63,8 +63,8 @@ class ProxyCache:
     """Cache of the proxy settings in environment variables, by host.
 
     Without it, the requests package reads all environment variables three times for each request,
-    which takes longer than reading a page. A session of another class than `requests.Session`, or
-    with proxies of its own, does not use the cache.
+    which takes longer than reading a page. A session of another class than `requests.Session`, or a
+    session with proxies, does not use it.
     """
 
     def __init__(self) -> None:

@@ -197,7 +197,7 @@ class Bounds:
         return left % right
 
     def _check_bits(self, bits: float) -> None:
-        """Raise LimitExceededError if an integer with ``bits`` bits exceeds 4,000,000 bits."""
+        """Raise LimitExceededError if an integer would have more than 4,000,000 bits."""
         if bits > _MOST_BITS:
             raise LimitExceededError(
                 f"A number may have {_MOST_BITS:,} bits, and this one would have more."
@@ -299,9 +299,9 @@ class Bounds:
         return function(*args, **kwargs)
 
     def _check_dump(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise LimitExceededError if an argument of `json.dumps` makes its text far too long.
+        """Raise LimitExceededError if ``indent`` or ``separators`` make a JSON text too long.
 
-        The arguments are ``indent`` and ``separators``.
+        ``args`` and ``kwargs`` are the arguments of `json.dumps`.
         """
         between = [kwargs.get("indent"), *(kwargs.get("separators") or ())]
         widths = [

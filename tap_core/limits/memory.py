@@ -155,10 +155,7 @@ class Bound:
             )
 
     def error(self, name: str) -> InputTooLargeError:
-        """Return the error for a text that is longer than the limit.
-
-        ``name`` is a noun for the text, such as "a line".
-        """
+        """Return the error for a text longer than the limit; ``name`` is "a line", for example."""
         return InputTooLargeError(
             f"{name} is longer than {format_size(self.most)}; raise {self.setting} to read it"
         )

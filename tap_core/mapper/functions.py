@@ -187,7 +187,7 @@ def reject_name(name: str) -> None:
 
 
 def reject_function(function: Any) -> None:
-    """Raise NotAllowedError if a value is a function that expressions must not use: ``eval``."""
+    """Raise NotAllowedError if a value is a function that is forbidden, such as ``eval``."""
     if callable(function) and function in _FORBIDDEN:
         raise NotAllowedError("this function is forbidden in expressions")
 

@@ -432,7 +432,7 @@ def _same(record: Record) -> Record:
 
 
 def is_null_definition(definition: Any) -> bool:
-    """Return True if a definition in ``stream_maps`` is null (or ``__NULL__``), which removes."""
+    """Return True if a definition in ``stream_maps`` is null or the text ``__NULL__``."""
     return definition is None or definition == NULL_STRING
 
 

@@ -35,8 +35,8 @@ def compile_record_check(
 ) -> Callable[[Record], bool]:
     """Compile a function that returns True if a record can be encoded without conversion.
 
-    It returns False for a record that has other properties than the sample, in any order. A nested
-    object with other properties is checked by its rule, which is slower.
+    It returns False for a record with other properties than the sample; their order does not
+    matter. A nested object with other properties is checked by its rule, which is slower.
 
     For records with an object ``place`` and a list ``tags``, and with ``place.zip`` deselected, the
     generated code is::

@@ -120,8 +120,10 @@ def flatten_key(
     A column name of ``max_key_length`` or more characters is shortened: first the parents' names,
     from the left, then the property's own name, until the column name is short enough.
 
-    >>> flatten_key("foo", ["bar", "baz"]) 'bar__baz__foo'
-    >>> flatten_key("foo", ["long_name", "baz"], max_key_length=14) 'ln__baz__foo'
+    >>> flatten_key("foo", ["bar", "baz"])
+    'bar__baz__foo'
+    >>> flatten_key("foo", ["long_name", "baz"], max_key_length=14)
+    'ln__baz__foo'
     """
     parts = [*parent_keys, key_name]
     for number, part in enumerate(parts):

@@ -134,7 +134,7 @@ def build_value_rule(
 
 
 def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
-    """Return the rule that accepts list items that need no conversion; ``schema`` is theirs."""
+    """Return the rule that accepts list items that need no conversion, by the items' schema."""
     if is_exclusive_boolean_type(schema):
         return _BOOLEAN_RULE
     anything = _FINITE_JSON_RULE if finite else _JSON_RULE
@@ -143,7 +143,10 @@ def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
 
 
 def _build_nested_rule(schema: JsonSchema, *, finite: bool) -> ObjectRule | None:
-    """Return the rule that accepts nested objects without conversion; None without properties."""
+    """Return the rule that accepts nested objects that need no conversion, by their schema.
+
+    Return None if the schema declares no properties.
+    """
     if not is_object_type(schema) or "properties" not in schema:
         return None
     return _build_object_rule(
