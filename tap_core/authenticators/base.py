@@ -153,7 +153,7 @@ def deprecated(member: str, instead: str, *, calls: int = 1) -> None:
 
 
 def _find_stream(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return the stream in an authenticator's arguments: the first one, or ``stream=``, or None."""
+    """Return the stream among an authenticator's arguments: the first one, ``stream=``, or None."""
     first = args[0] if args else None
     if hasattr(first, "config") and hasattr(first, "tap_name"):
         return first

@@ -56,7 +56,7 @@ def encode_row(record: Record) -> bytes:
 
 @dataclass(frozen=True)
 class EncodedFormat:
-    """File name suffix (``ending``), and function that creates the encoder, of a file format."""
+    """File name suffix of a batch file format, and function (``rows``) that creates an encoder."""
 
     ending: str
     rows: Callable[[IO[bytes], JsonSchema], _Lines | _PackedLines | ParquetEncoder]

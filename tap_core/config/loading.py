@@ -106,7 +106,7 @@ def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a configuration file; raise ConfigFileError if there is none."""
+    """Return the JSON object in a configuration file, or raise ConfigFileError."""
     try:
         document = load_json(read_at_most(path, DOCUMENT_BYTES).decode("utf-8-sig"))
     except FileNotFoundError:
@@ -348,7 +348,7 @@ def fill_defaults(config: Any, schema: JsonSchema) -> None:
 
 
 def _fill_one(config: dict[str, Any], name: str, schema: JsonSchema) -> None:
-    """Set a missing setting ``name`` of ``config`` to its default, and do so inside its value."""
+    """Set the setting ``name`` to its default if it is missing, and the settings inside it too."""
     if "default" in schema:
         config.setdefault(name, deep_copy_config(schema["default"]))
     if name in config:

@@ -193,7 +193,7 @@ def reject_function(function: Any) -> None:
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return the attribute ``name`` of a value or, if there is none, its item ``name``.
+    """Return the attribute ``name`` of a value or, if it is missing, the item ``name``.
 
     Raises:
         NotAllowedError: The value has neither, or the attribute is a module or a forbidden
