@@ -224,7 +224,7 @@ def find_unsupported_settings(
     config: Mapping[str, Any], missing: Iterable[UnsupportedCapability] = UNSUPPORTED_CAPABILITIES
 ) -> list[UnsupportedCapability]:
     """Return the unsupported capabilities (of ``missing``) that the settings ``config`` request."""
-    return [unbuilt for unbuilt in missing if config.get(unbuilt.setting)]
+    return [each for each in missing if config.get(each.setting)]
 
 
 # Built-in settings

@@ -98,7 +98,7 @@ class InlineMapper(PluginBase, abc.ABC):
         self._way_out = SingerWriter()
 
     @classmethod
-    def _not_built(cls) -> list[UnsupportedCapability]:
+    def _unsupported_capabilities(cls) -> list[UnsupportedCapability]:
         """Return no unsupported capabilities, because a mapper's developer defines its settings."""
         return []
 

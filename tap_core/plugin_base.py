@@ -208,7 +208,7 @@ class PluginBase(abc.ABC):
         self._config: dict[str, Any] = {**given, **found.values}
         self._env_faults = found.faults
         register_secrets(self, collect_secrets(self._config, self._full_schema()))
-        self._slips = list(suggest_misspelled_settings(self._config, self._full_schema()))
+        self._misspelled = list(suggest_misspelled_settings(self._config, self._full_schema()))
         self._fill_defaults()
 
         self.metrics_logger: logging.Logger = metrics.get_metrics_logger()
@@ -249,20 +249,18 @@ class PluginBase(abc.ABC):
     @classmethod
     def _built_capabilities(cls) -> list[CapabilitiesEnum]:
         """Return the capabilities that the plugin declares and this SDK supports."""
-        missing = {unbuilt.capability for unbuilt in cls._not_built()}
+        missing = {each.capability for each in cls._unsupported_capabilities()}
         return [capability for capability in cls.capabilities if capability not in missing]
 
     @classmethod
-    def _not_built(cls) -> list[UnsupportedCapability]:
+    def _unsupported_capabilities(cls) -> list[UnsupportedCapability]:
         """Return the capabilities that this SDK does not support for this class of plugins.
 
         Stream maps and flattening are among them if the class does not override `setup_mapper`.
         """
         maps = cls.setup_mapper is not PluginBase.setup_mapper
         return [
-            unbuilt
-            for unbuilt in UNSUPPORTED_CAPABILITIES
-            if not maps or unbuilt.capability not in _MAPPED
+            each for each in UNSUPPORTED_CAPABILITIES if not maps or each.capability not in _MAPPED
         ]
 
     @classmethod
@@ -283,8 +281,8 @@ class PluginBase(abc.ABC):
             *validate_config(self._config, schema, skip=self._env_faults),
             *self._faults_beyond_schema(),
         ]
-        for slip, known in self._slips:
-            self.logger.warning("Setting '%s' is not known. Did you mean '%s'?", slip, known)
+        for misspelled, known in self._misspelled:
+            self.logger.warning("Setting '%s' is not known. Did you mean '%s'?", misspelled, known)
         if errors and raise_errors:
             summary = f"Config validation failed: {'; '.join(errors)}"
             raise ConfigValidationError(summary, errors=errors, schema=schema)
@@ -297,11 +295,11 @@ class PluginBase(abc.ABC):
 
         The JSON Schema cannot detect them. Settings that can be ignored only cause a warning.
         """
-        in_use = find_unsupported_settings(self._config, self._not_built())
-        for unbuilt in in_use:
-            if not unbuilt.fatal:
-                self.logger.warning("%s: %s", unbuilt.setting, unbuilt.sentence)
-        return [f"{unbuilt.setting}: {unbuilt.sentence}" for unbuilt in in_use if unbuilt.fatal]
+        in_use = find_unsupported_settings(self._config, self._unsupported_capabilities())
+        for each in in_use:
+            if not each.fatal:
+                self.logger.warning("%s: %s", each.setting, each.sentence)
+        return [f"{each.setting}: {each.sentence}" for each in in_use if each.fatal]
 
     def _warn_of_environment(self) -> None:
         for fault in self._env_faults.values():

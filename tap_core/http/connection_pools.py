@@ -49,7 +49,7 @@ class _LimitedStream(io.RawIOBase):
         self._raw = raw
         self._socket = sock
         self._deadline = deadline
-        self._usual = sock.gettimeout()
+        self._timeout = sock.gettimeout()
         self._is_changed = False
 
     def readable(self) -> bool:
@@ -69,7 +69,7 @@ class _LimitedStream(io.RawIOBase):
         deadline = self._deadline
         left = wait = None if deadline.begun is None else deadline.left()
         if left is not None:
-            wait = min(left, deadline.longest_silence(left), self._usual or left)
+            wait = min(left, deadline.longest_silence(left), self._timeout or left)
             self._is_changed = True
             self._socket.settimeout(wait)
         try:
@@ -85,7 +85,7 @@ class _LimitedStream(io.RawIOBase):
         """Close the stream, and restore the socket's timeout for the next request."""
         if not self.closed:
             if self._is_changed and self._socket.fileno() >= 0:
-                self._socket.settimeout(self._usual)
+                self._socket.settimeout(self._timeout)
             self._raw.close()
             super().close()
 

@@ -226,7 +226,7 @@ class Route:
         response: requests.Response,
         following: requests.PreparedRequest,
         *,
-        is_bare: bool,
+        is_stripped: bool,
     ) -> bool:
         """Check a redirect, and remove from the next request what its origin must not receive.
 
@@ -234,7 +234,7 @@ class Route:
             first: Request that started the chain of redirects.
             response: Response that redirects.
             following: Request that follows the redirect; it is changed.
-            is_bare: True if an earlier redirect already removed the credentials.
+            is_stripped: True if an earlier redirect already removed the credentials.
 
         Returns:
             True if ``following`` has no credentials.
@@ -246,15 +246,15 @@ class Route:
         request = response.request
         source, target = parse_origin(request.url), parse_origin(following.url)
         if target is None or source is None:
-            return is_bare
+            return is_stripped
         if source.scheme == "https" and target.scheme == "http":
             raise _fallen_back(target, response)
         is_same = target == source or target.is_tls_upgrade_from(source)
         if self._is_trusted(target, first) or (is_same and self._is_trusted(source, first)):
             _keep_authorization(request, following)
-            return is_bare
+            return is_stripped
         if not is_same:
-            if not (is_bare or self._allows(target)) and self.carries(request):
+            if not (is_stripped or self._allows(target)) and self.carries(request):
                 raise self._refused(target, "The response redirects", response)
             if following.body:
                 raise UntrustedHostError(

@@ -214,13 +214,15 @@ def _has_valid_escapes(text: str) -> bool:
     )
 
 
-def _prepare_headers(usual: Any, headers: Mapping[str, Any]) -> CaseInsensitiveDict[Any]:
+def _prepare_headers(session_headers: Any, headers: Mapping[str, Any]) -> CaseInsensitiveDict[Any]:
     """Return the headers of a session updated with those of a request, checked for validity.
 
     Results are cached, because most requests of a stream have the same headers.
     """
-    is_usual = type(usual) is CaseInsensitiveDict
-    pairs = tuple(vars(usual)["_store"].values() if is_usual else (usual or {}).items())
+    is_plain = type(session_headers) is CaseInsensitiveDict
+    pairs = tuple(
+        vars(session_headers)["_store"].values() if is_plain else (session_headers or {}).items()
+    )
     given = tuple(headers.items())
     is_text = all(type(value) is str for pair in (*pairs, *given) for value in pair)
     known = (_known_headers if is_text else _check_headers)(pairs, given)
@@ -230,10 +232,10 @@ def _prepare_headers(usual: Any, headers: Mapping[str, Any]) -> CaseInsensitiveD
 
 
 def _check_headers(
-    usual: tuple[tuple[str, Any], ...], headers: tuple[tuple[str, Any], ...]
+    session_headers: tuple[tuple[str, Any], ...], headers: tuple[tuple[str, Any], ...]
 ) -> CaseInsensitiveDict[Any]:
     ready = requests.PreparedRequest()
-    ready.prepare_headers(_merge_headers(dict(usual), dict(headers)))
+    ready.prepare_headers(_merge_headers(dict(session_headers), dict(headers)))
     return ready.headers
 
 
@@ -241,13 +243,13 @@ _known_headers: Final = lru_cache(maxsize=64)(_check_headers)
 
 
 def _merge_headers(
-    usual: Mapping[str, Any], headers: Mapping[str, Any]
+    session_headers: Mapping[str, Any], headers: Mapping[str, Any]
 ) -> CaseInsensitiveDict[Any]:
     """Return the headers of a session updated with those of a request.
 
     A header whose value in the request is None is removed.
     """
-    joined: CaseInsensitiveDict[Any] = CaseInsensitiveDict(usual)
+    joined: CaseInsensitiveDict[Any] = CaseInsensitiveDict(session_headers)
     joined.update(headers)
     for name in [name for name, value in joined.items() if value is None]:
         del joined[name]

@@ -129,20 +129,21 @@ class JSONResponse(requests.Response):
             pass  # a value that Python cannot represent
         raise NotJSONError(_describe_non_json(self, self.content, Secrets()), self) from None
 
-    def read(self, secrets: Callable[[], Secrets], noting: str | None = None) -> Any:
+    def read(self, secrets: Callable[[], Secrets], jsonpath: str | None = None) -> Any:
         """Decode the JSON body and return the document; the next `parse_json` returns the same one.
 
         Args:
             secrets: Function that returns the values to hide in error messages.
-            noting: JSONPath whose first match is stored for `parse_first_document`, because a tap's
-                code may change the document. Only a string, an integer or no match is stored.
+            jsonpath: JSONPath whose first match is stored for `parse_first_document`, because a
+                tap's code may change the document. Only a string, an integer or no match is stored.
+                None to store no match.
         """
         if self._document is _UNREAD:
             self._document = _parse_body(self, secrets)
-            if noting:
-                found = next(extract_jsonpath(noting, self._document), None)
+            if jsonpath:
+                found = next(extract_jsonpath(jsonpath, self._document), None)
                 if found is None or type(found) in {str, int}:
-                    self.noted = noting, found
+                    self.noted = jsonpath, found
         return self._document
 
     def take(self) -> Any:

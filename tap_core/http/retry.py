@@ -104,8 +104,8 @@ def with_retries(
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
         def tried(*args: Any, **kwargs: Any) -> Any:
-            usual, begun = wait_generator(), time.monotonic()
-            usual.send(None)  # the generator may start measuring time here
+            waits, begun = wait_generator(), time.monotonic()
+            waits.send(None)  # the generator may start measuring time here
             try:
                 return function(*args, **kwargs)
             except RETRYABLE_ERRORS as error:
@@ -120,7 +120,7 @@ def with_retries(
             import backoff
 
             return backoff.on_exception(
-                lambda: _waits(usual, ask_server=ask_server),
+                lambda: _waits(waits, ask_server=ask_server),
                 RETRYABLE_ERRORS,
                 max_tries=lambda: limit_tries(max_tries()),
                 giveup=lambda error: is_permanent_failure(error) or is_over(),
@@ -165,7 +165,7 @@ def is_permanent_failure(error: Exception) -> bool:
     )
 
 
-def _waits(usual: _Waits, *, ask_server: bool) -> _Waits:
+def _waits(waits: _Waits, *, ask_server: bool) -> _Waits:
     """Yield the seconds to wait after each error, which the retry loop sends into the generator.
 
     They are those of the Retry-After header if ``ask_server`` is True and the response has one.
@@ -176,10 +176,10 @@ def _waits(usual: _Waits, *, ask_server: bool) -> _Waits:
     while True:
         delay = retry_after(error) if ask_server else None
         if delay == 0 and at_once:
-            delay = None  # an immediate retry has failed: use the usual wait
+            delay = None  # an immediate retry has failed: use the generator's wait
         at_once = delay == 0
         try:
-            wait = usual.send(error) if delay is None else _ServerWait(delay)
+            wait = waits.send(error) if delay is None else _ServerWait(delay)
         except StopIteration:  # the author's generator ends the retries
             return
         error = yield wait

@@ -168,13 +168,15 @@ class _Exchange:
         if not follows or getattr(response, "next", None) is None:
             return response
         history: list[requests.Response] = []
-        is_bare = False
+        is_stripped = False
         while (following := getattr(response, "next", None)) is not None:
             if len(history) >= self._session.max_redirects:
                 raise requests.exceptions.TooManyRedirects(
                     f"Exceeded {self._session.max_redirects} redirects.", response=response
                 )
-            is_bare = self._route.redirected(request, response, following, is_bare=is_bare)
+            is_stripped = self._route.redirected(
+                request, response, following, is_stripped=is_stripped
+            )
             history.append(response)
             self._deadline.end()
             response = self._send_limited(following)

@@ -268,7 +268,7 @@ class _Translator:
         return _load(name)
 
     def name(self, name: str) -> ast.expr:
-        """Translate a name: of a loop variable, the record, a constant, ``self`` or a property."""
+        """Translate a name: a loop variable, the record, a constant, ``self`` or a property."""
         scope = self.words
         if name in self._locals:
             return _load(self._locals[name])
