@@ -61,13 +61,13 @@ def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[
         return
     scheme = address.partition("://")[0].lower()
     if "::" in address:
-        raise ValueError("addresses within addresses ('::') are not followed")
+        raise ValueError("its address contains another address ('::'), which is not allowed")
     if _origin(address) in {_origin(root) for root in roots if "://" in root}:
         return
     if scheme not in schemes:
         allowed = ", ".join(sorted({"file", *schemes}))
         raise ValueError(
-            f"its address begins with '{scheme[:20]}://', and files are read from {allowed}; the"
+            f"its address begins with '{scheme[:20]}://', but only {allowed} are allowed; the"
             f" setting {SCHEMES_SETTING} allows more"
         )
     host = address.partition("://")[2].partition("/")[0].rpartition("@")

@@ -314,7 +314,7 @@ def _is_cut_off(response: requests.Response, body: bytes, refused: Exception) ->
 
 def _describe_truncation(response: requests.Response, body: bytes) -> str:
     if not body.strip():
-        return "The answer is empty where JSON was expected, and nothing says that it is complete"
+        return "The answer is empty, but JSON was expected, and there is no Content-Length header"
     kind = content_type(response) or "no content type"
     return f"The answer was cut off: its JSON ends too early, after {len(body):,} bytes ({kind})"
 

@@ -199,7 +199,7 @@ class DatetimeBasedCursor:
         if duration.months:
             raise ValueError(
                 f"The cursor_granularity {self.cursor_granularity!r} has no fixed length:"
-                " say it in days or less."
+                " give it in days or less."
             )
         return duration.rest
 

@@ -124,7 +124,7 @@ def _check_round_trip(compiled: DatetimeFormat) -> None:
         compiled.read(compiled.write(_SAMPLE))
     except (ValueError, re.error) as error:
         raise ValueError(
-            f"What the date-time format {compiled.text!r} writes cannot be read again: {error}"
+            f"The date-time format {compiled.text!r} cannot read a text that it has written: {error}"
         ) from None
 
 

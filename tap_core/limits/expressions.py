@@ -96,7 +96,7 @@ def check_time_format(text: Any) -> None:
     """
     if isinstance(text, str) and len(text) > _LONGEST_TIME_FORMAT:
         raise LimitExceededError(
-            f"A format of dates may have {_LONGEST_TIME_FORMAT:,} characters, and this one has"
+            f"A date-time format may have {_LONGEST_TIME_FORMAT:,} characters, and this one has"
             f" {len(text):,}: make it shorter."
         )
 

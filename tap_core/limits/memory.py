@@ -266,5 +266,5 @@ def read_at_most(source: Path | IO[bytes], limit: int) -> bytes:
         blocks.append(block)
         remaining -= len(block)
     if remaining < 0:
-        raise InputTooLargeError(f"it is longer than {format_size(limit)}, the most that is read")
+        raise InputTooLargeError(f"it is longer than {format_size(limit)}, the maximum size")
     return b"".join(blocks)

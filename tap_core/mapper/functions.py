@@ -232,7 +232,7 @@ def checked_size(value: Any) -> Any:
         NotAllowedError: The value has more than 100,000 characters or items.
     """
     if hasattr(value, "__len__") and len(value) > _MAX_LENGTH:
-        raise NotAllowedError(f"a value of {len(value):,} parts is too long")
+        raise NotAllowedError(f"a value of {len(value):,} characters or items is too long")
     return value
 
 
@@ -272,7 +272,9 @@ def multiply(left: Any, right: Any) -> Any:
 def _check_weight(size: int) -> None:
     """Raise NotAllowedError if a value has more than 10,000,000 characters and items."""
     if size > _MAX_WEIGHT:
-        raise NotAllowedError(f"a value of more than {_MAX_WEIGHT:,} parts is too large")
+        raise NotAllowedError(
+            f"a value of more than {_MAX_WEIGHT:,} characters or items is too large"
+        )
 
 
 def power(base: Any, exponent: Any) -> Any:
@@ -391,7 +393,7 @@ def iterate(budget: list[float], items: Iterable[Any], form: _Form) -> Iterator[
     for item in items:
         budget[0] -= 1
         if budget[0] < 0:
-            raise NotAllowedError(f"comprehensions of more than {_MAX_ROUNDS:,} rounds")
+            raise NotAllowedError(f"comprehensions have more than {_MAX_ROUNDS:,} iterations")
         if not budget[0] % _CHECKED and monotonic() > budget[2]:
             raise NotAllowedError(
                 f"it takes longer than {TEMPLATE_SECONDS.value:g} seconds: simplify it, or raise"
