@@ -124,7 +124,7 @@ def _check_round_trip(compiled: DatetimeFormat) -> None:
         compiled.read(compiled.write(_SAMPLE))
     except (ValueError, re.error) as error:
         raise ValueError(
-            f"The date-time format {compiled.text!r} cannot read a text that it has written: {error}"
+            f"The date-time format {compiled.text!r} cannot read the text that it writes: {error}"
         ) from None
 
 
