@@ -466,8 +466,8 @@ class PluginBase(abc.ABC):
     def _handle_signal(self, signum: int, frame: FrameType | None) -> None:
         """Stop the plugin after a signal; ignore a SIGTERM that follows a single SIGINT.
 
-        Ctrl-C sends SIGINT to all processes of a terminal. An orchestrator among them, such as
-        Meltano, then sends SIGTERM to its plugins. These two signals are one request to stop.
+        Ctrl-C sends SIGINT to all processes of a terminal. An orchestrator among them then sends
+        SIGTERM to its plugins. These two signals are one request to stop.
         """
         is_echo = self._signals_heeded == (signal.SIGINT,) and signum == signal.SIGTERM
         self._signals_heeded += (signum,)

@@ -153,7 +153,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     @property
     def oauth_request_payload(self) -> dict[str, Any]:
-        """Form data of the token request, exactly as sent; by default `oauth_request_body`."""
+        """Form data that a token request sends; by default `oauth_request_body`."""
         return self.oauth_request_body
 
     @property

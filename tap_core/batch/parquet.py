@@ -171,7 +171,7 @@ def _to_arrow_struct(schema: JsonSchema) -> pa.DataType | None:
 def _get_json_types(schema: Any) -> set[str]:
     """Return the JSON types that a schema allows, except null.
 
-    They are in ``type``, ``anyOf`` or ``oneOf``. The set is empty if any type is allowed.
+    They are in ``type``, ``anyOf`` or ``oneOf``. The set is empty if no other type is declared.
     """
     if not isinstance(schema, dict):
         return set()

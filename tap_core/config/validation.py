@@ -188,7 +188,7 @@ def _holds_secret(value: Any, schema: JsonSchema) -> bool:
 
 
 def _without_value(error: _Fault) -> str:
-    """Return the message for a validation error of a secret setting, without its value."""
+    """Return the message for a validation error whose invalid value must not be shown."""
     if error.validator == "enum":
         return f"the value (not shown) does not fit enum {_choices(error)!r}"
     if error.validator in {"type", "format", "pattern"}:
