@@ -1,8 +1,9 @@
 """Capabilities of plugins, and the built-in settings that belong to them.
 
-Enums and settings have singer_sdk's names and values, because plugin catalogs such as Meltano's
-read them. ``UNSUPPORTED_CAPABILITIES`` lists capabilities that this version lacks. They are never
-advertised, even if a plugin declares them, and setting them causes an error or a warning.
+Enums and settings have the names and values of singer_sdk, because plugin catalogs, such as Meltano
+Hub, use them. ``UNSUPPORTED_CAPABILITIES`` lists capabilities that this version lacks. They are
+never advertised, even if a plugin declares them, and a setting that requests one causes an error or
+a warning.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class DeprecatedEnum(Enum):
     deprecation: str | None
 
     def __new__(cls, value: object, deprecation: str | None = None) -> DeprecatedEnum:  # noqa: PYI034
-        """Create a member. ``deprecation`` is a text that names the replacement, or None."""
+        """Create a member; ``deprecation`` names the replacement if the member is deprecated."""
         member = object.__new__(cls)
         member._value_ = value
         member.deprecation = deprecation
@@ -66,7 +67,7 @@ class DeprecatedEnum(Enum):
         return self.deprecation
 
     def emit_warning(self) -> None:
-        """Emit a deprecation warning that names this member and its replacement."""
+        """Emit a DeprecationWarning that names this member and its replacement."""
         warn(
             f"{self.name} is deprecated. {self.deprecation_message}",
             DeprecationWarning,
@@ -84,7 +85,7 @@ class DeprecatedEnumMeta(EnumMeta):
         return _warned(super().__getattribute__(name))
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return the member with a value, and emit a warning if the member is deprecated.
+        """Return the member with the value in ``args``; warn if the member is deprecated.
 
         With more arguments, create a new enumeration, as `EnumMeta` does.
         """
@@ -186,10 +187,14 @@ class TargetLoadMethods(str, Enum):
 
 @dataclass(frozen=True)
 class UnsupportedCapability:
-    """Capability that this version does not support, with the setting that requests it.
+    """Capability of singer_sdk that this version lacks.
 
-    ``fatal`` is True if ignoring the setting would change rows; the run is then rejected. If it is
-    False, a warning is logged. ``sentence`` is the message.
+    Attributes:
+        capability: The capability.
+        setting: Name of the config setting that requests it.
+        fatal: True to reject the run if the setting is used, because ignoring it would change rows;
+            False to log a warning.
+        sentence: Text of the error or warning.
     """
 
     capability: CapabilitiesEnum
@@ -218,8 +223,8 @@ UNSUPPORTED_CAPABILITIES: tuple[UnsupportedCapability, ...] = (
 def find_unsupported_settings(
     config: Mapping[str, Any], missing: Iterable[UnsupportedCapability] = UNSUPPORTED_CAPABILITIES
 ) -> list[UnsupportedCapability]:
-    """Return the unsupported capabilities whose settings are set to a true value in ``config``."""
-    return [unbuilt for unbuilt in missing if config.get(unbuilt.setting)]
+    """Return the unsupported capabilities (of ``missing``) that the settings ``config`` request."""
+    return [each for each in missing if config.get(each.setting)]
 
 
 # Built-in settings

@@ -1,6 +1,6 @@
-"""Command-line program `tap-core`: create projects, run plugins of singer_sdk, test for Fivetran.
+"""Command-line program `tap-core`: create a plugin's project, run a plugin, test for Fivetran.
 
-Each command imports the modules that only this command needs, so that the program starts fast.
+Each command imports the modules that only it needs, so that the program starts fast.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _accept_options(*, version: VersionOption = False) -> None:
-    """Declare the option ``--version``, whose callback prints the version during parsing."""
+    """Declare the option ``--version``; its callback prints the version and exits."""
 
 
 @commands.command()
@@ -216,7 +216,9 @@ class _NoPluginError(Exception):
 
 
 def _entry(plugin: str) -> Callable[[], Any]:
-    """Return the function that runs a plugin, for a class path or the name of a console script.
+    """Return the function that runs a plugin.
+
+    ``plugin`` is a class path, such as ``tap_x.tap:TapX``, or the name of a console script.
 
     Raises:
         _NoPluginError: There is no such script or class.
@@ -239,7 +241,9 @@ def _entry(plugin: str) -> Callable[[], Any]:
 
 
 def _callable(found: Any, plugin: str) -> Callable[[], Any]:
-    """Return the function that runs a plugin: ``found`` itself, or ``found.cli`` of a class.
+    """Return the function that runs a plugin: ``found`` itself or, for a class, its method ``cli``.
+
+    ``found`` is the imported object, and ``plugin`` its name in error messages.
 
     Raises:
         _NoPluginError: ``found`` is neither a plugin class nor a function.
@@ -252,7 +256,7 @@ def _callable(found: Any, plugin: str) -> Callable[[], Any]:
 
 
 def _missing(plugin: str, error: ImportError) -> str:
-    """Return the message for a failed import of a plugin, with singer_sdk's name of a module."""
+    """Return the error message for a failed import of a plugin, with singer_sdk's module names."""
     lacking = error.name or ""
     if lacking.partition(".")[0] not in {"tap_core", import_alias.SINGER_SDK}:
         return f"{plugin} cannot be imported: {error}"

@@ -1,8 +1,8 @@
 """Storage of batch files: a local folder, or a file system that fsspec supports.
 
-Local paths, plain or as ``file:`` URLs, are opened without fsspec. ``params`` may contain
-secrets, so messages never show them. Relative paths are relative to the working directory, also
-after ``file://``, as in singer_sdk. URLs in manifests are absolute.
+Local paths, plain or as ``file:`` URLs, are opened without fsspec. ``params`` may contain secrets,
+so messages never show them. Relative paths, also after ``file://``, are relative to the working
+directory, as in singer_sdk. URLs in BATCH messages are absolute.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class StorageTarget:
 
     @classmethod
     def from_url(cls, url: str) -> StorageTarget:
-        """Return a storage whose root is the URL of a folder, without the query of the URL."""
+        """Return the storage for a folder URL; the query of the URL is removed."""
         return cls(root=urlsplit(url)._replace(query="").geturl())
 
     def get_url(self, filename: str) -> str:
@@ -83,14 +83,14 @@ class StorageTarget:
 
     @contextmanager
     def _fs(self) -> Iterator[AbstractFileSystem]:
-        """Create the folder, and return a context manager that yields its fsspec file system."""
+        """Create the folder, and yield the fsspec file system that contains it."""
         system, folder = self._system(self.root)
         system.makedirs(folder, exist_ok=True)
         yield system
 
     @contextmanager
     def open(self, filename: str, mode: str = "rb") -> Iterator[IO[Any]]:
-        """Return a context manager that opens and closes a file; see `file` for the arguments."""
+        """Open a file in this folder for a ``with`` block; the arguments are those of `file`."""
         with self.file(filename, mode) as file:
             yield file
 
@@ -105,7 +105,7 @@ class StorageTarget:
         return self.at(str(folder / filename), mode)
 
     def at(self, address: str, mode: str = "rb") -> IO[Any]:
-        """Open a file at any URL or path, with ``params`` of this storage; see `file`."""
+        """Open a file at any URL or path, as `file` does, with the ``params`` of this storage."""
         makes_folder = "r" not in mode
         path = to_local_path(address)
         if path is not None:

@@ -1,6 +1,6 @@
-"""Support for deprecated import paths of singer_sdk, from which names have moved.
+"""Deprecated import paths: names that singer_sdk has moved to another module.
 
-Importing a name from its old module emits a warning and imports the new module.
+Importing a name from its old module emits a warning and imports it from the new module.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def deprecated_import(
 ) -> Any:
     """Import a class or function from its new module, and emit a deprecation warning.
 
-    It implements ``__getattr__`` of the old module.
+    The old module calls it in its ``__getattr__``, which Python calls for names that it lacks.
 
     Args:
         name: Name of the class or function.
-        old: Old module, from which it was imported.
+        old: Old module, from which the name is imported.
         known: Names that have moved from the old module.
-        new: Module that defines it now.
+        new: Module that defines the name now.
         now: Module that the warning recommends for the import.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Faster start of programs that import large packages: fewer visits of the garbage collector.
+"""Faster start of programs that import large packages: less garbage collection.
 
 An import creates many objects but little garbage, so garbage collections only slow it down.
 """
@@ -14,7 +14,7 @@ __all__ = ["exempt_imported_objects", "without_collections"]
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Context manager: pause Python's garbage collector during the block, if it is enabled."""
+    """Pause Python's garbage collector during the ``with`` block, if it is enabled."""
     is_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -4,7 +4,7 @@
 - A variable is named ``<PLUGIN>_<SETTING>``, upper case with ``-`` as ``_``, and is parsed by the
   setting's type in the schema. Names with a second underscore after the prefix (``TAP_X__SELECT``,
   set by Meltano) are ignored.
-- All faults are reported in one error, without values of secret settings.
+- One error reports all invalid files and settings, without values of secret settings.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a configuration file; raise ConfigFileError for other files."""
+    """Return the JSON object in a configuration file, or raise ConfigFileError."""
     try:
         document = load_json(read_at_most(path, DOCUMENT_BYTES).decode("utf-8-sig"))
     except FileNotFoundError:
@@ -133,7 +133,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _kind(value: Any) -> str:
-    """Return the JSON type of a value for messages, such as ``an array`` or ``null``."""
+    """Return the JSON type of a value that is not an object, such as ``an array``, for messages."""
     kinds = {list: "an array", str: "a text", bool: "a boolean", type(None): "null"}
     return kinds.get(type(value), "a number")
 
@@ -143,7 +143,7 @@ def _kind(value: Any) -> str:
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
-    """Settings from environment variables, and error messages of invalid ones, by setting name."""
+    """Valid settings from environment variables, and error messages of invalid ones, by name."""
 
     values: dict[str, Any]
     faults: dict[str, str]
@@ -212,7 +212,8 @@ def parse_environment_config(
 def coerce_text(text: str, schema: JsonSchema) -> Any:
     """Convert the text of an environment variable to a JSON type that the setting's schema allows.
 
-    Of several types, the first to which the text can be converted is used.
+    Several types are tried in the order integer, boolean, array, object, number, string. The type
+    number is skipped if strings are allowed, so that the text keeps all its digits.
 
     Raises:
         ValueError: The text cannot be converted; the message states the expected types.
@@ -275,7 +276,9 @@ def _boolean(text: str, _schema: JsonSchema) -> bool:
 
 
 def _array(text: str, schema: JsonSchema) -> list[Any]:
-    """Parse a JSON array. For arrays of text, the deprecated format ``x,y,z`` is accepted too.
+    """Parse a JSON array from an environment variable.
+
+    For arrays of strings, the deprecated format ``x,y,z`` is accepted too.
 
     Raises:
         ValueError: The text is not an array.
@@ -295,7 +298,7 @@ def _array(text: str, schema: JsonSchema) -> list[Any]:
 
 
 def _allows_text_items(schema: JsonSchema) -> bool:
-    """Return True if the schema of an array allows text items."""
+    """Return True if the schema of an array allows string items."""
     items = schema.get("items")
     return isinstance(items, dict) and "string" in get_json_types(items)
 
@@ -342,7 +345,7 @@ def check_nesting(config: Mapping[str, Any]) -> None:
 
 
 def deep_copy_config(value: Any) -> Any:
-    """Return a deep copy of a value of mappings, lists and scalars; mappings become dicts."""
+    """Return a deep copy of a setting's value; mappings of any type become dicts."""
     if isinstance(value, Mapping):
         return {key: deep_copy_config(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -368,7 +371,7 @@ def fill_defaults(config: Any, schema: JsonSchema) -> None:
 
 
 def _fill_one(config: dict[str, Any], name: str, schema: JsonSchema) -> None:
-    """Set the setting ``name`` to its default if missing, and set the defaults inside its value."""
+    """Set the setting ``name`` to its default if it is missing, and the settings inside it too."""
     if "default" in schema:
         config.setdefault(name, deep_copy_config(schema["default"]))
     if name in config:

@@ -1,8 +1,8 @@
-"""HTTP session of a stream: a `requests.Session` with less work for each request.
+"""HTTP session of a stream: a `requests.Session` that does less work for each request.
 
-Its adapter caches the connection pool of each host, which `HTTPAdapter` looks up for each request.
-`Session.send` and `HTTPAdapter.send` are not overridden, so code that replaces these methods, such
-as test doubles and instrumentation, sees every request.
+Its adapter caches the connection pool of each host; `HTTPAdapter` looks it up for each request.
+`Session.send` and `HTTPAdapter.send` are not overridden. Code that replaces these methods, such as
+test doubles and instrumentation, therefore receives every request.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MOST_POOLS: Final = 32
 
 
 def make_session() -> requests.Session:
-    """Return a new session whose responses are limited in size and time.
+    """Return a new `requests.Session` that limits the size and time of responses.
 
-    If other code has replaced the default adapters of `requests.Session`, they are not changed.
+    Adapters with which other code has replaced the default ones are not changed.
     """
     session = requests.Session()
     for prefix, adapter in list(session.adapters.items()):
@@ -70,7 +70,7 @@ class _Adapter(HTTPAdapter):
         return target or super().request_url(request, proxies)
 
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
-        """Return a `requests.Response` for a urllib3 response.
+        """Return the `requests.Response` for a urllib3 response.
 
         If the response sets no cookies, the slow search for cookies is skipped.
         """
@@ -94,8 +94,8 @@ class _Adapter(HTTPAdapter):
 def _split(url: Any) -> tuple[str, str]:
     """Split a URL before its path, into origin and request target.
 
-    ``https://example.com/a?b=1`` gives ``("https://example.com", "/a?b=1")``. Both are empty for a
-    URL that needs a full parser, for example with a user name or a fragment.
+    ``https://example.com/a?b=1`` gives ``("https://example.com", "/a?b=1")``. Both are empty if the
+    URL needs a full parser, for example because it has a user name or a fragment.
     """
     if type(url) is not str:
         return "", ""
@@ -108,5 +108,5 @@ def _split(url: Any) -> tuple[str, str]:
 
 @lru_cache(maxsize=64)
 def _encoding(content_type: str | None) -> str | None:
-    """Return the text encoding that the requests package assumes for a Content-Type header."""
+    """Return the text encoding that the requests package derives from a Content-Type header."""
     return get_encoding_from_headers(CaseInsensitiveDict({"content-type": content_type or ""}))

@@ -1,8 +1,7 @@
-"""Functions and limits of stream map expressions.
+"""Functions that compiled stream map expressions call, with limits on size and time.
 
-Compiled expressions call these functions instead of operators and attribute accesses that may be
-unsafe. The limits are those of simpleeval 1.0, which singer_sdk uses, so an expression has the same
-result with both SDKs.
+They replace operators and attribute accesses that may be unsafe. The limits are those of simpleeval
+1.0, which singer_sdk uses, so an expression has the same result with both SDKs.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ _SIZELESS = frozenset((int, float, bool))
 
 
 class NotAllowedError(Exception):
-    """Error for an expression that uses a forbidden operation or exceeds a size limit."""
+    """Raised if an expression uses a forbidden operation or exceeds a size limit."""
 
 
 # Functions
@@ -137,10 +136,7 @@ def _random_below(top: float) -> int:
 
 
 class FunctionLibrary:
-    """Wrapper of a Python module, such as ``datetime``, for expressions.
-
-    Expressions can use only public members of the module.
-    """
+    """Python module, such as ``datetime``, of which expressions can use only public members."""
 
     __slots__ = ("_module",)
 
@@ -182,27 +178,22 @@ def map_functions() -> dict[str, Callable[..., Any]]:
 
 
 def reject_name(name: str) -> None:
-    """Check the name of an attribute that an expression accesses.
+    """Raise NotAllowedError if an expression must not access an attribute of this name.
 
-    Raises:
-        NotAllowedError: The name is private or gives access to interpreter internals.
+    The name is private, or the attribute gives access to interpreter internals.
     """
     if name.startswith(_HIDDEN_PREFIXES) or name in _HIDDEN:
         raise NotAllowedError(f"the attribute '{name}' is not available to expressions")
 
 
 def reject_function(function: Any) -> None:
-    """Check that an expression may use a value, which can be a function.
-
-    Raises:
-        NotAllowedError: It is a forbidden function, such as ``eval``.
-    """
+    """Raise NotAllowedError if a value is a function that is forbidden, such as ``eval``."""
     if callable(function) and function in _FORBIDDEN:
         raise NotAllowedError("this function is forbidden in expressions")
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return the attribute ``name`` of a value; without such an attribute, its item ``name``.
+    """Return the attribute ``name`` of a value or, if it is missing, the item ``name``.
 
     Raises:
         NotAllowedError: The value has neither, or the attribute is a module or a forbidden
@@ -241,7 +232,7 @@ def checked_size(value: Any) -> Any:
         NotAllowedError: The value has more than 100,000 characters or items.
     """
     if hasattr(value, "__len__") and len(value) > _MAX_LENGTH:
-        raise NotAllowedError(f"a value of {len(value):,} parts is too long")
+        raise NotAllowedError(f"a value of {len(value):,} characters or items is too long")
     return value
 
 
@@ -279,9 +270,11 @@ def multiply(left: Any, right: Any) -> Any:
 
 
 def _check_weight(size: int) -> None:
-    """Raise NotAllowedError if a value has more than 10,000,000 characters and nested items."""
+    """Raise NotAllowedError if a value has more than 10,000,000 characters and items."""
     if size > _MAX_WEIGHT:
-        raise NotAllowedError(f"a value of more than {_MAX_WEIGHT:,} parts is too large")
+        raise NotAllowedError(
+            f"a value of more than {_MAX_WEIGHT:,} characters or items is too large"
+        )
 
 
 def power(base: Any, exponent: Any) -> Any:
@@ -301,7 +294,7 @@ def modulo(left: Any, right: Any) -> Any:
 
 
 def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call the method ``name`` of a value and return its result.
+    """Call the method ``name`` of a value and return the result, whose size is limited.
 
     Raises:
         LimitExceededError: The result would be too large.
@@ -335,7 +328,7 @@ def _check_shift(value: Any, bits: Any) -> None:
 
 
 def safe_join(*parts: Any) -> str:
-    """Join the parts of an f-string, each converted to text.
+    """Return the text of an f-string: its parts, each converted to text, joined.
 
     Raises:
         NotAllowedError: A part has more than 100,000 characters.
@@ -348,23 +341,25 @@ def _part(part: Any) -> Any:
 
 
 def safe_format(value: Any, form: str) -> str:
-    """Return a value formatted by a format specification such as ``.2f``, as in an f-string."""
+    """Format a value by a format specification such as ``.2f``; the size of the text is limited."""
     _BOUNDS.check_spec(value, form)
     return ("{:" + form + "}").format(value)
 
 
 def operation_budget() -> list[float]:
-    """Return the initial budget for all comprehensions in one evaluation of an expression.
+    """Return the limits of all comprehensions in one evaluation of an expression.
 
-    The budget is a list of three numbers. Two decrease during the evaluation: the remaining
-    iterations, and the remaining total size in characters and items. The third is the time, as
+    The limits are a list of three numbers. The remaining iterations and the remaining size, in
+    characters and items, decrease during the evaluation. The third number is the time, as
     `time.monotonic` returns it, at which the evaluation must have ended.
     """
     return [_MAX_ROUNDS, _MAX_WEIGHT, monotonic() + TEMPLATE_SECONDS.value]
 
 
 def count_element(budget: list[float], value: Any) -> Any:
-    """Subtract the size of an element from the budget of a comprehension; return the element.
+    """Return an element of a comprehension, after subtracting its size from the budget.
+
+    ``budget`` is the list that `operation_budget` returned.
 
     Raises:
         NotAllowedError: The budget is used up.
@@ -386,20 +381,19 @@ _Form = tuple[Any, ...] | None
 
 
 def iterate(budget: list[float], items: Iterable[Any], form: _Form) -> Iterator[Any]:
-    """Yield the items that a comprehension iterates over; each item reduces the budget by 1.
-
-    The time is checked at every 16th item.
+    """Yield the items over which a comprehension iterates; each reduces the budget by 1.
 
     ``form`` is the nesting of the loop variables: None for a single variable. For several variables
-    it is a tuple, and each item is unpacked to a tuple of the same nesting.
+    it is a tuple, and each item is unpacked to a tuple of the same nesting. The time is checked at
+    every 16th item.
 
     Raises:
-        NotAllowedError: The budget is used up.
+        NotAllowedError: The budget, the list from `operation_budget`, is used up.
     """
     for item in items:
         budget[0] -= 1
         if budget[0] < 0:
-            raise NotAllowedError(f"comprehensions of more than {_MAX_ROUNDS:,} rounds")
+            raise NotAllowedError(f"comprehensions have more than {_MAX_ROUNDS:,} iterations")
         if not budget[0] % _CHECKED and monotonic() > budget[2]:
             raise NotAllowedError(
                 f"it takes longer than {TEMPLATE_SECONDS.value:g} seconds: simplify it, or raise"
@@ -409,9 +403,9 @@ def iterate(budget: list[float], items: Iterable[Any], form: _Form) -> Iterator[
 
 
 def _unpack(item: Any, form: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Unpack an item for the loop variables of a comprehension, whose nesting is ``form``.
+    """Unpack an item of a comprehension into a tuple with the nesting of its loop variables.
 
-    Values beyond the number of variables are dropped.
+    ``form`` is the nesting; see `iterate`. Values beyond the number of variables are dropped.
     """
     return tuple(
         part if inner is None else _unpack(part, inner)

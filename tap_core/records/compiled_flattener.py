@@ -1,8 +1,8 @@
-"""Code generation for the fast flattening of records with the properties of a sample record.
+"""Code generation for a function that flattens records with the properties of a sample record.
 
-The generated Python function reads the values of each object in the order of its properties,
-without a look-up by name. It returns None for a record with other properties; the caller then
-flattens the record property by property. Column names are inserted into the source as literals.
+The function is fast because it reads the values of each object in order, without a look-up by name.
+It returns None for a record with other properties, for which the caller then looks up each
+property. Column names are inserted into the generated code as literals.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COLUMNS = 1_000
 
 
 def flatten_nothing(_record: Record) -> None:
-    """Return None for any record. Used as the `QuickFlattener` until one is compiled."""
+    """Return None for any record; the `QuickFlattener` until one is compiled for a sample."""
 
 
 def compile_quick_flattener(
@@ -39,9 +39,9 @@ def compile_quick_flattener(
 ) -> QuickFlattener:
     """Compile a function that flattens records with the same properties as the sample.
 
-    The properties must also have the same order, in the record and in each nested object that is
-    split into columns; for any other record the function returns None. For a record with an object
-    ``place`` and a list ``tags``, the generated code is::
+    Their order must also be the same, in the record and in each nested object that is split into
+    columns. For any other record the function returns None. For a record with an object ``place``
+    and a list ``tags``, the generated code is::
 
         def flatten(r):
             if type(r) is not dict or [*r] != k0: return None
@@ -54,9 +54,11 @@ def compile_quick_flattener(
             return {'id': x0, 'place__city': x3, 'tags': x2}
 
     Args:
-        sample: A record.
-        get_column: Returns the column name of a property.
-        convert: Converts a nested value that is not split, for example to JSON text.
+        sample: Record with the properties of the records to flatten.
+        get_column: Function that returns a property's column name, and True if an object in it is
+            split.
+        convert: Function that converts a list or an object that is not split, for example to JSON
+            text.
     """
     writer = _FlattenerWriter(get_column, convert)
     writer.write_object("r", sample, ())
@@ -70,7 +72,7 @@ def compile_quick_flattener(
 
 
 class _FlattenerWriter:
-    """Generator of the source lines of a flattening function, with a variable for each value."""
+    """Generator of the source code of a flattening function, with a variable for each value."""
 
     def __init__(self, get_column: GetColumn, convert: Callable[[Any], Any]) -> None:
         self.lines: list[str] = []
@@ -83,10 +85,10 @@ class _FlattenerWriter:
         self._variables = 0
 
     def write_object(self, variable: str, sample: Record, path: tuple[str, ...]) -> None:
-        """Generate the lines of code that flatten the object in ``variable``.
+        """Generate the code that flattens the object in ``variable``.
 
-        ``path`` has the names of the enclosing objects and of the object itself; it is empty for
-        the record.
+        ``sample`` is the object in the sample record. ``path`` has the property names from the
+        record to the object; it is empty for the record itself.
         """
         names = list(sample)
         if len(self.columns) + len(names) > _COLUMNS or not all(type(n) is str for n in names):

@@ -1,4 +1,4 @@
-"""Rules that decide which values of a stream's records can be encoded without conversion.
+"""Rules that find out which values of a stream's records can be encoded without conversion.
 
 A rule is built once from the schema of a property. It accepts a value only if
 `tap_core.records.conform` would return it unchanged. Any other value is converted, which takes more
@@ -43,7 +43,7 @@ are_text: Callable[[Iterable[type]], bool] = frozenset((str,)).issuperset
 
 
 class ValueRule(NamedTuple):
-    """Rule that accepts values (of a property or list item) that need no conversion to JSON."""
+    """Rule that accepts a property's value, or a list item, if it needs no conversion for JSON."""
 
     kinds: frozenset[type]
     """Python types whose values are always accepted."""
@@ -68,7 +68,7 @@ class ValueRule(NamedTuple):
 
 
 class ObjectRule(NamedTuple):
-    """Rule that accepts objects (or records) of which no property needs conversion to JSON."""
+    """Rule that accepts an object or a record if no value in it needs conversion for JSON."""
 
     declared: Mapping[str, ValueRule]
     """Rules of the properties that the schema declares; any of them may be missing."""
@@ -76,16 +76,16 @@ class ObjectRule(NamedTuple):
     """Rule of all other properties; None to refuse an object that has other properties."""
 
     def get(self, name: Any) -> ValueRule | None:
-        """Return the rule for the value of a property.
+        """Return the rule for the value of an object's property.
 
-        Return None if the object must be converted, because an undeclared property must be dropped,
-        or has a name that is not a ``str``.
+        Return None if the object must be converted: it has an undeclared property, which conversion
+        drops, or a property name that is not a ``str``.
         """
         undeclared = self.undeclared if type(name) is str else None
         return self.declared.get(name, undeclared)
 
     def accepts(self, value: Record) -> bool:
-        """Return True if an object can be encoded as JSON without conversion of any property."""
+        """Return True if an object can be encoded as JSON without conversion of a value in it."""
         for name, item in value.items():
             rule = self.get(name)
             if rule is None or not (type(item) in rule.kinds or rule.accepts(item)):
@@ -96,11 +96,11 @@ class ObjectRule(NamedTuple):
 def build_record_rule(
     schema: JsonSchema, level: TypeConformanceLevel, *, finite: bool = False
 ) -> ObjectRule:
-    """Return the rule that accepts records of a stream that need no conversion.
+    """Return the rule that accepts the records of a stream that need no conversion.
 
     Args:
-        schema: Schema that defines the types to convert to.
-        level: Nesting depth to which values are converted.
+        schema: Schema with the types to which values are converted.
+        level: Values to convert: none, only those of top-level properties, or also nested ones.
         finite: True if NaN and infinity need conversion; False if the encoder writes them as null.
     """
     keeps_undeclared = level == TypeConformanceLevel.NONE or bool(
@@ -112,7 +112,7 @@ def build_record_rule(
 def build_value_rule(
     schema: Any, level: TypeConformanceLevel, *, finite: bool = False
 ) -> ValueRule:
-    """Return the rule that accepts values of a property that need no conversion.
+    """Return the rule that accepts the values of a property that need no conversion.
 
     ``schema`` is the schema of the property; the other arguments are those of `build_record_rule`.
     """
@@ -134,7 +134,7 @@ def build_value_rule(
 
 
 def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
-    """Return the rule for the items of a list, which have the schema ``schema``."""
+    """Return the rule that accepts list items that need no conversion, by the items' schema."""
     if is_exclusive_boolean_type(schema):
         return _BOOLEAN_RULE
     anything = _FINITE_JSON_RULE if finite else _JSON_RULE
@@ -143,7 +143,10 @@ def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
 
 
 def _build_nested_rule(schema: JsonSchema, *, finite: bool) -> ObjectRule | None:
-    """Return the rule for a nested object, or None if its schema declares no properties."""
+    """Return the rule that accepts nested objects that need no conversion, by their schema.
+
+    Return None if the schema declares no properties.
+    """
     if not is_object_type(schema) or "properties" not in schema:
         return None
     return _build_object_rule(
@@ -168,7 +171,7 @@ def _build_object_rule(
 def are_json(values: Iterable[Any]) -> bool:
     """Return True if all values can be written as JSON unchanged.
 
-    They may contain only JSON types (but no subclasses of them) and finite Decimals.
+    They are of JSON types (but not of subclasses of them) or finite Decimals, at all levels.
     """
     return all(map(_is_json, values))
 
@@ -189,7 +192,7 @@ def _is_finite_json(value: Any) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    """Return True if a JSON value contains neither NaN nor infinity."""
+    """Return True if a value of JSON types contains neither NaN nor infinity."""
     if type(value) is dict:
         return all(map(_is_finite, value.values()))
     if type(value) is list:

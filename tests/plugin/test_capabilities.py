@@ -103,7 +103,7 @@ def test_current_capability_does_not_warn():
 
 
 def test_false_and_empty_settings_do_not_enable_capabilities():
-    config = {unbuilt.setting: None for unbuilt in UNSUPPORTED_CAPABILITIES}
+    config = {each.setting: None for each in UNSUPPORTED_CAPABILITIES}
     assert find_unsupported_settings(config) == []
     assert find_unsupported_settings({"flattening_enabled": False, "stream_maps": {}}) == []
     assert [each.setting for each in find_unsupported_settings({"stream_maps": {"s": None}})] == [

@@ -138,10 +138,12 @@ def test_overridden_config_check_is_called_if_validation_is_off():
 
 
 def test_unsupported_nonfatal_setting_causes_a_warning(caplog, monkeypatch):
-    unbuilt = UnsupportedCapability(
+    unsupported = UnsupportedCapability(
         PluginCapabilities.BATCH, "batch_config", fatal=False, sentence="not yet"
     )
-    monkeypatch.setattr(Plugin, "_not_built", classmethod(lambda _cls: [unbuilt]))
+    monkeypatch.setattr(
+        Plugin, "_unsupported_capabilities", classmethod(lambda _cls: [unsupported])
+    )
     Plugin(config={"api_key": "k", "batch_config": {"encoding": {}}, "flattening_enabled": False})
     assert "batch_config: not yet" in caplog.text
     assert "flattening" not in caplog.text
