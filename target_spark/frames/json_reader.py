@@ -100,7 +100,8 @@ def read_lines(
 def record_type(table_schema: TableSchema, *, usual: bool = False) -> str:
     """Return the Spark DDL type with which the JSON records of a stream are parsed.
 
-    It is STRING if the table stores the whole record in a column, else a STRUCT.
+    The type is STRING if a column of the table stores the whole record as JSON, else a STRUCT of
+    the properties.
 
     Args:
         table_schema: The table schema of the stream.
@@ -115,7 +116,8 @@ def record_type(table_schema: TableSchema, *, usual: bool = False) -> str:
 def record_in_text(table_schema: TableSchema) -> str:
     """Return the SQL that parses the properties of a record from the text column ``r``.
 
-    A record is read as text if the table stores the whole record in a column.
+    It is used if a column of the table stores the whole record as JSON. The record is then read as
+    text first.
     """
     return from_json(quote("r"), _struct_type(table_schema))
 
@@ -123,7 +125,7 @@ def record_in_text(table_schema: TableSchema) -> str:
 def from_json(text: str, schema: str) -> str:
     """Return a ``from_json`` SQL expression that parses a JSON text as the DDL type ``schema``.
 
-    The options are `READER_OPTIONS`, which are also used to read files.
+    It uses the same options as the JSON reader for spool files, `READER_OPTIONS`.
     """
     return _from_json(text, schema, READER_OPTIONS)
 
@@ -165,9 +167,9 @@ def _struct_type(table_schema: TableSchema, *, usual: bool = False) -> str:
 
 
 def needs_record(columns: Sequence[Column]) -> bool:
-    """Return True if the columns include ``_sdc_deleted_at``.
+    """Return True if the columns include ``_sdc_deleted_at``, which is read from the JSON record.
 
-    This is the only metadata column whose value is read from the record.
+    It is the only metadata column whose value comes from the record.
     """
     return any(c.feed is ColumnSource.METADATA and c.source == DELETED_AT for c in columns)
 

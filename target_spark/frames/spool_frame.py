@@ -3,11 +3,11 @@
 Good rows are computed in one of two modes:
 
 - strict, the fast mode for almost every batch. The Spark job fails with `BAD_ROWS_MARKER` in its
-error at the first bad row, or at a valid value in an unusual spelling, such as a number in quotes;
-- not strict, used after a strict job has failed. Unusual spellings are converted, and bad rows are
-left out. `SpoolFrame.bad` returns the bad rows with their errors. For streams of Airbyte, a row is
-bad only if its key or deletion time is invalid. Other invalid values become null, which
-`_airbyte_meta` records.
+  error at the first bad row, or at a valid value in a less common form, such as a number in quotes;
+- not strict, used after a strict job has failed. All valid forms are converted, and bad rows are
+  left out. `SpoolFrame.bad` returns the bad rows with their errors. For streams of Airbyte, a row
+  is bad only if its key or deletion time is invalid. Other invalid values become null, which
+  `_airbyte_meta` records.
 
 DataFrames are lazy: the spool files must exist until the last action on a DataFrame has ended.
 """
@@ -75,7 +75,7 @@ class BatchMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of the valid rows of a batch.
+    """Counts of the valid rows of one commit.
 
     Attributes:
         rows: The number of rows.
@@ -151,8 +151,8 @@ class SpoolFrame:
 
         Args:
             strict: True for a fast read. The Spark job fails, with `BAD_ROWS_MARKER` in its error,
-                at a bad row or at a value in an unusual spelling, such as a number in quotes. False
-                to convert unusual spellings and to leave out bad rows.
+                at a bad row or at a valid value in a less common form, such as a number in quotes.
+                False to convert all valid forms and to leave out bad rows.
         """
         if strict:
             plan = fast_plan(self._table_schema)
@@ -205,7 +205,7 @@ class SpoolFrame:
         return Counts(metrics["rows"], nonzero, metrics.get("nulled", 0))
 
     def bad(self) -> DataFrame:
-        """Return the bad rows, with values that do not fit their columns, for the quarantine table.
+        """Return the rows with values that do not fit their columns, for the quarantine table.
 
         The columns are ``raw`` (the record as it was received), ``reasons`` (an array of error
         texts), ``ordinal`` (the position in the input), ``extracted_at`` and ``version`` (the table
@@ -235,7 +235,7 @@ class SpoolFrame:
         )
 
     def _convert_lines(self) -> DataFrame:
-        """Return the rows of the spool files with columns for converted values and for errors."""
+        """Return the rows with helper columns for converted values and for conversion errors."""
         # Without `observe`, Spark would repeat a conversion for each use of its result.
         from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
@@ -250,12 +250,12 @@ class SpoolFrame:
     def _parse_lines(self, *, usual: bool = False) -> DataFrame:
         """Return the rows of the spool files as parsed JSON, with values not yet converted.
 
-        Helper columns are added for values that are constant in the batch and for nested keys.
+        Helper columns have the values that are the same in all rows, and copies of nested keys.
 
         Args:
             usual: True to read numbers as numbers, which is fast. False to read numbers as text,
-                which also accepts unusual spellings such as quoted numbers. With False, values of a
-                wrong structure become null if ``table_schema.nulls_misfits`` is set.
+                which also accepts numbers in quotes. With False, values of a wrong structure become
+                null if ``table_schema.nulls_misfits`` is set.
         """
         lines = self._read(usual=usual)
         if self._table_schema.nulls_misfits and not usual:
