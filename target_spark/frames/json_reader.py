@@ -97,7 +97,7 @@ def read_lines(
     return spark.read.schema(schema).options(**READER_OPTIONS).json(list(paths))
 
 
-def record_type(table_schema: TableSchema, *, usual: bool = False) -> str:
+def record_type(table_schema: TableSchema, *, parse_numbers: bool = False) -> str:
     """Return the Spark DDL type with which the JSON records of a stream are parsed.
 
     The type is STRING if a column of the table stores the whole record as JSON, else a STRUCT of
@@ -105,12 +105,12 @@ def record_type(table_schema: TableSchema, *, usual: bool = False) -> str:
 
     Args:
         table_schema: The table schema of the stream.
-        usual: True to read numbers as numbers, so that a record with a number in quotes cannot be
-            parsed. False to read numbers as text.
+        parse_numbers: True to parse JSON numbers as numbers, so that a record with a number in
+            quotes cannot be parsed. False to read numbers as text.
     """
     if table_schema.keeps_whole:
         return "STRING"
-    return _struct_type(table_schema, usual=usual)
+    return _struct_type(table_schema, parse_numbers=parse_numbers)
 
 
 def record_in_text(table_schema: TableSchema) -> str:
@@ -144,25 +144,27 @@ def _from_json(text: str, schema: str, options: Mapping[str, str]) -> str:
     return f"from_json({text}, {sql_literal(schema)}, map({', '.join(listed)}))"
 
 
-def record_fields(table_schema: TableSchema, *, usual: bool = False) -> dict[str, str]:
+def record_fields(table_schema: TableSchema, *, parse_numbers: bool = False) -> dict[str, str]:
     """Return the Spark DDL type with which each property of a JSON record is parsed, by name.
 
     Args:
         table_schema: The table schema of the stream.
-        usual: True to read numbers as numbers; False to read them as text.
+        parse_numbers: True to parse JSON numbers as numbers; False to read them as text.
     """
     fields = {
-        column.source: source_type(column.type, usual=usual)
+        column.source: source_type(column.type, parse_numbers=parse_numbers)
         for column in table_schema.columns
         if column.feed is ColumnSource.PROPERTY and not column.path
     }
     if needs_record(table_schema.columns):
-        fields.setdefault(DELETED_AT, source_type(METADATA_COLUMNS[DELETED_AT], usual=usual))
+        fields.setdefault(
+            DELETED_AT, source_type(METADATA_COLUMNS[DELETED_AT], parse_numbers=parse_numbers)
+        )
     return fields or {"": "STRING"}  # a struct has at least one field
 
 
-def _struct_type(table_schema: TableSchema, *, usual: bool = False) -> str:
-    fields = record_fields(table_schema, usual=usual)
+def _struct_type(table_schema: TableSchema, *, parse_numbers: bool = False) -> str:
+    fields = record_fields(table_schema, parse_numbers=parse_numbers)
     return f"STRUCT<{', '.join(f'{quote(name)}: {type_}' for name, type_ in fields.items())}>"
 
 
@@ -174,27 +176,27 @@ def needs_record(columns: Sequence[Column]) -> bool:
     return any(c.feed is ColumnSource.METADATA and c.source == DELETED_AT for c in columns)
 
 
-def source_type(type_: ColumnType, *, usual: bool = False) -> str:
+def source_type(type_: ColumnType, *, parse_numbers: bool = False) -> str:
     """Return the Spark DDL type with which the JSON values of a column are parsed.
 
     An example is STRING for timestamps, which are converted to the column type later.
 
     Args:
         type_: The type of the column.
-        usual: True to read numbers as numbers; False to read them as text.
+        parse_numbers: True to parse JSON numbers as numbers; False to read them as text.
     """
     if isinstance(type_, Boolean):
         return "BOOLEAN"
-    if usual and isinstance(type_, Integer):
+    if parse_numbers and isinstance(type_, Integer):
         return "BIGINT"  # the reader's smaller integers wrap around
-    if usual and isinstance(type_, Double):
+    if parse_numbers and isinstance(type_, Double):
         return "DOUBLE"
     if isinstance(type_, Array):
-        return f"ARRAY<{source_type(type_.element, usual=usual)}>"
+        return f"ARRAY<{source_type(type_.element, parse_numbers=parse_numbers)}>"
     if not isinstance(type_, Struct):
         return "STRING"
     fields = {
-        field.source: source_type(field.type, usual=usual)
+        field.source: source_type(field.type, parse_numbers=parse_numbers)
         for field in type_.fields
         if field.feed is ColumnSource.PROPERTY
     }

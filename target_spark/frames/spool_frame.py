@@ -157,7 +157,7 @@ class SpoolFrame:
         if strict:
             plan = fast_plan(self._table_schema)
             lines = _with(
-                self._parse_lines(usual=True).where(build_row_check(self._table_schema)),
+                self._parse_lines(parse_numbers=True).where(build_row_check(self._table_schema)),
                 plan.precomputed,
             )
             return self._observed(lines, plan)
@@ -247,27 +247,27 @@ class SpoolFrame:
             lines = lines.selectExpr("*", f"{faults.changes} AS `_changes`")
         return lines.observe("target_spark_lines", F.count(F.lit(1)).alias("lines"))
 
-    def _parse_lines(self, *, usual: bool = False) -> DataFrame:
+    def _parse_lines(self, *, parse_numbers: bool = False) -> DataFrame:
         """Return the rows of the spool files as parsed JSON, with values not yet converted.
 
         Helper columns have the values that are the same in all rows, and copies of nested keys.
 
         Args:
-            usual: True to read numbers as numbers, which is fast. False to read numbers as text,
-                which also accepts numbers in quotes. With False, values of a wrong structure become
-                null if ``table_schema.nulls_misfits`` is set.
+            parse_numbers: True to parse JSON numbers as numbers, which is fast. False to read
+                numbers as text, which also accepts numbers in quotes. With False, values of a wrong
+                structure become null if ``table_schema.nulls_misfits`` is set.
         """
-        lines = self._read(usual=usual)
-        if self._table_schema.nulls_misfits and not usual:
+        lines = self._read(parse_numbers=parse_numbers)
+        if self._table_schema.nulls_misfits and not parse_numbers:
             steps, replaced = build_repair(self._table_schema)
             for step in steps:
                 lines = lines.selectExpr("*", *step)
             lines = lines.selectExpr("* EXCEPT (`r`, `_corrupt`)", *replaced) if replaced else lines
         return _with(lines, extract_nested(self._table_schema))
 
-    def _read(self, *, usual: bool) -> DataFrame:
+    def _read(self, *, parse_numbers: bool) -> DataFrame:
         table_schema, meta = self._table_schema, self._table_schema.has_meta
-        record = record_type(table_schema, usual=usual)
+        record = record_type(table_schema, parse_numbers=parse_numbers)
         lines = self._read_lines(record, meta=meta)
         received = _micros(self._metadata.received_at)
         batched = _micros(self._metadata.batched_at)

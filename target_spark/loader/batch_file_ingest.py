@@ -107,7 +107,7 @@ def ingest_files(
         if converted.has_deletes
         else request.table_schema
     )
-    total = ordinal_shift + sum(locations for _, locations in converted.ordinal_offsets)
+    total = ordinal_shift + sum(lines for _, lines in converted.ordinal_offsets)
     return IngestedFiles(
         replace(request, batches=(whole,), table_schema=table_schema), converted.rows, total
     )
