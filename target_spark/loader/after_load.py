@@ -281,9 +281,13 @@ def _end_processes(process: subprocess.Popen[bytes]) -> None:
 def _log_output(
     pipe: IO[bytes], setting: str, hide: Callable[[str], str], kept: deque[str] | None
 ) -> None:
-    """Log each line of a program's output, and append it to ``kept``, if that is not None.
+    """Log each line of a program's output, without secrets.
 
-    Secrets are removed by ``hide``. ``setting`` is the action's path in the settings, for the log.
+    Args:
+        pipe: The program's standard output or standard error.
+        setting: The path of the action in the settings, for the log.
+        hide: A function that removes secrets from a text.
+        kept: A list to which each line is also appended; None to only log the lines.
     """
     with pipe:
         for line in _read_lines(pipe):

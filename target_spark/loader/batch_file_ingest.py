@@ -35,12 +35,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IngestedFiles:
-    """Result of `ingest_files`: the commit request after its batch files were read, and row counts.
+    """Result of `ingest_files`: a commit request that has only spool files, and row counts.
 
     Attributes:
-        request: The commit request. In place of each batch file it has a spool file (JSON lines on
-            disk) with the same rows.
-        rows: The number of rows read from batch files.
+        request: The commit request with one batch, whose rows are all in spool files (JSON lines).
+            They include the rows from the files of BATCH messages.
+        rows: The number of rows read from files of BATCH messages.
         ordinal_shift: The number to add to the ordinals (input positions) of all later rows of the
             table.
     """
@@ -58,7 +58,7 @@ def ingest_files(
     folder: SpoolFolder,
     limits: FileLimits,
 ) -> IngestedFiles:
-    """Convert the batch files of a commit request into spool files (JSON lines on disk).
+    """Convert files of BATCH messages in a commit request to spool files (JSON lines on disk).
 
     A BATCH message has one ordinal (position in the input), but its files contain many rows. The
     ordinals of all later rows are therefore increased by the number of rows in the files.

@@ -68,8 +68,8 @@ def select_write_operation(
         df: The rows.
         options: The options that the user set for the stream.
         rows: The number of rows in ``df``.
-        has_unique_keys: True if the rows are part of Spark's plan and no two have the same key.
-            False if this is not known.
+        has_unique_keys: True if ``df`` holds the rows in memory and no two have the same key. False
+            if this is not known.
     """
     table, keys = request.table, get_merge_keys(table_schema, request, options)
     if has_unique_keys:
