@@ -44,11 +44,11 @@ _SIGNS_OF_STATUS: Final = (
 
 
 class TableFinalizer:
-    """Runs the final step of each complete stream: overwriting its table, or deleting old versions.
+    """Queues the overwrite of a table, or the deletion of old versions, when a stream is complete.
 
     Args:
-        pipeline: The pipeline that commits the final steps.
-        engine: The Spark process, which starts when a step first needs it.
+        pipeline: The pipeline that commits the overwrites and deletions.
+        engine: The Spark process, which starts when it is first needed.
         report: The run report to update.
         can_delete: False if the table format cannot delete rows.
         by_status: True if status messages in the input say that a stream is complete (Airbyte);
@@ -74,10 +74,13 @@ class TableFinalizer:
         self._not_deleted: list[LoadedStream] = []
 
     def hold_states(self, stream: LoadedStream, ordinal: int) -> None:
-        """Hold back the states after an input position until the stream's final step is committed.
+        """Hold back states until a stream's table is overwritten, or its old versions are deleted.
 
-        The final step is an overwrite or a deletion of old versions. Nothing happens for a stream
-        without one. ``ordinal`` is the position.
+        Nothing happens for a stream that does neither.
+
+        Args:
+            stream: The stream.
+            ordinal: The position in the input. States after it are held back.
         """
         if stream.overwrites:
             if not self._by_status:
@@ -103,10 +106,14 @@ class TableFinalizer:
                 self._ledger.record_rows(stream.id, ordinal)
 
     def add_version(self, stream: LoadedStream, ordinal: int) -> None:
-        """Process an ACTIVATE_VERSION message. Its position in the input is ``ordinal``.
+        """Process an ACTIVATE_VERSION message.
 
-        If the message shows that the stream is complete, the deletion of old versions is queued.
-        Otherwise it may be queued later, at the end of the input.
+        If the message shows that the stream is complete, the deletion of rows of old versions is
+        queued. Otherwise it may be queued later, at the end of the input.
+
+        Args:
+            stream: The stream of the message.
+            ordinal: The position of the message in the input.
         """
         if stream.overwrites or not stream.versions.has_pending_deletion:
             return
@@ -115,7 +122,7 @@ class TableFinalizer:
             self._queue_deletion(stream, ordinal)
 
     def finish_streams(self, streams: Iterable[LoadedStream], ordinal: int, *, final: bool) -> None:
-        """Queue the final steps of all complete streams at the end of the input.
+        """Queue the overwrites and version deletions of complete streams at the end of the input.
 
         Args:
             streams: The streams of the run.
@@ -149,8 +156,8 @@ class TableFinalizer:
     def _incomplete_error(self) -> IncompleteError | None:
         """Return an error that lists the tables that were not overwritten or keep old versions.
 
-        These final steps are skipped for a stream that may be incomplete. Return None if no step
-        was skipped.
+        A table is neither overwritten nor cleared of old versions if its stream may be incomplete.
+        Return None if there is no such table.
         """
         faults = []
         if self._not_overwritten:
@@ -188,15 +195,15 @@ class TableFinalizer:
             self._not_deleted.append(stream)
 
     def _queue_deletion(self, stream: LoadedStream, ordinal: int) -> None:
-        """Queue the commit of the stream's remaining rows, then the deletion of other versions."""
+        """Queue the commit of a stream's last rows, then the deletion of its old table versions."""
         self._engine.begin()
         self._pipeline.delete_versions(stream, ordinal)
 
     def _has_other_versions(self, stream: LoadedStream) -> bool:
         """Return True if the stream's table has rows of versions other than the activated one.
 
-        If the table has no such rows, nothing must be deleted, and the states held back until the
-        deletion are emitted.
+        If the table has no such rows, no deletion is needed, so the states that were held back
+        until the deletion are emitted.
         """
         self._engine.begin()
         version = stream.versions.activated

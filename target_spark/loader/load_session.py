@@ -22,10 +22,10 @@ __all__ = ["CommandTarget", "LoadSession"]
 
 @dataclass(frozen=True, slots=True)
 class LoadSession:
-    """The objects of one load, passed to the function that feeds events to the loader.
+    """The objects of one load, passed to the function that produces the load's events.
 
     Attributes:
-        loader: The event loop of the load.
+        loader: The loader that processes the events.
         engine: The Spark process.
         folder: The folder for spool files, which keep rows on disk until their commit.
         run: The ids and the start time of the run.
@@ -41,7 +41,7 @@ class LoadSession:
 
 
 class CommandTarget(Protocol):
-    """Interface of the target class for the commands and servers that run a load."""
+    """Interface of the target class, as the commands and servers that run a load use it."""
 
     name: str
     config_args: tuple[str, ...]

@@ -50,10 +50,11 @@ class StateFormat(Protocol):
         """
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the text that a commit stores for the current states of all streams.
+        """Return the text to store in a commit, which represents the current states of all streams.
 
-        ``states`` are the newest states in input order, at most one for each stream and one for all
-        streams together.
+        Args:
+            states: The newest states in input order, at most one for each stream and one for all
+                streams together.
         """
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
@@ -78,8 +79,8 @@ class GlobalStateFormat:
 class PendingStates:
     """Collection of the states that are held back until all rows before them are committed.
 
-    The last emitted state of each scope is kept, too. The scope of a state is its stream, or None
-    for a state of all streams.
+    The last emitted state of each scope is kept, too, because commits store it. The scope of a
+    state is its stream, or None for a state of all streams.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""State of one stream in the loader: its schema, write options and open batch.
+"""Data that the loader keeps about one stream: its schema, write options and open batch.
 
 Only the loader's event thread uses this module. There may be hundreds of streams with thousands of
 columns, so the JSON Schema is kept compressed, with a digest for comparisons.
@@ -45,7 +45,7 @@ __all__ = [
 
 @dataclass
 class LoadedStream:
-    """State of one stream during a run: schema, table, write mode and open batch.
+    """Data that the loader keeps about one stream: schema, table, write mode and open batch.
 
     Attributes:
         schema_message: The newest SCHEMA message, without its JSON Schema.
@@ -101,7 +101,7 @@ class LoadedStream:
         spool: Spool,
         versions: VersionTracker,
     ) -> LoadedStream:
-        """Create the context of a stream from its first SCHEMA message.
+        """Create the data about a stream from its first SCHEMA message.
 
         Args:
             event: The SCHEMA message.
@@ -109,7 +109,7 @@ class LoadedStream:
             normal_digest: The digest of the message, as returned by `compute_normalized_digest`.
             options: The options of the load.
             spool: The stream's open batch, still empty.
-            versions: The table versions seen so far.
+            versions: The table versions that occurred so far in this run.
         """
         table_schema = build_table_schema(options, event, schema, versioned=versions.is_versioned)
         layout, remarks = resolve_layout(options, event.stream, table_schema)
@@ -181,10 +181,10 @@ class LoadedStream:
         return build_table_schema(options, event, schema, versioned=self.versioned)
 
     def valid_batches(self) -> tuple[Batch, ...]:
-        """Return the kept batches that will overwrite the table.
+        """Return the batches whose rows replace the table, in a stream that overwrites it.
 
         If a version was activated and rows of it were received, these are the batches of that
-        version and the batches without a version. Otherwise these are all kept batches.
+        version and the batches without a version. Otherwise these are all batches.
         """
         valid = self.versions.activated
         if valid is None or not self.versions.has_received(valid):
