@@ -160,7 +160,7 @@ def read_local_snapshots(folder: Path) -> Iterator[IcebergSnapshot]:
 def trace_ancestors(
     current: int | None, by_id: Mapping[int, IcebergSnapshot]
 ) -> Iterator[IcebergSnapshot]:
-    """Yield the current snapshot and its ancestors, newest first, as far as ``by_id`` has them.
+    """Yield the current snapshot and its ancestors, newest first, until one is not in ``by_id``.
 
     Args:
         current: The id of the current snapshot; None for a table without snapshots.

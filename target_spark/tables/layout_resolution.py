@@ -93,10 +93,11 @@ def resolve_layout(
 def add_partition_columns(
     options: LoadOptions, stream: StreamId, table_schema: TableSchema
 ) -> TableSchema:
-    """Return a table schema that rejects empty strings in partition columns of a Delta table.
+    """Return a table schema that quarantines rows with an empty string in a partition column.
 
-    The properties of text partition columns are stored in ``filled``. A row with an empty string in
-    one of them is quarantined, because Delta would store null instead.
+    This is needed for Delta tables, which would store null instead. The properties of the text
+    partition columns are stored in ``filled``. For another format, the schema is returned
+    unchanged.
     """
     if options.format != "delta":
         return table_schema

@@ -53,7 +53,8 @@ class Table:
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """The table's name in the catalog, in lower case, and its path, as far as they are set."""
+        """The table's name in the catalog, in lower case, and its path; a missing one is omitted.
+        """
         return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
     def with_suffix(self, suffix: str) -> Table:

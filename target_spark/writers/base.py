@@ -78,8 +78,9 @@ class MergeKeys:
 
     Attributes:
         columns: Columns that identify a row. Their values are never null.
-        order: Column that exists only in the batch, not in the table. Of batch rows with equal
-            keys, the row with the highest value is the newest. It is the position in the input.
+        order: Column with the position of the row in the input, which exists only in the batch, not
+            in the table. Of batch rows with equal keys, the row with the highest value is the
+            newest.
         deleted: Column with the deletion time, or None if there is no such column. It is set only
             in a delete record, which has keys but no other values.
         hard_delete: True if a delete record removes the row; False if it only sets ``deleted``.
@@ -92,13 +93,15 @@ class MergeKeys:
         by_cursor: True if the row with the highest ``cursor`` is the newest, where null is the
             lowest value. ``order`` then decides only between equal cursors, and a batch row
             replaces a table row only if its cursor is not lower. False if ``order`` alone decides.
-        outdated: A column and a number. A table row with null or a lower number in this column is
-            replaced even if its cursor is higher. None if cursors are compared for all rows.
-        removed: Column of the batch. If it is not null in the newest row of a key, the table row is
-            removed. None if there is no such column.
-        unique_rows: Number of rows of the batch, if they are part of Spark's plan and no two have
-            the same key. Such a batch needs no removal of older rows, and can be read twice without
-            a copy. None if the rows are stored elsewhere, or if keys may be repeated.
+        outdated: The column with Airbyte's generation id, and the lowest current generation. A
+            table row with null or a lower id is replaced even if its cursor is higher. None if
+            cursors are compared for all rows.
+        removed: Column with the deletion time from a change-data-capture source (Airbyte). If it is
+            not null in the newest row of a key, the table row is removed. None if there is no such
+            column.
+        unique_rows: Number of rows of the batch, if Spark holds them in memory and no two have the
+            same key. Such a batch needs no removal of older rows, and can be read twice without a
+            copy. None if Spark reads the rows from files, or if keys may be repeated.
     """
 
     columns: tuple[str, ...]
@@ -141,7 +144,7 @@ class Writer(Protocol):
 
     @property
     def keeps_batch(self) -> bool:
-        """True if an upsert stores the batch on disk, so that its MERGE computes it only once."""
+        """True if an upsert copies the batch to disk, so that its MERGE computes rows only once."""
         ...
 
     def can_widen(self, old: str, new: str, /) -> bool:
@@ -315,7 +318,7 @@ class Writer(Protocol):
         ...
 
     def commit_empty(self, spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit without rows, to store commit metadata such as a state."""
+        """Make a commit without rows, which stores commit metadata with the newest state."""
         ...
 
     def get_last_metadata(self, spark: SparkSession, /, table: Table) -> CommitMetadata | None:
@@ -465,7 +468,10 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _mark_deletions(df: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add `DELETE_ONLY_COLUMN`, which is True in delete records, to rows with distinct keys."""
+    """Add the column `DELETE_ONLY_COLUMN`, which is True in delete records.
+
+    Every key must occur only once. Nothing is added if ``keys.deleted`` is None.
+    """
     if keys.deleted is None:
         return df
     return df.withColumn(DELETE_ONLY_COLUMN, F.col(quote(keys.deleted)).isNotNull())

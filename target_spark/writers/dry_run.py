@@ -190,7 +190,8 @@ class DryRunWriter:
 def _strip_unknown_catalog(spark: SparkSession, table: Table) -> Table:
     """Return the table without its catalog name if the catalog does not contain the table.
 
-    A table that exists at its path but is not registered in the catalog can then be read.
+    A table that exists at its path, but is not registered in the catalog, can then be read by its
+    path.
     """
     if (
         not table.identifier

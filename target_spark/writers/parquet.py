@@ -78,7 +78,7 @@ class _TableState:
 
 
 class ParquetWriter:
-    """Writer of plain Parquet tables (folders). An instance serves one run and caches manifests."""
+    """Writer of plain Parquet tables (folders) for one run. It caches the tables' manifests."""
 
     keeps_batch = False
 

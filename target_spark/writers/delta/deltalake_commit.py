@@ -144,7 +144,10 @@ class DeltaSnapshot:
         return sum(sizes.to_pylist())
 
     def has_batch(self, app_id: str, batch: int) -> bool:
-        """Return True if the newest Delta transaction of ``app_id`` has the number ``batch``."""
+        """Return True if ``batch`` is the number of the last batch that a run committed.
+
+        Delta's log stores this number under the application id of the run, ``app_id``.
+        """
         return self.table.transaction_version(app_id) == batch
 
 
@@ -283,7 +286,7 @@ def commit_files(
         marker: The commit metadata.
         app_id: The application id of the Delta transaction.
         replaces: True to remove all files of ``snapshot``; False to keep them.
-        source_rows: The number of batch rows that a MERGE without effect has read.
+        source_rows: For the commit of a MERGE that changed no row: the number of rows that it read.
 
     Returns:
         True if the commit was made; False if another writer has committed that version.
@@ -396,7 +399,7 @@ def delete_rows(
 def _commit_if_unchanged(
     snapshot: DeltaSnapshot, marker: CommitMetadata, app_id: str, source_rows: int = 0
 ) -> bool:
-    """Commit the metadata of a statement that changed no row; the library makes no commit then.
+    """Commit the metadata of a statement that changed no row, for which deltalake makes no commit.
 
     Return False if another writer has committed the version after ``snapshot``.
     """
@@ -484,7 +487,10 @@ def _repeated_metadata(before: CommitMetadata | None) -> CommitProperties:
 
 
 def _is_committed(snapshot: DeltaSnapshot, commit: Callable[[], object]) -> bool:
-    """Call ``commit``. Return False if another writer has committed the same version, else True."""
+    """Call ``commit``, a function that makes a commit, and return True if it succeeded.
+
+    Return False if another writer has committed the same version.
+    """
     from deltalake.exceptions import CommitFailedError
 
     try:

@@ -106,7 +106,7 @@ class Commit(NamedTuple):
 
     @property
     def source_rows(self) -> int:
-        """Number of batch rows that a MERGE read."""
+        """Number of rows that a MERGE read from its batch."""
         return self._count("numSourceRows", "num_source_rows")
 
     def _count(self, *names: str) -> int:

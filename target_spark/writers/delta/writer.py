@@ -165,12 +165,12 @@ class _TableState:
 
 
 class DeltaWriter:
-    """Writer of Delta tables. An instance serves one run and keeps state about each table."""
+    """Writer of Delta tables for one run. It keeps the state of each table between commits."""
 
     keeps_batch = True
 
     def __init__(self, *, avoids_spark: bool = False, is_exclusive: bool = True) -> None:
-        """Create a writer that has not seen any table.
+        """Create the writer of a run, which has not read any table yet.
 
         Args:
             avoids_spark: True to use Spark only for what the library deltalake cannot do. The user
@@ -493,7 +493,7 @@ class DeltaWriter:
         first: bool = False,
         replaces: bool = False,
     ) -> bool:
-        """Commit data files through the library deltalake, if the table allows it.
+        """Write rows as data files, and commit the files by the library deltalake if possible.
 
         Args:
             spark: The Spark session of the calling thread.
@@ -697,7 +697,7 @@ class DeltaWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Merge a batch into a table by running a MERGE statement, in one commit.
+        """Run a MERGE statement that merges a batch into a table, in one commit.
 
         ``rows`` is the number of rows of the batch if it is known; otherwise Spark counts them.
         """
@@ -815,7 +815,7 @@ class DeltaWriter:
         *,
         rewrites: bool = False,
     ) -> bool:
-        """Return True if rows may be committed without Spark.
+        """Return True if rows may be committed without Spark, by the library deltalake.
 
         The result depends on the table's features, its column types and the user's Spark settings.
 
@@ -836,7 +836,7 @@ class DeltaWriter:
     ) -> Mapping[str, str]:
         """Return Spark settings that speed up an upsert of few rows into a small local table.
 
-        The result is empty if the batch is not part of Spark's plan, or if the table is not small
+        The result is empty if Spark does not hold the batch in memory, or if the table is not small
         or not in a local folder. It is also empty if the table has partitions or features such as
         widened types, because Spark's reader for such a table needs the code generation that the
         settings turn off.
@@ -892,16 +892,16 @@ def _not_empty_error(table: Table) -> ConflictError:
 
 
 def _choose_source_conf(keys: MergeKeys) -> Mapping[str, str]:
-    """Return the Spark setting that decides if a MERGE stores its batch on disk.
+    """Return the Spark setting that decides if a MERGE copies its batch to disk before it reads it.
 
-    A batch that is part of Spark's plan need not be stored, because each read gives the same rows.
+    A batch that Spark holds in memory need not be copied, because each read gives the same rows.
     """
     return MATERIALIZE_SOURCE_CONF if keys.unique_rows is None else {_MATERIALIZE_SOURCE: "none"}
 
 
 @dataclass(frozen=True, slots=True)
 class _FileSource:
-    """Rows of a batch that are not written to files yet.
+    """Rows of a batch, with the function that writes them to Parquet files of a Delta table.
 
     Attributes:
         types: The type (DDL) of each column by name.

@@ -146,7 +146,7 @@ class _TableState:
 
 
 class IcebergWriter:
-    """Writer of Iceberg tables. An instance serves one run and keeps state about each table."""
+    """Writer of Iceberg tables for one run. It keeps the state of each table between commits."""
 
     keeps_batch = False
 
@@ -559,10 +559,10 @@ class IcebergWriter:
     def _find_committed_batch(
         self, spark: SparkSession, table: Table, commit: CommitMetadata
     ) -> tuple[CommitMetadata | None, bool]:
-        """Return the newest commit metadata, and True if the table already contains the batch.
+        """Return a tuple: the newest commit metadata, and True if the table already has the batch.
 
-        The table contains the batch if an earlier attempt has succeeded but its response was lost.
-        Snapshots of other writers are skipped.
+        The table already has the batch if an earlier attempt has succeeded but its response was
+        lost. Snapshots of other writers are skipped.
         """
         state = self._tables[table.key]
         if state.is_newest_known:
@@ -751,7 +751,7 @@ def insert_first(rows: DataFrameWriterV2, empty_at: int | None) -> None:
     a conflict if files were added since the snapshot ``empty_at``.
 
     Args:
-        rows: The rows, as a writer for the table.
+        rows: The rows, as Spark's ``DataFrame.writeTo`` returns them for the table.
         empty_at: The id of the snapshot without rows; None if the table had no snapshot.
     """
     options = {"isolation-level": "serializable", **FANOUT_OPTIONS}
