@@ -53,8 +53,7 @@ class Table:
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """The table's name in the catalog, in lower case, and its path; a missing one is omitted.
-        """
+        """The table's name in the catalog, in lower case, and its path. Either may be missing."""
         return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
     def with_suffix(self, suffix: str) -> Table:
