@@ -85,11 +85,11 @@ _NO_META: Final = (None, b"null")
 
 @dataclass(frozen=True, slots=True)
 class ArrowBatch:
-    """The rows of one batch, converted to the column types of the table.
+    """Rows to be committed together, as an Arrow table with the column types of the target table.
 
     Attributes:
-        table: The rows in the order of the files, with the table columns that the loader fills and
-            a last column for the ordinal, the row's position in the input.
+        table: The rows in the order of the files. The columns are those that the loader fills, and
+            a last one for the ordinal, which is the row's position in the input.
         zoneless: For each column that has any, the number of date-times without a time zone. They
             are read as UTC.
     """

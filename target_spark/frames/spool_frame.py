@@ -52,12 +52,12 @@ _LINE_ORDINAL = (
 
 @dataclass(frozen=True, slots=True)
 class BatchMetadata:
-    """Metadata of a batch, from which metadata columns such as ``_sdc_received_at`` are filled.
+    """Times and ids of a batch of rows, which fill metadata columns such as ``_sdc_received_at``.
 
     Attributes:
         received_at: The time when the first row of the batch was received. It is also the
             extraction time of records without one.
-        batched_at: The time when the batch was closed.
+        batched_at: The time after which no more rows were added to the batch.
         sync_started_at: The start of the run, in milliseconds since 1970; later runs have larger
             values.
         sync_id: Airbyte's id of the sync; None if it is unknown.
@@ -106,12 +106,12 @@ def read_spool(
 
 
 class SpoolFrame:
-    """The rows of one batch, read from spool files as DataFrames of good and bad rows.
+    """The rows of one commit, read from spool files as DataFrames of good and bad rows.
 
     Spool files keep rows on disk until they are committed, with one row per line as JSON. A row is
     bad, and must be quarantined, if a value cannot be converted exactly to its column's type. If
-    ``table_schema.nulls_misfits`` is set, such values become null, except in keys and deletion
-    times.
+    ``table_schema.nulls_misfits`` is set (for Airbyte), such values become null instead, except in
+    keys and deletion times.
     """
 
     def __init__(

@@ -160,7 +160,10 @@ def _run_action(
     hide: Callable[[str], str],
     interrupted: threading.Event,
 ) -> str | None:
-    """Run an action. Return None on success, else the failure as text, such as ``failed: …``."""
+    """Run one action of the setting ``after_load``.
+
+    Return None on success, else the failure as text, such as ``failed: …``.
+    """
     try:
         if action.sql is None:
             return _run_command(action, report, hide, interrupted)
@@ -174,7 +177,7 @@ def _run_action(
 
 
 def _run_statement(sql: str, loaded: LoadedTables | None) -> None:
-    """Run a SQL statement. The rows of a query are computed and discarded.
+    """Run a SQL statement of the setting ``after_load``. The rows of a query are discarded.
 
     Raises:
         AfterLoadError: The run has no Spark, or the statement names a stream that it did not load.
@@ -265,9 +268,9 @@ def _wait(
 
 
 def _end_processes(process: subprocess.Popen[bytes]) -> None:
-    """End a program and the processes that it started with SIGTERM, then with SIGKILL.
+    """Send SIGTERM to a program and to the processes that it started, and then SIGKILL.
 
-    SIGKILL follows when the program has ended, or after 5 seconds.
+    SIGKILL is sent when the program has ended, or after 5 seconds.
     """
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)

@@ -50,7 +50,7 @@ class CommandTarget(Protocol):
 
     @classmethod
     def _full_schema(cls) -> JsonSchema:
-        """Return the JSON Schema of all settings."""
+        """Return the JSON Schema of all settings of the target."""
 
     @classmethod
     def get_documentation_url(cls) -> str | None:
@@ -62,7 +62,7 @@ class CommandTarget(Protocol):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The validated settings."""
+        """The validated settings of the target."""
 
     @property
     def has_stream_maps(self) -> bool:

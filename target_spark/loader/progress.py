@@ -31,7 +31,7 @@ _MIN_HEIGHT: Final = 4
 """The smallest height in lines at which a line of the terminal is used for progress."""
 
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
-"""Save and restore the cursor, its colours and its position (DECSC, DECRC)."""
+"""Save and restore the cursor, its colors and its position (DECSC, DECRC)."""
 _WHOLE_REGION: Final = f"{_SAVE}\x1b[r{_RESTORE}"
 """Let all lines scroll (DECSTBM). That moves the cursor, so it is saved and restored."""
 

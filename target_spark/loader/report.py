@@ -154,7 +154,7 @@ class Report:
         begin_stream(stream)
 
     def run_commit(self, stream: str) -> AbstractContextManager[None]:
-        """Return a context manager that shows "committing …" in the progress during its block."""
+        """Return a context manager that shows "committing …" as progress during its block."""
         with self._lock:
             number = self._get_counts(stream).commits + 1
         return self.phases.run(f"committing {stream} batch {number}")
@@ -289,7 +289,7 @@ class Report:
             return True
 
     def record_outcome(self, outcome: str) -> None:
-        """Store the outcome of the run: `COMPLETE`, `STOPPED`, or an error message."""
+        """Store the outcome of the run: `COMPLETE`, `STOPPED` or an error message."""
         with self._lock:
             self._outcome = outcome
 

@@ -81,11 +81,11 @@ class CommitMetadata:
             return None
 
     def is_same_run(self, other: CommitMetadata | None) -> bool:
-        """Return True if ``other`` has the same job and run."""
+        """Return True if ``other`` was stored by the same run of the same job."""
         return other is not None and (self.job, self.run) == (other.job, other.run)
 
     def same_batch(self, other: CommitMetadata | None) -> bool:
-        """Return True if ``other`` has the same job, run and commit number."""
+        """Return True if ``other`` has the same job, run and commit number, so the same batch."""
         return other is not None and self.is_same_run(other) and self.batch == other.batch
 
     def with_earlier_state(self, before: CommitMetadata | None) -> CommitMetadata:

@@ -59,7 +59,10 @@ class IcebergSnapshot:
 
     @property
     def marker(self) -> CommitMetadata | None:
-        """The commit metadata in the summary, or None if another program made the snapshot."""
+        """The metadata that target-spark stored in the snapshot's summary.
+
+        None if another program made the snapshot.
+        """
         text = self.summary.get(PROPERTY)
         if text is None or not text.startswith(_PACKED):
             return CommitMetadata.from_json(text)

@@ -194,8 +194,8 @@ class Writer(Protocol):
     def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
         """Add columns and nested fields to a table, and widen column types.
 
-        Each resulting commit repeats the newest commit metadata of target-spark in the table, so
-        that a later run finds the metadata in the newest commit.
+        Each resulting commit stores the metadata of target-spark's newest commit again, so that a
+        later run finds it in the newest commit.
         """
         ...
 
@@ -208,10 +208,7 @@ class Writer(Protocol):
         ...
 
     def annotate(self, spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Store the comments and the `TableSchema.sources` of a table schema in its table.
-
-        The sources are the stream properties of renamed columns.
-        """
+        """Store the column comments and the stream properties of renamed columns in a table."""
         ...
 
     def drop_not_null(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
@@ -303,7 +300,7 @@ class Writer(Protocol):
         deletion: VersionDelete,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Delete the rows of other table versions, in one commit; see `VersionDelete`.
+        """Delete rows of other Singer table versions, or mark them as deleted, in one commit.
 
         Raises:
             UnsupportedError: The format cannot delete rows.
@@ -313,16 +310,16 @@ class Writer(Protocol):
     def maintain(self, spark: SparkSession, /, table: Table, options: MaintenanceOptions) -> None:
         """Compact a table's files and remove old ones, as the options configure.
 
-        Each resulting commit repeats the newest commit metadata of target-spark in the table.
+        Each resulting commit stores the metadata of target-spark's newest commit again.
         """
         ...
 
     def commit_empty(self, spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit without rows, which stores commit metadata with the newest state."""
+        """Make a commit without rows, which stores metadata such as the newest state."""
         ...
 
     def get_last_metadata(self, spark: SparkSession, /, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
+        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         ...
 
     def is_empty(self, spark: SparkSession, /, table: Table) -> bool:

@@ -172,7 +172,7 @@ class DryRunWriter:
         """Do nothing, since a dry run commits nothing."""
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
+        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         return self._writer.get_last_metadata(spark, _strip_unknown_catalog(spark, table))
 
     def is_empty(self, _spark: SparkSession, _table: Table) -> bool:

@@ -115,7 +115,7 @@ MATERIALIZE_SOURCE_CONF = {_MATERIALIZE_SOURCE: "all"}
 """Settings of a MERGE: it reads its batch twice, so Spark stores the batch on disk."""
 
 _SMALL_TABLE_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of a table above which a MERGE of a small batch is planned and compiled as usual."""
+"""Bytes of a table up to which a MERGE of a small batch uses Spark settings for small commits."""
 
 _SMALL_SNAPSHOT_CONF: Final = {"spark.databricks.delta.snapshotPartitions": "1"}
 
@@ -135,7 +135,7 @@ _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
 @dataclass
 class _TableState:
-    """State that the writer keeps about one Delta table during a run.
+    """Cached facts about one Delta table, which the writer keeps during a run.
 
     Attributes:
         id: The Delta table id that the run read first; None if it has not read one.
@@ -165,7 +165,7 @@ class _TableState:
 
 
 class DeltaWriter:
-    """Writer of Delta tables for one run. It keeps the state of each table between commits."""
+    """Writer of Delta tables for one run. It caches facts about each table between commits."""
 
     keeps_batch = True
 
@@ -217,7 +217,7 @@ class DeltaWriter:
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[SchemaChange]) -> None:
         """Add columns and nested fields to a table, and widen column types.
 
-        Each resulting commit repeats the newest commit metadata of target-spark in the table.
+        Each resulting commit stores the metadata of target-spark's newest commit again.
         """
         if all(change.kind == "add" and len(change.path) == 1 for change in changes):
             fields = [
@@ -274,7 +274,7 @@ class DeltaWriter:
     def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
         """Run one ALTER TABLE statement per clause.
 
-        Each resulting commit repeats the newest commit metadata of target-spark in the table.
+        Each resulting commit stores the metadata of target-spark's newest commit again.
         """
         for clause in clauses:
             self._check_same(spark, table)
@@ -305,7 +305,7 @@ class DeltaWriter:
         return self._save(spark, table, df, commit, "overwrite", rows)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit without rows, to store commit metadata such as a state."""
+        """Make a commit without rows, which stores metadata such as the newest state."""
         with self._committing(spark, table, commit, _no_rows) as marker:
             if marker is not None and not self._append_files(spark, table, _NO_FILES, marker):
                 nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
@@ -353,7 +353,7 @@ class DeltaWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
-        """Delete the rows of other table versions, in one commit; see `VersionDelete`."""
+        """Delete rows of other Singer table versions, or mark them as deleted, in one commit."""
         if self._avoids_spark and self._can_rewrite(spark, table, {}) and not deletion.history:
             with self._committing(spark, table, commit, None) as marker:
                 if marker is not None:
@@ -373,7 +373,7 @@ class DeltaWriter:
         return self._tables[table.key].effect
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
+        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         state = self._tables[table.key]
         state.newest, state.is_newest_known = find_latest_metadata(spark, table), True
         return state.newest
@@ -399,7 +399,7 @@ class DeltaWriter:
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Run OPTIMIZE and VACUUM on a table, if the options configure them.
 
-        Each resulting commit repeats the newest commit metadata of target-spark in the table.
+        Each resulting commit stores the metadata of target-spark's newest commit again.
         """
         self._check_same(spark, table)
         before = self._before(spark, table)

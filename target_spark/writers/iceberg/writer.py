@@ -116,7 +116,7 @@ _REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException
 
 @dataclass
 class _TableState:
-    """State that the writer keeps about one Iceberg table during a run.
+    """Cached facts about one Iceberg table, which the writer keeps during a run.
 
     Attributes:
         uuid: The table uuid that the run read first; None if it has not read one.
@@ -146,7 +146,7 @@ class _TableState:
 
 
 class IcebergWriter:
-    """Writer of Iceberg tables for one run. It keeps the state of each table between commits."""
+    """Writer of Iceberg tables for one run. It caches facts about each table between commits."""
 
     keeps_batch = False
 
@@ -263,7 +263,7 @@ class IcebergWriter:
         return self._commit(spark, table, commit, write, rows=count)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit without rows, to store commit metadata such as a state."""
+        """Make a commit without rows, which stores metadata such as the newest state."""
 
         def write(ref: str, marker: str) -> None:
             _append_nothing(spark, ref, marker)
@@ -312,7 +312,7 @@ class IcebergWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
-        """Delete the rows of other table versions, in one commit; see `VersionDelete`."""
+        """Delete rows of other Singer table versions, or mark them as deleted, in one commit."""
         if deletion.history:
             self._convert_to_versions(spark, table, deletion.deleted, commit)
 
@@ -342,7 +342,8 @@ class IcebergWriter:
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Compact a table, expire old snapshots and remove orphan files, as configured.
 
-        A snapshot with the newest commit metadata of target-spark is always kept.
+        The newest snapshot then has the metadata of target-spark's newest commit, such as the
+        state.
         """
         self._check_same(spark, table)
         table_ref = resolve_table(spark, table)
@@ -357,7 +358,7 @@ class IcebergWriter:
             remove_orphan_files(spark, table, table_ref, options.retain_days)
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
+        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         return find_latest_metadata(spark, table)
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
