@@ -424,7 +424,7 @@ def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: 
         f" WHEN `value` RLIKE 'NaN|Infinity' THEN {_WITH_NULLS} END"
     )
     parsed = lines.selectExpr("*", f"{record} AS `record`").observe(
-        observed, _expression("count_if(`record` != `value`)").alias("mended")
+        observed, _expression("count_if(`record` != `value`)").alias("replaced")
     )
     is_valid = (
         f"`record` IS NOT NULL AND is_valid_utf8(`value`) AND NOT {_HAS_HALVES}"
@@ -437,8 +437,8 @@ def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: 
     body = f"if({is_valid}, `record`, {_encode_as_json('`value`')})"
     line = f"""concat('{{"n":', {ordinal}, ',"t":null,"v":', {version}, ',"r":', {body}, '}}')"""
     parsed.selectExpr(line).write.text(path)
-    recount = parsed.selectExpr("count_if(`record` != `value`) AS `mended`")
-    nans_replaced: int = get_observation(spark, observed, lambda: recount)["mended"]
+    recount = parsed.selectExpr("count_if(`record` != `value`) AS `replaced`")
+    nans_replaced: int = get_observation(spark, observed, lambda: recount)["replaced"]
     return nans_replaced
 
 

@@ -100,8 +100,8 @@ def fast_plan(table_schema: TableSchema) -> SelectPlan:
     wide = len(converted_columns(table_schema)) > _WIDE
     truncate = table_schema.truncate_timestamps
     convert, convert_nested = (
-        partial(_usual_or_end, truncate=truncate),
-        partial(_strict_or_end, truncate=truncate),
+        partial(_fast_cast_or_fail, truncate=truncate),
+        partial(_exact_cast_or_fail, truncate=truncate),
     )
     return _plan(table_schema, convert, convert_nested, in_groups=wide)
 
@@ -117,15 +117,15 @@ def tolerant_plan(table_schema: TableSchema) -> SelectPlan:
     return _plan(table_schema, convert, convert, in_groups=True, changes=changes)
 
 
-def _usual_or_end(value: str, type_: ColumnType, *, truncate: bool) -> str:
-    return _or_end(value, fast_cast(value, type_, truncate=truncate))
+def _fast_cast_or_fail(value: str, type_: ColumnType, *, truncate: bool) -> str:
+    return _or_fail(value, fast_cast(value, type_, truncate=truncate))
 
 
-def _strict_or_end(value: str, type_: ColumnType, *, truncate: bool) -> str:
-    return _or_end(value, exact_cast(value, type_, truncate=truncate))
+def _exact_cast_or_fail(value: str, type_: ColumnType, *, truncate: bool) -> str:
+    return _or_fail(value, exact_cast(value, type_, truncate=truncate))
 
 
-def _or_end(value: str, converted: str) -> str:
+def _or_fail(value: str, converted: str) -> str:
     if converted == value:
         return value
     return f"coalesce({converted}, assert_true({value} IS NULL, '{BAD_ROWS_MARKER}'))"

@@ -180,10 +180,11 @@ def _run_statement(sql: str, loaded: LoadedTables | None) -> None:
     """Run a SQL statement of the setting ``after_load``. The rows of a query are discarded.
 
     Raises:
-        AfterLoadError: The run has no Spark, or the statement names a stream that it did not load.
+        AfterLoadError: The run ended before it could use Spark, or the statement names a stream
+            that the run did not load.
     """
     if loaded is None:
-        raise AfterLoadError("the run ended before it had a Spark")
+        raise AfterLoadError("the run ended before Spark started")
     unknown = sorted({name for name in _TABLE.findall(sql) if name not in loaded.tables})
     if unknown:
         known = ", ".join(loaded.tables) or "none"

@@ -2,8 +2,8 @@
 
 An ordinal is the position of a row or message in the input. A BATCH message has one ordinal, but
 its files contain many rows. The ordinals of all later rows of the same table are therefore
-increased by the number of these rows. Commits of a table are made in order, so the number is known
-when it is needed. The caller chooses a new output location for each attempt, and removes all
+increased by the number of these rows. Commits of a table are made in order, so this number is known
+before the next commit. The caller chooses a new output location for each attempt, and removes all
 locations when the commit succeeds or fails.
 """
 

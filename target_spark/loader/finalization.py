@@ -1,11 +1,13 @@
-"""Final steps of a load for each table: overwriting it, or deleting rows of old table versions.
+"""Last commits of a load: the overwrite of a table, or the deletion of rows of old table versions.
 
-Both steps run only when the stream is known to be complete: by a final state at the end of the
-input, by an ACTIVATE_VERSION message after its rows, or by a status message of the source. Until
-then, states are held back: from the first SCHEMA message of a stream that overwrites its table, or
-from the ACTIVATE_VERSION message. In Airbyte's protocol, a stream that overwrites its table holds
-back only its own states and the states after its rows. No deletion is needed if all rows have the
-activated version.
+Both are made only if the stream is known to be complete. It is complete after a final state at the
+end of the input, after an ACTIVATE_VERSION message that follows its rows, or after a status message
+of the source.
+
+Until the commit, states are held back: from the first SCHEMA message of a stream that overwrites
+its table, or from the ACTIVATE_VERSION message. In Airbyte's protocol, a stream that overwrites its
+table holds back only its own states and the states after its rows. No deletion is needed if all
+rows have the activated version.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ class TableFinalizer:
         self._ledger = pipeline.ledger
         self._engine = engine
         self._report = report
-        self._can_retire = can_delete
+        self._can_delete = can_delete
         self._by_status = by_status
         self._not_overwritten: list[str] = []
         self._not_deleted: list[LoadedStream] = []
@@ -85,7 +87,7 @@ class TableFinalizer:
         if stream.overwrites:
             if not self._by_status:
                 self._ledger.record_rows(stream.id, ordinal)
-        elif stream.versions.has_pending_deletion and self._can_retire:
+        elif stream.versions.has_pending_deletion and self._can_delete:
             self._ledger.record_rows(stream.deletion_key, ordinal)
         elif stream.versions.has_pending_deletion:
             text = _GENERATIONS_STAY if self._by_status else _VERSIONS_STAY
@@ -118,7 +120,7 @@ class TableFinalizer:
         if stream.overwrites or not stream.versions.has_pending_deletion:
             return
         self.hold_states(stream, ordinal)
-        if self._can_retire and stream.versions.may_delete_versions(final=stream.complete):
+        if self._can_delete and stream.versions.may_delete_versions(final=stream.complete):
             self._queue_deletion(stream, ordinal)
 
     def finish_streams(self, streams: Iterable[LoadedStream], ordinal: int, *, final: bool) -> None:
@@ -134,7 +136,7 @@ class TableFinalizer:
             complete = final or stream.complete
             if stream.overwrites:
                 self._finish_overwrite(stream, ordinal, final=complete)
-            elif stream.versions.has_pending_deletion and self._can_retire:
+            elif stream.versions.has_pending_deletion and self._can_delete:
                 self._finish_versions(stream, ordinal, final=complete)
 
     def fault(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:

@@ -30,7 +30,7 @@ from target_spark.config.options import LoadOptions, WriteMode
 from target_spark.errors import UnsupportedError
 from target_spark.loader.table_versions import VersionTracker
 from target_spark.storage.spool import Batch, Spool
-from target_spark.tables.layout_resolution import add_partition_columns, resolve_layout
+from target_spark.tables.layout_resolution import reject_empty_partition_values, resolve_layout
 from target_spark.tables.model import QUARANTINE, Table, TableLayout
 
 __all__ = [
@@ -360,4 +360,4 @@ def build_table_schema(
             raise UnsupportedError(f"Stream {event.stream}: {error}") from error
     policy = options.of(event.stream).on_schema_change or OnSchemaChange.EVOLVE
     table_schema = replace(table_schema, on_change=policy)
-    return add_partition_columns(options, event.stream, table_schema)
+    return reject_empty_partition_values(options, event.stream, table_schema)

@@ -266,7 +266,7 @@ class DeltaWriter:
         while True:
             self._check_same(spark, table)
             snapshot = read_table_snapshot(table)
-            if snapshot is None or not self._allows_plain_files(spark, snapshot, {}):
+            if snapshot is None or not self._allows_commit_without_spark(spark, snapshot, {}):
                 return False
             if change(snapshot, before=find_latest_metadata(spark, table)):
                 return True
@@ -514,7 +514,7 @@ class DeltaWriter:
         snapshot = read_table_snapshot(table)
         if snapshot is None:
             return False
-        if not self._allows_plain_files(spark, snapshot, source.types, rewrites=replaces):
+        if not self._allows_commit_without_spark(spark, snapshot, source.types, rewrites=replaces):
             return False
         if first and snapshot.has_files():
             raise _not_empty_error(table)
@@ -576,7 +576,7 @@ class DeltaWriter:
             if snapshot.has_batch(app_id, marker.batch):
                 return False
             is_known = marker.job == RUNS or find_latest_metadata(spark, table) == state.newest
-            if not is_known or not self._allows_plain_files(
+            if not is_known or not self._allows_commit_without_spark(
                 spark, snapshot, types, rewrites=rewrites
             ):
                 raise ConflictError(
@@ -598,7 +598,7 @@ class DeltaWriter:
         if mode is WriteMode.UPSERT:
             return self._can_rewrite(spark, table, batch.types)
         snapshot, rewrites = read_table_snapshot(table), mode is WriteMode.OVERWRITE
-        return snapshot is not None and self._allows_plain_files(
+        return snapshot is not None and self._allows_commit_without_spark(
             spark, snapshot, batch.types, rewrites=rewrites
         )
 
@@ -616,7 +616,7 @@ class DeltaWriter:
         snapshot = read_table_snapshot(table)
         return (
             snapshot is not None
-            and self._allows_plain_files(spark, snapshot, types, rewrites=True)
+            and self._allows_commit_without_spark(spark, snapshot, types, rewrites=True)
             and snapshot.file_bytes() <= _MERGED_BYTES
         )
 
@@ -807,7 +807,7 @@ class DeltaWriter:
             remove_stale_staging(folder, job)
             state.is_staging_clean = True
 
-    def _allows_plain_files(
+    def _allows_commit_without_spark(
         self,
         spark: SparkSession,
         snapshot: DeltaSnapshot,

@@ -542,8 +542,8 @@ class IcebergWriter:
         if not roll_back_snapshot(spark, table, newest):
             raise _files_lost_error(table, newest, missing)
         raise ConflictError(
-            f"Snapshot {newest.id} of table {table.name} was made, but Iceberg took its commit for"
-            f" failed and removed {missing}; the snapshot was rolled back"
+            f"Snapshot {newest.id} of table {table.name} was committed, but Iceberg treated the"
+            f" commit as failed and removed {missing}; the snapshot was rolled back"
         )
 
     def _block_pending_commit(self, spark: SparkSession, table: Table) -> None:
