@@ -63,7 +63,7 @@ _NONE = "CAST(array() AS ARRAY<STRUCT<`path`: STRING, `why`: STRING>>)"
 
 
 class ErrorColumns(NamedTuple):
-    """SQL expressions that find conversion errors in the values of a parsed row.
+    """SQL expressions that find and describe values of a row that do not fit their columns.
 
     Attributes:
         precomputed: Definitions of helper columns that the other expressions use.

@@ -161,9 +161,8 @@ class _TableState:
         written: Number of rows committed by this run.
         quarantined: Number of rows of this run committed to the quarantine table.
         changes: Column changes that no `CommitResult` has reported yet.
-        known_changes: All column changes that were found, so that none is reported twice. A change
-            that is not made, such as an omitted column, is found again by each comparison with the
-            table.
+        known_changes: All column changes so far, so that none is reported twice. Changes that are
+            not made are found again by each comparison with the table.
         remarks: Further notes for the user about the table.
     """
 
@@ -235,10 +234,7 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function that returns True if the table format can change one column type to another.
-
-        Its arguments are the old and the new type as DDL, such as ``INT`` and ``BIGINT``.
-        """
+        """Function that returns True if the format can change a column's old type to a new one."""
         return self._writer.can_widen
 
     @property
@@ -390,10 +386,7 @@ class BatchWriter:
         return None
 
     def commit_state(self, table: Table, covered: CoveredState) -> None:
-        """Store a state in a commit without rows, so that the next run can resume from the state.
-
-        Transient errors are retried.
-        """
+        """Store a state in a commit without rows, for the next run. Retry transient errors."""
         marker = self._marker(table, covered)
         self._run_with_retries(
             table, lambda: self._writer.commit_empty(self._engine.spark_on_demand(), table, marker)
@@ -472,8 +465,7 @@ class BatchWriter:
     ) -> TableSchema:
         """Create a table, or add and widen its columns, to match a table schema.
 
-        The result is cached. The table is compared again if the required schema changes or a commit
-        fails.
+        The result is cached until the required schema changes or a commit fails.
 
         Args:
             spark: The Spark session to use.

@@ -153,7 +153,7 @@ class CommitPipeline:
     # Called by the input thread
 
     def add_open_bytes(self, stream: LoadedStream, nbytes: int) -> None:
-        """Count the bytes of new rows in a stream's open batch.
+        """Add the bytes of new rows in a stream's open batch to `open_bytes`.
 
         Streams that overwrite their table are not counted.
         """

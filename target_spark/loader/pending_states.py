@@ -105,10 +105,11 @@ class PendingStates:
         self._newest[state.scope] = state.ordinal
 
     def take_releasable(self, frontier: int | None) -> list[CoveredState]:
-        """Remove the states whose rows are all committed; return the newest state of each scope.
+        """Remove the states whose rows are all committed; return the newest of them for each scope.
 
-        The rows of a state are all committed if the state comes before ``frontier``, the input
-        position of the first uncommitted row. If ``frontier`` is None, all rows are committed.
+        A scope is one stream or, for states of all streams, None. All rows of a state are committed
+        if the state comes before ``frontier``, the input position of the first uncommitted row. If
+        ``frontier`` is None, all rows are committed.
         """
         before = self._before(frontier)
         if not before:

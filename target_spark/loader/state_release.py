@@ -234,7 +234,10 @@ class Ledger:
         )
 
     def _record_carried(self, covered: CoveredState | None) -> None:
-        """Record that a commit stored a state in its table. None means that it stored no state."""
+        """Record the state that a commit stored in its table; None if it stored no state.
+
+        The state then need not be stored again at the end of the run.
+        """
         if covered is not None:
             self._last_carried = max(self._last_carried, covered.ordinal)
 

@@ -174,7 +174,7 @@ class LoadedStream:
     def build_table_schema(
         self, options: LoadOptions, event: SchemaEvent, schema: JsonSchema
     ) -> TableSchema:
-        """Return the table schema that a new SCHEMA message requires.
+        """Return the table columns and keys that a new SCHEMA message requires.
 
         ``schema`` is the message's JSON Schema with references resolved.
         """
@@ -337,7 +337,7 @@ def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> 
 def build_table_schema(
     options: LoadOptions, event: SchemaEvent, schema: JsonSchema, *, versioned: bool
 ) -> TableSchema:
-    """Return the table schema that a SCHEMA message requires.
+    """Return the table columns and keys that a SCHEMA message requires.
 
     Args:
         options: The options of the load.

@@ -106,7 +106,10 @@ def get_clustering(table_schema: TableSchema, layout: TableLayout) -> tuple[str,
 
 
 def drop_generated_columns(types: Mapping[str, str]) -> dict[str, str]:
-    """Return column types by name, without the generated columns such as ``_part_year_day``."""
+    """Return column types by name, without the generated columns such as ``_part_year_day``.
+
+    Delta computes these columns, so they are not compared with the stream's schema.
+    """
     return {name: ddl for name, ddl in types.items() if not _is_part(name, ddl, types)}
 
 
