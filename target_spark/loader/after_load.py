@@ -73,7 +73,7 @@ class Action:
 
     @property
     def label(self) -> str:
-        """Short text for messages, such as ``after_load.0 (OPTIMIZE sales)``."""
+        """Short name of the action for messages, such as ``after_load.0 (OPTIMIZE sales)``."""
         text = shlex.join(self.command) if self.sql is None else " ".join(self.sql.split())
         shown = text if len(text) <= _LONGEST_LABEL else f"{text[:_LONGEST_LABEL]}…"
         return f"{self.setting} ({shown})"
@@ -81,7 +81,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class LoadedTables:
-    """The tables that a run loaded, and the Spark in which SQL statements can read them.
+    """The tables that a run loaded, and the Spark process in which SQL statements can use them.
 
     Attributes:
         engine: The Spark process of the run, which is started if a statement needs it.

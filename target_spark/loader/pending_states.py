@@ -94,9 +94,12 @@ class PendingStates:
     def add(self, state: CoveredState, last_first: int) -> None:
         """Add a state that was just received.
 
-        The state replaces an older waiting state of the same scope if no batch has begun between
-        them, because both would be released at the same time. ``last_first`` is the input position
-        at which the newest batch begins.
+        It replaces an older waiting state of the same scope (a stream, or all streams) if no batch
+        has begun between them, because both would be emitted at the same time.
+
+        Args:
+            state: The state.
+            last_first: The input position at which the newest batch begins.
         """
         before = self._newest.get(state.scope)
         if before is not None and before >= last_first:
