@@ -108,7 +108,7 @@ def read_arrow_batch(
     Args:
         paths: Local paths or ``file:`` URLs of the spool files.
         table_schema: The schema to whose column types the values are converted.
-        metadata: The values of the metadata columns.
+        metadata: Times and ids of the batch, which fill the metadata columns.
 
     Raises:
         UnsupportedBatchError: A value does not fit its column, or only Spark supports a feature of

@@ -73,7 +73,7 @@ def read_local_frame(
         spark: The session. It must not be a session of Spark Connect.
         paths: The paths of the spool files.
         table_schema: The schema to whose column types the values are converted.
-        metadata: The values of the metadata columns.
+        metadata: Times and ids of the batch, which fill the metadata columns.
 
     Returns:
         The rows. None if a value does not fit its column, or if only Spark can read the rows.

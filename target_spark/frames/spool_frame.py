@@ -100,7 +100,7 @@ def read_spool(
         spark: The session.
         paths: The paths or URLs of the spool files.
         table_schema: The schema to whose column types the values are converted.
-        metadata: The values of the metadata columns.
+        metadata: Times and ids of the batch, which fill the metadata columns.
     """
     return SpoolFrame(spark, tuple(paths), table_schema, metadata)
 

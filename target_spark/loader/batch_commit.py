@@ -792,7 +792,7 @@ class BatchWriter:
         state that the commit may store. A retry uses the same metadata again.
 
         Args:
-            attempt: The commit attempt.
+            attempt: The commit request, with the progress of earlier attempts to commit it.
             write: The function that makes the commit.
             strict: True if the Spark job fails at a row that does not fit; False if such rows were
                 already removed.
@@ -857,7 +857,7 @@ class BatchWriter:
 
         Args:
             spark: The Spark session to use.
-            attempt: The commit attempt.
+            attempt: The commit request, with the progress of earlier attempts to commit it.
             frame: The rows of the batch.
             count: The number of rows that do not fit.
 

@@ -109,7 +109,7 @@ class CommitResult:
         quarantined: Number of rows written to the quarantine table.
         carried: The state that the commit stored, or None if it stored no state.
         zoneless: Per column, the number of date-times without a time zone, which were read as UTC.
-        effect: The statistics that the table format reports.
+        effect: Numbers of changed rows and added files, as the table format reports them.
         changes: The column changes that were made before the commit.
         remarks: Further notes for the user.
         from_files: Number of rows that were read from batch files.

@@ -59,7 +59,7 @@ class Written:
 
     Attributes:
         commit: The prepared commit.
-        stats: The statistics that the table format reports.
+        stats: Numbers of changed rows and added files, as the table format reports them.
     """
 
     commit: Prepared

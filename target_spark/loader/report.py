@@ -183,7 +183,7 @@ class Report:
             written: The number of rows written to the table.
             quarantined: The number of rows written to the quarantine table.
             seconds: The duration of the commit.
-            effect: The statistics that the table format reports.
+            effect: Numbers of changed rows and added files, as the table format reports them.
             nbytes: The bytes of the rows. They no longer wait for a commit, so they are subtracted
                 from the waiting bytes.
         """

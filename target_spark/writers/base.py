@@ -232,7 +232,7 @@ class Writer(Protocol):
             spark: The Spark session of the calling thread.
             table: The table to write to.
             df: The rows to add.
-            commit: The commit metadata of the batch.
+            commit: The metadata to store in the commit: batch number, run and newest state.
             rows: The number of rows in ``df``; None if it is not known.
 
         Raises:

@@ -281,9 +281,9 @@ def commit_files(
     made.
 
     Args:
-        snapshot: The version that was read.
+        snapshot: The newest table version, as the caller has read it.
         files: The data files to add.
-        marker: The commit metadata.
+        marker: The metadata to store in the commit, such as the newest state.
         app_id: The application id of the Delta transaction.
         replaces: True to remove all files of ``snapshot``; False to keep them.
         source_rows: For the commit of a MERGE that changed no row: the number of rows that it read.
@@ -328,10 +328,10 @@ def merge_rows(
     commit stores only metadata. After an error it is not known if the commit was made.
 
     Args:
-        snapshot: The version that was read.
+        snapshot: The newest table version, as the caller has read it.
         rows: The batch, with one row per key.
         merge: The statement. Its target must be `MERGE_TARGET`.
-        marker: The commit metadata.
+        marker: The metadata to store in the commit, such as the newest state.
         app_id: The application id of the Delta transaction.
 
     Returns:
@@ -370,10 +370,10 @@ def delete_rows(
     only metadata. After an error it is not known if the commit was made.
 
     Args:
-        snapshot: The Delta version that was read.
+        snapshot: The newest Delta version, as the caller has read it.
         app_id: The application id of the Delta transaction.
         deletion: The rows to delete or to mark as deleted.
-        marker: The commit metadata.
+        marker: The metadata to store in the commit, such as the newest state.
 
     Returns:
         True if the commit was made; False if another writer has committed that version.
@@ -414,7 +414,7 @@ def add_columns(
     """Add nullable columns to a table, as the table version that follows ``snapshot``.
 
     Args:
-        snapshot: The version that was read.
+        snapshot: The newest table version, as the caller has read it.
         fields: The columns as Spark types. Their metadata may have a comment.
         before: The newest commit metadata in the table, which the commit repeats; None if it has
             none.
@@ -442,7 +442,7 @@ def annotate_table(
     """Set table properties and column comments, by one or more commits after ``snapshot``.
 
     Args:
-        snapshot: The version that was read.
+        snapshot: The newest table version, as the caller has read it.
         properties: The properties to set.
         comments: The comments to set, by column.
         before: The newest commit metadata in the table, which the commits repeat; None if it has

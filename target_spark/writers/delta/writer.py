@@ -499,7 +499,7 @@ class DeltaWriter:
             spark: The Spark session of the calling thread.
             table: The table to write to.
             source: The rows, with a function that writes them as files.
-            marker: The commit metadata.
+            marker: The metadata to store in the commit, such as the newest state.
             first: True to fail if the table already has data files; False to allow them.
             replaces: True to replace all files of the table; False to keep them.
 
@@ -552,7 +552,7 @@ class DeltaWriter:
             spark: The Spark session of the calling thread.
             table: The table to write to.
             types: The type (DDL) of each column that the commit writes.
-            marker: The commit metadata.
+            marker: The metadata to store in the commit, such as the newest state.
             commit: Function that makes the commit, given the newest version and the application id
                 of the transaction. It returns False if another writer committed first; then it is
                 called again.
@@ -639,7 +639,7 @@ class DeltaWriter:
             batch: The rows.
             mode: Append, upsert or overwrite.
             keys: The rules by which rows are matched and deleted.
-            commit: The commit metadata of the batch.
+            commit: The metadata to store in the commit: batch number, run and newest state.
 
         Raises:
             ConflictError: The table was changed since `takes_small_batch` was called.
@@ -723,7 +723,7 @@ class DeltaWriter:
         Args:
             spark: The Spark session of the calling thread.
             table: The table to commit to.
-            commit: The commit metadata of the batch.
+            commit: The metadata to store in the commit: batch number, run and newest state.
             rows: Function that returns the number of rows that the commit must add; None if
                 unknown.
             source: Function that returns the number of batch rows that a MERGE must read; None if

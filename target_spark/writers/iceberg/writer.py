@@ -444,7 +444,7 @@ class IcebergWriter:
             table: The table to merge into.
             batch: The rows.
             merge: The MERGE statement.
-            commit: The commit metadata of the batch.
+            commit: The metadata to store in the commit: batch number, run and newest state.
             counts: True if each batch row inserts or updates exactly one table row, so that the
                 commit's statistics can be checked against the batch size. False to skip this check.
             read_at: The snapshot that was read to compute the batch; None if the batch does not
@@ -477,7 +477,7 @@ class IcebergWriter:
         Args:
             spark: The Spark session of the calling thread.
             table: The table to commit to.
-            commit: The commit metadata of the batch.
+            commit: The metadata to store in the commit: batch number, run and newest state.
             write: Function that makes the commit; called with the table's SQL name and the encoded
                 metadata.
             rows: Function that returns the number of rows that the commit must add; None if
