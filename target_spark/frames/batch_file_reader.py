@@ -72,7 +72,7 @@ _TO_JSON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BatchFileFrame:
-    """The spool files that Spark has written from the files of BATCH messages.
+    """Description of the spool files that Spark has written from the files of BATCH messages.
 
     Spool files keep rows on disk until they are committed, with one row per line as JSON. An
     ordinal is the position of a row or message in the input.
@@ -133,7 +133,8 @@ class _Scan:
     A file that several messages name is read only once.
 
     Attributes:
-        numbers: For each file, its indexes in the list of all files.
+        numbers: For each file, its indexes in the list of all files. It has several if several
+            messages name the file.
         lines: The lines, with the columns ``file`` and ``block`` (as in `_Block`), ``id`` (Spark's
             number of the line) and ``value`` (the record as JSON).
         blocks: The blocks of the files.
@@ -232,8 +233,8 @@ def _create_scans(
 ) -> Iterator[_Scan]:
     """Yield the DataFrames that read one group of files, as `_Scan` objects.
 
-    Usually one DataFrame reads all files of the group. If Parquet files have incompatible column
-    types, each file is read as a separate DataFrame.
+    One DataFrame reads all files of the group, unless they are Parquet files with incompatible
+    column types. Then each file is read as a separate DataFrame.
 
     Args:
         spark: The session.
@@ -287,7 +288,7 @@ def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequen
 def _compute_ordinals(
     files: Sequence[BatchFile], scans: Sequence[_Scan], ordinal_shift: int
 ) -> tuple[list[_BlockStarts], tuple[tuple[int, int], ...]]:
-    """Return the ordinals of all lines in batch files, which are their positions in the input.
+    """Compute the ordinals (positions in the input) of all lines in the files of BATCH messages.
 
     The lines of a file are numbered consecutively. The first number is the position of the BATCH
     message plus the number of lines in all preceding files.
@@ -317,9 +318,11 @@ def _compute_ordinals(
 
 
 def _build_offset_sql(ordinal_offsets: Sequence[tuple[int, int]], base_offset: int = 0) -> str:
-    """Return SQL for the number of lines in all batch files before a message of the input.
+    """Return SQL for the number by which the files of BATCH messages shift a message's position.
 
-    The SQL reads the position of the message in the input from the column ``n``.
+    A file's lines count as one message each. The number is that of the lines in all files of
+    earlier BATCH messages. The SQL reads the position of the message in the input from the column
+    ``n``.
 
     Args:
         ordinal_offsets: For each BATCH message, in order, a tuple of its position in the input and
@@ -421,7 +424,7 @@ def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: 
         f" WHEN `value` RLIKE 'NaN|Infinity' THEN {_WITH_NULLS} END"
     )
     parsed = lines.selectExpr("*", f"{record} AS `record`").observe(
-        observed, _expression("count_if(`record` != `value`)").alias("mended")
+        observed, _expression("count_if(`record` != `value`)").alias("replaced")
     )
     is_valid = (
         f"`record` IS NOT NULL AND is_valid_utf8(`value`) AND NOT {_HAS_HALVES}"
@@ -434,8 +437,8 @@ def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: 
     body = f"if({is_valid}, `record`, {_encode_as_json('`value`')})"
     line = f"""concat('{{"n":', {ordinal}, ',"t":null,"v":', {version}, ',"r":', {body}, '}}')"""
     parsed.selectExpr(line).write.text(path)
-    recount = parsed.selectExpr("count_if(`record` != `value`) AS `mended`")
-    nans_replaced: int = get_observation(spark, observed, lambda: recount)["mended"]
+    recount = parsed.selectExpr("count_if(`record` != `value`) AS `replaced`")
+    nans_replaced: int = get_observation(spark, observed, lambda: recount)["replaced"]
     return nans_replaced
 
 
@@ -526,7 +529,11 @@ def _replace_nan(value: str, type_: DataType, depth: int = 0) -> str:
 def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
     """Context manager: convert Spark's errors about unreadable files to `FilesError`.
 
-    Errors that may be temporary, such as a storage that does not respond, are raised unchanged.
+    The error names the file and its stream. Errors that may be temporary, such as a storage that
+    does not respond, are raised unchanged.
+
+    Args:
+        files: The files of BATCH messages that Spark reads in the ``with`` block.
     """
     try:
         yield

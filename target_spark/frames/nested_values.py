@@ -1,4 +1,4 @@
-"""SQL that copies nested values of a record, such as keys and cursors, into separate columns.
+"""SQL that copies nested values of a record into separate columns, if a key or cursor is nested.
 
 A nested value is extracted as text and converted to its column type later. It is null if the
 property is missing or has another structure.
@@ -16,9 +16,9 @@ _NOTHING = "CAST(NULL AS STRING)"
 
 
 def extract_nested(table_schema: TableSchema) -> tuple[str, ...]:
-    """Return the SQL definition of a struct column with the nested keys and cursors of a record.
+    """Return the SQL definition of a struct column that copies a record's nested keys and cursors.
 
-    Return an empty tuple if the schema has no nested keys or cursors.
+    The result has one definition, or is empty if no key or cursor of the schema is nested.
     """
     nested = [
         column
@@ -51,9 +51,11 @@ def _field(column: Column | None, source: str) -> Column | None:
 
 
 def _extract_from_json(text: str, path: tuple[str, ...]) -> str:
-    """Return the SQL that extracts the value at a property path from a JSON object as text.
+    """Return the SQL that extracts a nested value as text from a JSON object in a string.
 
-    ``text`` is the SQL expression of a string that contains the object.
+    Args:
+        text: The SQL expression of the string.
+        path: The names of the properties that lead to the value.
     """
     schema = "STRING"
     for part in reversed(path[1:]):

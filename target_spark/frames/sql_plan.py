@@ -2,11 +2,11 @@
 
 There are two sets of expressions, called plans, for a table schema:
 
-- fast: converts only the usual spelling of each value, with one expression per column. Any other
-value fails the Spark job, which is then repeated with the tolerant plan;
-- tolerant: converts all allowed spellings, such as numbers in quotes. All values of one type are
-converted together, as one array per type, because Spark compiles each expression and a wide table
-may have thousands of columns.
+- fast: converts only values in the most common form, with one expression per column. Any other
+  value fails the Spark job, which is then repeated with the tolerant plan;
+- tolerant: converts all valid forms, such as numbers in quotes. All values of one type are
+  converted together, as one array per type, because Spark compiles each expression and a wide table
+  may have thousands of columns.
 
 The fast plan also uses arrays if a table has many columns.
 """
@@ -92,22 +92,23 @@ class SelectPlan:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def fast_plan(table_schema: TableSchema) -> SelectPlan:
-    """Return the SQL that converts values only if they are in the usual spelling of their type.
+    """Return the SQL that converts values, if each has the most common form of its type.
 
-    Any other value, such as a number in quotes, fails the Spark job with `BAD_ROWS_MARKER`.
+    Any other value, such as a number in quotes, fails the Spark job with `BAD_ROWS_MARKER`. The
+    caller then uses `tolerant_plan`.
     """
     wide = len(converted_columns(table_schema)) > _WIDE
     truncate = table_schema.truncate_timestamps
     convert, convert_nested = (
-        partial(_usual_or_end, truncate=truncate),
-        partial(_strict_or_end, truncate=truncate),
+        partial(_fast_cast_or_fail, truncate=truncate),
+        partial(_exact_cast_or_fail, truncate=truncate),
     )
     return _plan(table_schema, convert, convert_nested, in_groups=wide)
 
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def tolerant_plan(table_schema: TableSchema) -> SelectPlan:
-    """Return the SQL that converts values in all allowed spellings, such as numbers in quotes.
+    """Return the SQL that converts values in all valid forms, such as numbers in quotes.
 
     A value that cannot be converted exactly becomes null.
     """
@@ -116,15 +117,15 @@ def tolerant_plan(table_schema: TableSchema) -> SelectPlan:
     return _plan(table_schema, convert, convert, in_groups=True, changes=changes)
 
 
-def _usual_or_end(value: str, type_: ColumnType, *, truncate: bool) -> str:
-    return _or_end(value, fast_cast(value, type_, truncate=truncate))
+def _fast_cast_or_fail(value: str, type_: ColumnType, *, truncate: bool) -> str:
+    return _or_fail(value, fast_cast(value, type_, truncate=truncate))
 
 
-def _strict_or_end(value: str, type_: ColumnType, *, truncate: bool) -> str:
-    return _or_end(value, exact_cast(value, type_, truncate=truncate))
+def _exact_cast_or_fail(value: str, type_: ColumnType, *, truncate: bool) -> str:
+    return _or_fail(value, exact_cast(value, type_, truncate=truncate))
 
 
-def _or_end(value: str, converted: str) -> str:
+def _or_fail(value: str, converted: str) -> str:
     if converted == value:
         return value
     return f"coalesce({converted}, assert_true({value} IS NULL, '{BAD_ROWS_MARKER}'))"
@@ -145,7 +146,7 @@ def build_row_check(table_schema: TableSchema) -> str:
 
 
 def key_values(table_schema: TableSchema) -> dict[str, str]:
-    """Return the SQL expression of each key's value as parsed from JSON, by property name."""
+    """Return, for each key property, the SQL of its value in the parsed JSON record."""
     columns = {
         column.source: column
         for column in table_schema.columns
@@ -180,7 +181,9 @@ def converted_columns(table_schema: TableSchema) -> list[Column]:
 def by_type(
     columns: Iterable[Column], build_sql: Callable[[ColumnType], str], name: str, value: _Value
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return SQL that collects all columns of the same type in an array, and converts the array.
+    """Return SQL that converts the values of all columns of the same type together, as one array.
+
+    Spark compiles each expression, so one expression per type is faster than one per column.
 
     Args:
         columns: The columns to convert.
@@ -208,7 +211,7 @@ def by_type(
 
 
 def source_expression(column: Column) -> str:
-    """Return the SQL of a column's value as parsed from JSON, before its conversion."""
+    """Return the SQL of a column's value in the parsed JSON record, before its conversion."""
     return quote("_inside" if column.path else "r", column.source)
 
 

@@ -73,7 +73,7 @@ class Action:
 
     @property
     def label(self) -> str:
-        """Short text for messages, such as ``after_load.0 (OPTIMIZE sales)``."""
+        """Short name of the action for messages, such as ``after_load.0 (OPTIMIZE sales)``."""
         text = shlex.join(self.command) if self.sql is None else " ".join(self.sql.split())
         shown = text if len(text) <= _LONGEST_LABEL else f"{text[:_LONGEST_LABEL]}…"
         return f"{self.setting} ({shown})"
@@ -81,7 +81,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class LoadedTables:
-    """The tables that a run loaded, and the Spark in which SQL statements can read them.
+    """The tables that a run loaded, and the Spark process in which SQL statements can use them.
 
     Attributes:
         engine: The Spark process of the run, which is started if a statement needs it.
@@ -160,7 +160,10 @@ def _run_action(
     hide: Callable[[str], str],
     interrupted: threading.Event,
 ) -> str | None:
-    """Run an action. Return None on success, else the failure as text, such as ``failed: …``."""
+    """Run one action of the setting ``after_load``.
+
+    Return None on success, else the failure as text, such as ``failed: …``.
+    """
     try:
         if action.sql is None:
             return _run_command(action, report, hide, interrupted)
@@ -174,13 +177,14 @@ def _run_action(
 
 
 def _run_statement(sql: str, loaded: LoadedTables | None) -> None:
-    """Run a SQL statement. The rows of a query are computed and discarded.
+    """Run a SQL statement of the setting ``after_load``. The rows of a query are discarded.
 
     Raises:
-        AfterLoadError: The run has no Spark, or the statement names a stream that it did not load.
+        AfterLoadError: The run ended before it could use Spark, or the statement names a stream
+            that the run did not load.
     """
     if loaded is None:
-        raise AfterLoadError("the run ended before it had a Spark")
+        raise AfterLoadError("the run ended before Spark started")
     unknown = sorted({name for name in _TABLE.findall(sql) if name not in loaded.tables})
     if unknown:
         known = ", ".join(loaded.tables) or "none"
@@ -265,9 +269,9 @@ def _wait(
 
 
 def _end_processes(process: subprocess.Popen[bytes]) -> None:
-    """End a program and the processes that it started with SIGTERM, then with SIGKILL.
+    """Send SIGTERM to a program and to the processes that it started, and then SIGKILL.
 
-    SIGKILL follows when the program has ended, or after 5 seconds.
+    SIGKILL is sent when the program has ended, or after 5 seconds.
     """
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
@@ -281,9 +285,13 @@ def _end_processes(process: subprocess.Popen[bytes]) -> None:
 def _log_output(
     pipe: IO[bytes], setting: str, hide: Callable[[str], str], kept: deque[str] | None
 ) -> None:
-    """Log each line of a program's output, and append it to ``kept``, if that is not None.
+    """Log each line of a program's output, without secrets.
 
-    Secrets are removed by ``hide``. ``setting`` is the action's path in the settings, for the log.
+    Args:
+        pipe: The program's standard output or standard error.
+        setting: The path of the action in the settings, for the log.
+        hide: A function that removes secrets from a text.
+        kept: A list to which each line is also appended; None to only log the lines.
     """
     with pipe:
         for line in _read_lines(pipe):

@@ -127,7 +127,10 @@ _FILE_SIZE_SETTINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _PreparedColumns:
-    """Cached result of the last column preparation of one table (`BatchWriter._prepare_columns`).
+    """The columns of a table after the writer has created or altered it for a stream.
+
+    They are kept, so that the next commit with the same table schema need not compare the columns
+    again.
 
     Attributes:
         wanted: The table schema that the stream requires, for which the table was prepared.
@@ -141,7 +144,7 @@ class _PreparedColumns:
 
 @dataclass
 class _TableState:
-    """State that the writer keeps about one table for the whole run.
+    """Progress and properties of one table, which the batch writer keeps during the run.
 
     Attributes:
         commits: Number of commits that this run made to the table.
@@ -150,16 +153,16 @@ class _TableState:
         stages_rows: True after the first row that did not fit its columns. From then on each batch
             is first written to temporary files, so that bad rows are found before the commit.
         needs_spark: True once a batch of the table was not small, or could only be read by Spark.
-        prepared_columns: Result of the last column preparation, or None if the columns must be
-            prepared again.
+        prepared_columns: The columns of the table, or None if they must be compared with the
+            stream's columns again.
         drops_not_null: True if NOT NULL constraints of the columns must be dropped.
         is_new: True if this run created the table.
         before: The newest commit metadata that earlier runs left in the table, or None.
         written: Number of rows committed by this run.
         quarantined: Number of rows of this run committed to the quarantine table.
         changes: Column changes that no `CommitResult` has reported yet.
-        known_changes: All column changes so far, so that none is reported twice. A change that is
-            only reported is found again by each comparison with the table.
+        known_changes: All column changes so far, so that none is reported twice. Changes that are
+            not made are found again by each comparison with the table.
         remarks: Further notes for the user about the table.
     """
 
@@ -190,10 +193,10 @@ class _TableState:
 
 
 class BatchWriter:
-    """Commits batches of rows to tables of one format and quarantines rows that do not fit.
+    """Writer that commits batches of rows to tables of one format, and quarantines bad rows.
 
-    A load has one instance. Several threads may use it at the same time, each for a different
-    table.
+    A row is bad if a value does not fit its column. A load has one instance. Several threads may
+    use it at the same time, each for a different table.
     """
 
     def __init__(
@@ -231,7 +234,7 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function that returns True if the format can change an old type (DDL) to a new one."""
+        """Function that returns True if the format can change a column's old type to a new one."""
         return self._writer.can_widen
 
     @property
@@ -242,7 +245,7 @@ class BatchWriter:
         return None if last is None else last.state
 
     def write(self, request: CommitRequest) -> CommitResult:
-        """Commit the rows of a request to its table, after quarantining the rows that do not fit.
+        """Commit batches of rows to a table, and quarantine the rows that do not fit its columns.
 
         Transient errors of the storage are retried. A retry uses the same commit number, so no row
         is written twice.
@@ -287,13 +290,13 @@ class BatchWriter:
 
     @contextmanager
     def _with_spool_lines(self, request: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
-        """Context manager: convert a request's batch files (of BATCH messages) to JSON lines.
+        """Context manager: convert the files of BATCH messages in a commit request to JSON lines.
 
         The converted files are removed when the block ends.
 
         Yields:
-            The commit request without batch files, and the number of rows that were read from batch
-            files: 0 if the request had none.
+            The commit request without files of BATCH messages, and the number of rows that were
+            read from them: 0 if the request had none.
         """
         files = [file for batch in request.batches for file in batch.files]
         state = self._tables[request.table.key]
@@ -321,7 +324,7 @@ class BatchWriter:
             remove_files(self._engine.spark(), files)
 
     def _write(self, attempt: CommitAttempt) -> Verified:
-        """Prepare the columns of a table, and make the commit of a request, without retries.
+        """Make the commit of a request after creating or altering the table, without retries.
 
         The commit writes rows (see `_write_rows`), deletes the rows of other table versions, or
         removes all rows (an overwrite without rows).
@@ -383,7 +386,7 @@ class BatchWriter:
         return None
 
     def commit_state(self, table: Table, covered: CoveredState) -> None:
-        """Store a state in the metadata of a commit without rows. Retry transient errors."""
+        """Store a state in a commit without rows, for the next run. Retry transient errors."""
         marker = self._marker(table, covered)
         self._run_with_retries(
             table, lambda: self._writer.commit_empty(self._engine.spark_on_demand(), table, marker)
@@ -462,7 +465,7 @@ class BatchWriter:
     ) -> TableSchema:
         """Create a table, or add and widen its columns, to match a table schema.
 
-        The result is cached. It is computed again if the required schema changes or a commit fails.
+        The result is cached until the required schema changes or a commit fails.
 
         Args:
             spark: The Spark session to use.
@@ -611,7 +614,7 @@ class BatchWriter:
         table_schema: TableSchema,
         batch: ArrowBatch,
     ) -> Verified:
-        """Commit a small batch without Spark. All its rows must fit their columns."""
+        """Commit a small batch without Spark, to a Delta table. All rows must fit their columns."""
         request, writer = attempt.request, cast("DeltaWriter", self._delta_writer)
         keys = get_merge_keys(table_schema, request, self._stream_options(request.stream))
         small = SmallBatch.of(batch.table, table_schema)
@@ -758,7 +761,7 @@ class BatchWriter:
                 already removed.
             withheld: True to store a state from before these rows, because too many rows were
                 quarantined. False to store the newest state that the rows allow.
-            has_unique_keys: True if the rows are part of Spark's plan and no two have the same key.
+            has_unique_keys: True if ``df`` holds the rows in memory and no two have the same key.
                 False if this is not known.
         """
         request = attempt.request
@@ -789,7 +792,7 @@ class BatchWriter:
         state that the commit may store. A retry uses the same metadata again.
 
         Args:
-            attempt: The commit attempt.
+            attempt: The commit request, with the progress of earlier attempts to commit it.
             write: The function that makes the commit.
             strict: True if the Spark job fails at a row that does not fit; False if such rows were
                 already removed.
@@ -854,7 +857,7 @@ class BatchWriter:
 
         Args:
             spark: The Spark session to use.
-            attempt: The commit attempt.
+            attempt: The commit request, with the progress of earlier attempts to commit it.
             frame: The rows of the batch.
             count: The number of rows that do not fit.
 

@@ -163,7 +163,7 @@ def check_size(file: BatchFile, limits: FileLimits) -> None:
 
 
 def get_file_key(address: str, *, escaped: bool = False) -> str:
-    """Return a normalized form of a file's URL, by which two spellings of one URL are equal.
+    """Return a normalized form of a file's URL, so that different forms of one URL compare equal.
 
     ``file:///a//b`` and ``file:/a/b`` both give ``file:/a/b``.
 
@@ -291,7 +291,11 @@ def _redact_address(address: str) -> str:
 
 
 def explain_unreadable(stream: StreamId, address: str, reason: str) -> FilesError:
-    """Return a FilesError that names the stream, the unreadable batch file, and the reason."""
+    """Return a FilesError for a file of a BATCH message that cannot be read.
+
+    Its message names the stream, the file and the reason, and says that no row of the file was
+    committed.
+    """
     return FilesError(
         f"Stream {stream}: batch file {_redact_address(address)} cannot be read: {reason}."
         f" {_NOTHING_COMMITTED}"

@@ -64,7 +64,7 @@ def downloaded_files(
 def _check_files(
     spark: SparkSession, files: Sequence[BatchFile], download_folder: Path, limits: FileLimits
 ) -> Mapping[str, str]:
-    """Check the size and readability of each distinct file, and download remote files first.
+    """Download remote files, and check that each file is readable and within the limits.
 
     Returns:
         The local path of each downloaded file. Its key is `get_file_key` of the file's address. The

@@ -52,7 +52,7 @@ _OLD_VERSIONS_STAY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """Queued task: create the table of a stream without rows, or add and widen its columns."""
+    """Task in a writer's queue: create the table of a stream without rows, or alter its columns."""
 
     stream: StreamId
     table: Table
@@ -63,7 +63,7 @@ class _Creation:
 
 @dataclass(frozen=True, slots=True)
 class _Maintenance:
-    """Queued task: run maintenance on a table after its last commit."""
+    """Task in a writer's queue: compact and clean up a table after its last commit."""
 
     stream: StreamId
     table: Table
@@ -75,7 +75,9 @@ _Task: TypeAlias = CommitRequest | _Creation | _Maintenance
 
 
 class CommitPipeline:
-    """Queues of closed batches, one per table, and the threads that commit them.
+    """Queues of batches that are ready to be committed, one per table, and the writer threads.
+
+    A batch is ready when it is closed: no more rows are added to it.
 
     Args:
         new_writer: Function that creates the batch writer when it is first needed.
@@ -129,23 +131,29 @@ class CommitPipeline:
 
     @property
     def open_bytes(self) -> int:
-        """Bytes of rows in open batches, not counting streams that overwrite their table."""
+        """Bytes of received rows that are not yet queued for a commit.
+
+        Streams that overwrite their table are not counted.
+        """
         return self._open_bytes
 
     @property
     def uncommitted_bytes(self) -> int:
-        """Bytes of rows in open batches, and in closed batches whose commit is not finished."""
+        """Bytes of received rows that are not yet committed: collected in a batch, or queued.
+
+        Streams that overwrite their table are not counted.
+        """
         return self._open_bytes + self._queued_bytes
 
     @property
     def failure(self) -> BaseException | None:
-        """The first exception that a task raised in a writer thread, or None."""
+        """The first exception that was raised in a writer thread, or None."""
         return self._failure
 
     # Called by the input thread
 
     def add_open_bytes(self, stream: LoadedStream, nbytes: int) -> None:
-        """Count the bytes of new rows in a stream's open batch.
+        """Add the bytes of new rows in a stream's open batch to `open_bytes`.
 
         Streams that overwrite their table are not counted.
         """
@@ -176,19 +184,25 @@ class CommitPipeline:
         self._enqueue(self._make_request(stream, (batch,), batch.first))
 
     def replace_table(self, stream: LoadedStream, upto: int) -> None:
-        """Queue the overwrite of a table with the kept batches of its stream.
+        """Queue the overwrite of a table with all rows of its stream, which is complete.
 
-        ``upto`` is a position in the input, at or after the first row of each of these batches.
+        Args:
+            stream: The stream, whose batches were kept until now.
+            upto: A position in the input, at or after the first row of each batch. States after the
+                rows are held back until the commit.
         """
         self.ledger.close_batch(stream.id)
         self._enqueue(self._make_request(stream, stream.valid_batches(), upto))
 
     def delete_versions(self, stream: LoadedStream, upto: int) -> None:
-        """Queue the deletion of all rows that do not have the activated table version.
+        """Queue the deletion of all rows of a table that do not have the activated table version.
 
-        The stream's open batch is queued first. Without hard delete the rows are only marked as
-        deleted. ``upto`` is the input position of the ACTIVATE_VERSION message, or of the end of
-        the input.
+        The stream's collected rows are queued first. Without hard delete, old rows are only marked
+        as deleted.
+
+        Args:
+            stream: The stream of the table.
+            upto: The input position of the ACTIVATE_VERSION message, or of the end of the input.
         """
         if stream.spool.count:
             self.queue_batch(stream)
@@ -206,7 +220,7 @@ class CommitPipeline:
         self._enqueue(_Creation(stream.id, stream.table, stream.table_schema, stream.layout))
 
     def maintain_table(self, stream: LoadedStream, options: MaintenanceOptions) -> None:
-        """Queue maintenance of a stream's table; it runs after the table's queued commits."""
+        """Queue the compaction and clean-up of a stream's table, after its queued commits."""
         self._enqueue(_Maintenance(stream.id, stream.table, options))
 
     def commit_leftover_state(self) -> None:
@@ -225,9 +239,9 @@ class CommitPipeline:
             logger.info("Stream %s %s", stream, text)
 
     def wait(self) -> None:
-        """Block until all tasks have finished, a task has failed, or a signal has arrived.
+        """Block until all queued tasks have finished, one has failed, or a signal has arrived.
 
-        After `stop`, wait only for running tasks. After a task failed because of a forbidden schema
+        After `stop`, wait only for running tasks. If a task failed because of a forbidden schema
         change, wait for the tasks of the other tables.
         """
         with self._changed:
@@ -283,7 +297,8 @@ class CommitPipeline:
         Args:
             stream: The stream.
             batches: The batches to commit; empty for a deletion.
-            upto: A position in the input, at or after the first row of each batch.
+            upto: A position in the input, at or after the first row of each batch. The ledger
+                identifies the batches by it.
             kept_version: The table version to keep, for a deletion; None to commit the batches.
         """
         return CommitRequest(
@@ -383,7 +398,7 @@ class CommitPipeline:
             self.add_remark(task.stream, failure)
 
     def _commit(self, request: CommitRequest) -> None:
-        """Commit a request, report its result, and emit the states that waited for the commit.
+        """Make the commit of a request, report its result, and emit the states that waited for it.
 
         A deletion of old versions is skipped if too many rows of the stream were quarantined.
         """

@@ -23,7 +23,7 @@ __all__ = ["CommitRequest", "CommitResult"]
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """Request to write rows to one table, or to delete its old versions, in one commit.
+    """Request for one commit: to write rows to a table, or to delete rows of old table versions.
 
     Attributes:
         stream: The stream of the rows.
@@ -34,8 +34,10 @@ class CommitRequest:
             removes all rows of the table.
         ledger: The record of uncommitted batches, which holds back states until this commit is
             made.
-        waiting: The key of the batches in the ledger: the stream, or a key for a deletion.
-        upto: A position in the input, at or after the first row of each batch.
+        waiting: The key under which the ledger records this request as uncommitted: the stream, or
+            a separate key for a deletion.
+        upto: A position in the input, at or after the first row of each batch. The ledger marks the
+            batches that begin at or before it as committed.
         layout: Partitioning, clustering and file size of a new table.
         hard_delete: True if a delete record removes the row; False if it sets the row's deletion
             time.
@@ -58,10 +60,11 @@ class CommitRequest:
     cursor: str | None = None
 
     def covered(self, *, withheld: bool = False) -> CoveredState | None:
-        """Return the newest state that the commit may store, or None if there is no such state.
+        """Return the state to store in this commit, or None if no state may be stored.
 
-        Call this method right before the commit, because later commits and states change the
-        result.
+        It is the newest state before which all rows are committed once this commit is made. Call
+        the method right before the commit, because commits of other tables and new states change
+        the result.
 
         Args:
             withheld: True to return a state from before the rows of this commit. False to return a
@@ -78,7 +81,7 @@ class CommitRequest:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of rows on disk that the commit frees, counted against the limit for such rows.
+        """Bytes of spooled rows that this commit frees, out of the limit for uncommitted rows.
 
         It is 0 for an overwrite, whose rows do not count against the limit.
         """
@@ -106,7 +109,7 @@ class CommitResult:
         quarantined: Number of rows written to the quarantine table.
         carried: The state that the commit stored, or None if it stored no state.
         zoneless: Per column, the number of date-times without a time zone, which were read as UTC.
-        effect: The statistics that the table format reports.
+        effect: Numbers of changed rows and added files, as the table format reports them.
         changes: The column changes that were made before the commit.
         remarks: Further notes for the user.
         from_files: Number of rows that were read from batch files.

@@ -22,7 +22,7 @@ __all__ = ["BadRows", "CommitAttempt", "Prepared", "Verified", "Written", "check
 
 @dataclass(frozen=True, slots=True)
 class BadRows:
-    """Number of a batch's rows that do not fit their columns, with the reasons.
+    """The rows of one commit request that do not fit their columns: their number and the reasons.
 
     The rows are already counted against the user's limit on quarantined rows.
 
@@ -59,7 +59,7 @@ class Written:
 
     Attributes:
         commit: The prepared commit.
-        stats: The statistics that the table format reports.
+        stats: Numbers of changed rows and added files, as the table format reports them.
     """
 
     commit: Prepared
@@ -108,7 +108,7 @@ class Verified:
 
 @dataclass(slots=True)
 class CommitAttempt:
-    """Progress of one commit request, from which a retry continues.
+    """Progress of the work on one commit request. A retry continues from it.
 
     Attributes:
         request: The rows to commit.

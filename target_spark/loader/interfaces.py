@@ -29,7 +29,10 @@ class EventReader(Protocol):
         """Signal the end of the input and yield the remaining events."""
 
     def remarks(self) -> Iterator[str]:
-        """Yield messages for the user about the whole input. Call this method after `close`."""
+        """Yield notes for the user about the whole input, such as ignored messages.
+
+        Call this method after `close`.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ _Build = Callable[[], "RunEvent"]
 
 @dataclass(frozen=True, slots=True)
 class _LoadedTable:
-    """The table of a stream and its columns.
+    """A table that the run loaded, with the columns to report to OpenLineage.
 
     Attributes:
         table: The table.
@@ -118,9 +118,9 @@ def _is_configured() -> bool:
 
 
 def _find_fault(file: Path) -> str:
-    """Return the reason why another user can change a file, or replace it before it is read.
+    """Return the reason why another user can change or replace the OpenLineage configuration file.
 
-    Return "" if nobody can.
+    Return "" if no other user can, so that the file is trusted.
     """
     try:
         check_parents(file)
@@ -149,7 +149,7 @@ class LineageRun:
         self._put("START", {}, {})
 
     def record_tables(self, loader: Loader) -> None:
-        """Store the tables of a loader and their columns, for the event at the end of the run."""
+        """Store the tables of a loader and their columns, to report them at the end of the run."""
         columns = loader.get_columns()
         self._tables = {
             stream: _LoadedTable(table, columns[stream])

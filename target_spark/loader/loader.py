@@ -163,7 +163,10 @@ class Loader:
         self._close_old_batches()
 
     def _close_old_batches(self) -> None:
-        """Close the batches whose oldest row was received more than ``flush_seconds`` ago."""
+        """Close the batches whose oldest row was received more than ``flush_seconds`` ago.
+
+        A closed batch is queued for its commit.
+        """
         now = time.monotonic()
         if now < self._next_age_check:
             return
@@ -262,7 +265,7 @@ class Loader:
             self._pipeline.queue_batch(stream)
 
     def _add_spooled_rows(self, event: SpooledRows) -> None:
-        """Queue rows that other processes have written to disk, as a separate batch."""
+        """Queue the commit of rows that other processes have written to disk, as one batch."""
         stream = self._prepare_stream(event)
         if stream.spool.count:
             self._pipeline.queue_batch(stream)
@@ -313,9 +316,10 @@ class Loader:
         self._last_state = event.state
 
     def _close_full_batches(self, scope: StreamId | None) -> None:
-        """Close the full batches that were kept open until a state was received.
+        """Queue the commit of full batches that were kept open until a state was received.
 
-        ``scope`` is the stream of the received state, or None for a state of all streams.
+        Args:
+            scope: The stream of the received state, or None for a state of all streams.
         """
         for stream in tuple(self._full.values()):
             if stream.waits_for_state and scope in {None, stream.id}:
@@ -339,7 +343,7 @@ class Loader:
         return CoveredState(self._ordinal, event.state, event.scope, stream.received)
 
     def _apply_status(self, event: StreamStatus) -> None:
-        """Mark a stream as complete if the status is COMPLETE. Other statuses are ignored."""
+        """Mark the event's stream as complete if the status is COMPLETE. Ignore other statuses."""
         stream = self._streams.get(event.stream)
         if stream is not None and event.progress is Progress.COMPLETE:
             stream.complete = True
@@ -386,7 +390,7 @@ class Loader:
         self._report.add_wait(time.monotonic() - started)
 
     def _close_open_batches(self) -> None:
-        """Close the open batches of all streams, except of those that overwrite their table."""
+        """Queue the commit of all open batches, except for streams that overwrite their table."""
         for stream in self._streams.values():
             if stream.spool.count and not stream.overwrites:
                 self._pipeline.queue_batch(stream)
@@ -452,7 +456,7 @@ class Loader:
         self.stop()
 
     def stop(self) -> None:
-        """Start no more commits, wait for the running ones, and emit the states they held back."""
+        """Start no more commits, wait for the running ones, and emit the states they released."""
         self._pipeline.stop()
         self._pipeline.wait()
         self._raise_failure()

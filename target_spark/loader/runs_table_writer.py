@@ -1,9 +1,9 @@
 """Append of a run's statistics to the table of runs, after the last commit of the run.
 
 The table has one row for each stream of each run. Runs of several jobs append to it, even at the
-same time. Its commits therefore have the job name `RUNS` and no state, so that they are not taken
-for commits of a job. A Delta table in a local folder is written without Spark, which may have ended
-by then.
+same time. Its commits therefore have the reserved job name `RUNS` and no state, so that no job
+takes them for its own commits. A Delta table in a local folder is written without Spark, which may
+have ended by then.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ _KEYS: Final = MergeKeys((), ORDINAL)
 
 
 def find_versions(table_format: str) -> dict[str, str]:
-    """Return the columns ``target_spark_version`` and ``library_versions`` of the table of runs.
+    """Return the versions of this program and its libraries, for two columns of the table of runs.
 
-    The libraries are PySpark and those of the table format, such as ``pyspark 4.0.1, …``.
+    The columns are ``target_spark_version`` and ``library_versions``. The libraries are PySpark and
+    those of the table format, such as ``pyspark 4.0.1, …``.
     """
     libraries = [f"pyspark {spark_version}"]
     for coordinates in required_jars(table_format, spark_version)[:1]:
@@ -128,7 +129,12 @@ def _prepare_columns(writer: Writer, spark: SparkSession, table: Table) -> Table
 
 
 def _to_arrow(rows: Sequence[Mapping[str, Any]], columns: TableSchema) -> pa.Table:
-    """Return rows as an Arrow table: the columns that this release fills, and a row number."""
+    """Return rows of the table of runs as an Arrow table, with a last column for the row number.
+
+    Args:
+        rows: The rows as values by column.
+        columns: The columns of the table. Those that this release does not fill are left out.
+    """
     filled = [column for column in columns.columns if column.is_fed]
     arrays = {
         column.name: pa.array([row[column.source] for row in rows], arrow_type(column.type))
@@ -146,7 +152,7 @@ def _append(
 ) -> None:
     """Append rows to the table of runs, without Spark if the table is a local Delta table.
 
-    The table usually exists with all columns, so its columns are prepared only if the first attempt
+    Nearly always the table has all columns, so it is created or altered only if the first attempt
     fails.
     """
     if _append_without_spark(writer, engine, table, _to_arrow(rows, SCHEMA), SCHEMA, commit):
@@ -173,7 +179,7 @@ def _append_without_spark(
 ) -> bool:
     """Append rows to a local Delta table without Spark, and return True.
 
-    Return False, without writing, if the table is not such a table or does not have the columns.
+    Return False, without writing, if it is no local Delta table or does not have the columns.
     """
     if not isinstance(writer, DeltaWriter):
         return False

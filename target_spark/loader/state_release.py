@@ -52,13 +52,13 @@ class _StreamBatches:
 
 
 class Ledger:
-    """Record of a run's uncommitted batches, and of the states that wait for their commit.
+    """Record of a run's uncommitted batches, and of the states that wait until they are committed.
 
     A state is emitted when all rows before it are committed. Batches and states are ordered by
     their position in the input (ordinal). Thread-safe.
 
     Args:
-        emit: Function that writes a line to the output.
+        emit: Function that writes a state to the output.
         report: The run report to update.
         state_format: Encodes the states; None emits them as they were received.
     """
@@ -100,14 +100,18 @@ class Ledger:
             return self._merge_covered(self._states.covered(self._frontier(stream, upto)))
 
     def state_before_commit(self) -> CoveredState | None:
-        """Return the newest state before which all rows are already committed, or None."""
+        """Return the newest state before which all rows are already committed, or None.
+
+        A commit stores this state if states after its own rows must be held back.
+        """
         with self._lock:
             return self._merge_covered(self._states.covered(self._frontier()))
 
     def release(self) -> None:
-        """Emit the newest state of each stream before which all rows are committed.
+        """Emit the states before which all rows are committed, but only the newest ones.
 
-        Older states are skipped. Of the states of all streams together, only the newest is emitted.
+        A newer state of the same stream replaces an older one, and a state of all streams replaces
+        all.
         """
         with self._lock:
             for state in self._states.take_releasable(self._frontier()):
@@ -177,7 +181,7 @@ class Ledger:
             self._drop_replaced_states()
 
     def withhold(self, stream: Hashable, upto: int, carried: CoveredState | None = None) -> None:
-        """Record a commit that still holds back states, because too many rows were quarantined.
+        """Record a commit after which states stay held back: too many rows were quarantined.
 
         The states are held back until a later batch of the stream is committed.
 
@@ -213,7 +217,10 @@ class Ledger:
             self._drop_replaced_states()
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Pass the number of a stream's newly quarantined rows to the state format."""
+        """Tell the state format how many more rows of a stream were quarantined.
+
+        Airbyte's format reports the number in the next state.
+        """
         with self._lock:
             self._state_format.count_rejected(stream, rows)
 
@@ -227,7 +234,10 @@ class Ledger:
         )
 
     def _record_carried(self, covered: CoveredState | None) -> None:
-        """Record that a commit stored a state in its table. None means that it stored no state."""
+        """Record the state that a commit stored in its table; None if it stored no state.
+
+        The state then need not be stored again at the end of the run.
+        """
         if covered is not None:
             self._last_carried = max(self._last_carried, covered.ordinal)
 

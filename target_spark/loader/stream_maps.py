@@ -77,7 +77,7 @@ class _Route:
 
 
 class StreamMapper:
-    """Applies stream maps and flattening to the events of the input.
+    """Object that applies stream maps and flattening to the events of the input.
 
     Args:
         mapper: The compiled stream maps of the settings.
@@ -135,7 +135,7 @@ class StreamMapper:
             yield SchemaEvent(route.stream, schema, keys, event.cursor, event.nested)
 
     def _add_source(self, stream: StreamId, output: StreamId) -> None:
-        """Record that ``stream`` is mapped to ``output``.
+        """Record that the input stream ``stream`` is mapped to the output stream ``output``.
 
         Raises:
             UnsupportedError: Rows of ``output`` may have been deleted, because another stream is
@@ -154,7 +154,9 @@ class StreamMapper:
             )
 
     def _is_allowed(self, event: Event) -> bool:
-        """Return False for an ACTIVATE_VERSION message of a stream that several are mapped to.
+        """Return False for an ACTIVATE_VERSION message if several streams are mapped to its stream.
+
+        The message would delete rows of the other streams.
 
         Raises:
             UnsupportedError: The event is an Airbyte status of such a stream.
@@ -184,7 +186,7 @@ class StreamMapper:
         return renamed
 
     def _get_routes(self, event: SchemaEvent) -> tuple[_Route, ...] | None:
-        """Return a route for each output stream of an input stream.
+        """Return one `_Route` for each output stream to which an input stream is mapped.
 
         Return None if the stream keeps its name and its records.
         """

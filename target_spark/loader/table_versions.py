@@ -16,7 +16,7 @@ __all__ = ["VersionTracker"]
 
 @dataclass
 class VersionTracker:
-    """Table versions of one stream that occurred in this run.
+    """Singer table versions of one stream that this run received, in rows or in ACTIVATE_VERSION.
 
     Attributes:
         activated: The version of the last ACTIVATE_VERSION message, or None.

@@ -68,8 +68,8 @@ def select_write_operation(
         df: The rows.
         options: The options that the user set for the stream.
         rows: The number of rows in ``df``.
-        has_unique_keys: True if the rows are part of Spark's plan and no two have the same key.
-            False if this is not known.
+        has_unique_keys: True if ``df`` holds the rows in memory and no two have the same key. False
+            if this is not known.
     """
     table, keys = request.table, get_merge_keys(table_schema, request, options)
     if has_unique_keys:
@@ -89,7 +89,7 @@ def select_write_operation(
 def get_merge_keys(
     table_schema: TableSchema, request: CommitRequest, options: StreamOptions
 ) -> MergeKeys:
-    """Return the rules for merging a stream's rows into its table: keys, order and deletions."""
+    """Return the rules by which a stream's rows are merged into its table, such as key columns."""
     compared = (
         column.name
         for column in table_schema.columns
@@ -118,7 +118,10 @@ def get_merge_keys(
 
 
 def make_empty_frame(spark: SparkSession, table_schema: TableSchema) -> DataFrame:
-    """Return a DataFrame without rows that has the columns of a table schema and the ordinal."""
+    """Return a DataFrame without rows, for an overwrite that removes all rows of a table.
+
+    It has the columns of the table schema, and a last one for the ordinal (position in the input).
+    """
     columns = ", ".join(
         f"CAST(NULL AS {column.type.ddl}) AS {quote(column.name)}"
         for column in table_schema.columns
@@ -130,7 +133,7 @@ def make_empty_frame(spark: SparkSession, table_schema: TableSchema) -> DataFram
 def build_version_delete(
     request: CommitRequest, table_schema: TableSchema, version: int, column: str
 ) -> VersionDelete:
-    """Return a `VersionDelete` for all rows whose table version is not ``version``.
+    """Return the description of a commit that deletes all rows of other table versions.
 
     Args:
         request: The commit request. Its ``hard_delete`` decides if rows are removed or only marked

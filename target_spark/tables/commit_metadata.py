@@ -44,10 +44,10 @@ class CommitMetadata:
         state: The newest state whose rows are all committed, or None.
         replay: Id of the last run that loaded quarantined rows of the table again; None if no run
             did.
-        uncovered_since: Start of a later run that committed rows after ``state`` but no newer
-            state, in milliseconds since 1970; None if there is no such run. If that run resumed
-            from an older state and its tap sends changes (log-based replication), it may have
-            replaced rows by older versions.
+        uncovered_since: Start of a later run that committed rows but no state newer than ``state``,
+            in milliseconds since 1970; None if there is no such run. If that run resumed from an
+            older state and its tap sends changes (log-based replication), it may have replaced rows
+            by older versions.
         former: Default names of the job in earlier releases. They are not stored in the commit.
     """
 
@@ -81,15 +81,15 @@ class CommitMetadata:
             return None
 
     def is_same_run(self, other: CommitMetadata | None) -> bool:
-        """Return True if ``other`` has the same job and run."""
+        """Return True if ``other`` was stored by the same run of the same job."""
         return other is not None and (self.job, self.run) == (other.job, other.run)
 
     def same_batch(self, other: CommitMetadata | None) -> bool:
-        """Return True if ``other`` has the same job, run and commit number."""
+        """Return True if ``other`` has the same job, run and commit number, so the same batch."""
         return other is not None and self.is_same_run(other) and self.batch == other.batch
 
     def with_earlier_state(self, before: CommitMetadata | None) -> CommitMetadata:
-        """Return a copy with the state of the table's previous commit if this commit has none.
+        """Return a copy with the state of the table's previous commit, if this commit has none.
 
         If both commits have a list of states per stream, the lists are merged.
 
@@ -144,13 +144,13 @@ def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMeta
 
 
 def find_last_commits(commits: Iterable[tuple[int, CommitMetadata | None]]) -> dict[str, int]:
-    """Return the version of the last commit of each run, by run id, newest run first.
+    """Return the table version of the last commit of each run, by run id, newest run first.
 
-    A commit without rows, such as a new column, repeats the metadata of the commit before it. Among
-    commits with the same metadata the oldest is therefore the one that wrote the batch.
+    A commit without rows, such as a new column, repeats the metadata of the commit before it. Of
+    several commits with the same metadata, the oldest is therefore the one that wrote rows.
 
     Args:
-        commits: Versions with their commit metadata, newest first.
+        commits: The versions of the table with their commit metadata, newest first.
     """
     found: dict[str, tuple[int, CommitMetadata]] = {}
     for version, metadata in commits:

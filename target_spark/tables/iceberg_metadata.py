@@ -59,7 +59,10 @@ class IcebergSnapshot:
 
     @property
     def marker(self) -> CommitMetadata | None:
-        """The commit metadata in the summary, or None if another program made the snapshot."""
+        """The metadata that target-spark stored in the snapshot's summary.
+
+        None if another program made the snapshot.
+        """
         text = self.summary.get(PROPERTY)
         if text is None or not text.startswith(_PACKED):
             return CommitMetadata.from_json(text)
@@ -160,7 +163,7 @@ def read_local_snapshots(folder: Path) -> Iterator[IcebergSnapshot]:
 def trace_ancestors(
     current: int | None, by_id: Mapping[int, IcebergSnapshot]
 ) -> Iterator[IcebergSnapshot]:
-    """Yield the current snapshot and its ancestors, newest first, as far as ``by_id`` has them.
+    """Yield the current snapshot and its ancestors, newest first, until one is not in ``by_id``.
 
     Args:
         current: The id of the current snapshot; None for a table without snapshots.

@@ -25,7 +25,7 @@ from target_spark.config.options import LoadOptions, StreamOptions
 from target_spark.errors import UnsupportedError
 from target_spark.tables.model import PartitionField, TableLayout
 
-__all__ = ["add_partition_columns", "resolve_layout"]
+__all__ = ["reject_empty_partition_values", "resolve_layout"]
 
 _PLAIN: Final = (Boolean, Date, Decimal, Double, Integer, Text, Timestamp)
 _COMPARED: Final = (Date, Decimal, Double, Integer, Text, Timestamp)
@@ -90,13 +90,14 @@ def resolve_layout(
     return layout, tuple(remarks)
 
 
-def add_partition_columns(
+def reject_empty_partition_values(
     options: LoadOptions, stream: StreamId, table_schema: TableSchema
 ) -> TableSchema:
-    """Return a table schema that rejects empty strings in partition columns of a Delta table.
+    """Return a table schema that quarantines rows with an empty string in a partition column.
 
-    The properties of text partition columns are stored in ``filled``. A row with an empty string in
-    one of them is quarantined, because Delta would store null instead.
+    This is needed for Delta tables, which would store null instead. The properties of the text
+    partition columns are stored in ``filled``. For another format, the schema is returned
+    unchanged.
     """
     if options.format != "delta":
         return table_schema

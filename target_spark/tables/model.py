@@ -53,11 +53,11 @@ class Table:
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """The table's name in the catalog, in lower case, and its path, as far as they are set."""
+        """The table's name in the catalog, in lower case, and its path. Either may be missing."""
         return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
     def with_suffix(self, suffix: str) -> Table:
-        """Return a reference to another table, with ``suffix`` appended to its name and path."""
+        """Return a reference to the table whose name and path end with ``suffix`` in addition."""
         path = self.path and f"{self.path}{suffix}"
         name = self.identifier[-1:] and (f"{self.identifier[-1]}{suffix}",)
         return Table(path, f"{self.name}{suffix}", (*self.identifier[:-1], *name))

@@ -172,7 +172,7 @@ class DryRunWriter:
         """Do nothing, since a dry run commits nothing."""
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
+        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         return self._writer.get_last_metadata(spark, _strip_unknown_catalog(spark, table))
 
     def is_empty(self, _spark: SparkSession, _table: Table) -> bool:
@@ -190,7 +190,8 @@ class DryRunWriter:
 def _strip_unknown_catalog(spark: SparkSession, table: Table) -> Table:
     """Return the table without its catalog name if the catalog does not contain the table.
 
-    A table that exists at its path but is not registered in the catalog can then be read.
+    A table that exists at its path, but is not registered in the catalog, can then be read by its
+    path.
     """
     if (
         not table.identifier

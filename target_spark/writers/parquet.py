@@ -56,7 +56,7 @@ _OURS = re.compile(r"part-\d{8,}-\d{5}\.parquet")
 
 @dataclass
 class _TableState:
-    """State that the writer keeps about one Parquet table during a run.
+    """Cached facts about one Parquet table, which the writer keeps during a run.
 
     Attributes:
         manifest: The manifest that this run last read or wrote; None if the table had no manifest.
@@ -78,7 +78,7 @@ class _TableState:
 
 
 class ParquetWriter:
-    """Writer of plain Parquet tables (folders). An instance serves one run and caches manifests."""
+    """Writer of plain Parquet tables (folders) for one run. It caches the tables' manifests."""
 
     keeps_batch = False
 
@@ -278,7 +278,7 @@ class ParquetWriter:
         )
 
     def commit_empty(self, _spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
-        """Write a manifest with the same files, to store commit metadata without adding rows."""
+        """Write a manifest with the same files, which stores metadata such as the newest state."""
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
@@ -286,7 +286,7 @@ class ParquetWriter:
             self._tables[table.key].acknowledged = marker
 
     def get_last_metadata(self, _spark: SparkSession, /, table: Table) -> CommitMetadata | None:
-        """Return the commit metadata in the table's manifest, or None without a manifest."""
+        """Return the metadata of target-spark's newest commit, or None if there is no manifest."""
         manifest = CommitManifest.read(_folder(table))
         return None if manifest is None else manifest.marker
 

@@ -116,9 +116,9 @@ def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
 
 
 def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add two columns to each record: its time in microseconds, and its state.
+    """Add two columns to each record: its time in microseconds, and the values that are compared.
 
-    The state is a struct of the compared columns, or null for a delete record.
+    The values are a struct of the columns ``keys.compared``, or null for a delete record.
     """
     state = _state_struct(keys.compared)
     if keys.deleted is not None:
@@ -133,7 +133,7 @@ def _state_struct(compared: Sequence[str]) -> Column:
 
 
 def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return the row versions of an SCD2 table whose keys occur in the batch."""
+    """Return the rows of an SCD2 table whose keys occur in the batch, for comparison with it."""
     cursor = F.lit(None).cast("string") if keys.cursor is None else _col(keys.cursor)
     deleted = F.lit(None).cast("string") if keys.deleted is None else _col(keys.deleted)
     rows = table.select(
@@ -152,9 +152,9 @@ def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataF
 def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
     """Join each record with the current row of its key in the table.
 
-    The added columns are: the row's values that a change is detected by (a struct), the number of
-    the Singer table version that it was loaded in, the time of the key's last change, and the
-    newest value of the replication key.
+    The added columns are: the values of the row that are compared with the record (a struct), the
+    Singer table version of the row, the time of the key's last change, and the newest value of the
+    replication key.
     """
     names = _names(keys)
     state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
@@ -176,8 +176,8 @@ def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys)
 def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
     """Add to each record the start times of the row versions with the same key and values.
 
-    Delete records get the times of earlier deletions of their key instead, and the values of the
-    row versions that these ended.
+    Delete records instead get the times of earlier deletions of their key, and the values of the
+    row versions that those deletions ended. They show if a record was loaded before.
     """
     names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
     ended = F.struct(F.col(_MARK).alias("mark"), state.alias("state"))
@@ -216,7 +216,7 @@ def _version(df: DataFrame) -> Column:
 
 
 def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
-    """Return the changes that records make to the row versions in the table.
+    """Return the changes that records make to the table: row versions to begin, end or update.
 
     Args:
         events: The records, joined with the current row versions of their keys.
@@ -240,10 +240,14 @@ def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -
 
 
 def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) -> DataFrame:
-    """Remove the records that an earlier run or batch has already loaded.
+    """Remove records that the source has sent again and that the table already contains.
 
-    The docstring of this module lists the rules. ``run_started`` is the start of the run, in
-    microseconds since 1970.
+    The docstring of this module lists the rules.
+
+    Args:
+        events: The records, joined with the row versions of their keys.
+        keys: The key columns, and the columns by which rows are sorted and compared.
+        run_started: The start of the run, in microseconds since 1970.
     """
     micros, since, order = F.col(_MICROS), F.col(_SINCE), _col(keys.order)
     is_current = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
@@ -293,11 +297,12 @@ def _is_outdated(keys: MergeKeys) -> Column:
 
 
 def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
-    """Return a boolean column that is true for an earlier deletion of a key that exists again.
+    """Return a boolean column that is true if a delete record repeats an earlier deletion.
 
-    The deletion is not outdated if the current row version equals the one that it ended. That one
-    may have been sent again in an earlier batch, and the key must not stay alive. If the source has
-    inserted an equal row after the deletion, this row is sent again too, after the deletion.
+    It must not delete its key again if the key was inserted again after that deletion. But if the
+    current row version equals the one that the deletion ended, the source may only have sent the
+    old row again, so the deletion is applied. If the source did insert an equal row after the
+    deletion, it sends that row again too, after the delete record.
 
     Args:
         mark: Column with the deletion time.
@@ -311,11 +316,12 @@ def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
 
 
 def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
-    """Return a boolean column that is true for a record of a deleted key that is sent again.
+    """Return a boolean column that is true for a repeated record that a repeated deletion follows.
 
-    It equals an ended row version, and the deletion that is recorded in the table follows it in the
-    batch. A hard delete leaves no time in the table, so that any deletion counts, and the cursor
-    alone decides.
+    The key is deleted in the table. The record equals an ended row version, and the batch has the
+    recorded deletion of the key after it. If the stream has a replication key, the record must have
+    its newest value. With hard delete, the table has no deletion times, so any later delete record
+    counts, but only if the stream has a replication key.
 
     Args:
         keys: The key columns, and the columns by which rows are sorted and compared.
@@ -333,7 +339,10 @@ def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
 
 
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Mark the records that change the values of their key, and number the changes of each key."""
+    """Add columns: True if a record changes the values of its key, and the number of the change.
+
+    A third column is True if only the table version of the current row version changes.
+    """
     by_key = _by_key(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(
         F.lag(_STATE).over(by_key)

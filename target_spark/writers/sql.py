@@ -108,7 +108,10 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def version_delete_condition(deletion: VersionDelete) -> str:
-    """Return the SQL condition for the rows that a `VersionDelete` removes, marks or ends."""
+    """Return the SQL condition for rows of other table versions, which a `VersionDelete` deletes.
+
+    Rows that are already marked as deleted, or row versions that have ended, are excluded.
+    """
     others = f"NOT ({quote(deletion.column)} <=> {deletion.version}L)"
     if deletion.history:
         return f"{quote(IS_CURRENT)} AND {others}"
@@ -131,7 +134,12 @@ def build_end_values(deletion: VersionDelete) -> dict[str, str]:
 
 
 def build_version_delete(target: str, deletion: VersionDelete) -> str:
-    """Return the DELETE or UPDATE statement of a `VersionDelete` for the table ``target``."""
+    """Return the SQL statement that deletes rows of other table versions, or marks them as deleted.
+
+    Args:
+        target: The SQL name of the table.
+        deletion: The table version to keep, and the columns to set.
+    """
     condition = version_delete_condition(deletion)
     put = ", ".join(
         f"{quote(name)} = {value}" for name, value in build_end_values(deletion).items()

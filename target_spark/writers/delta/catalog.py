@@ -185,7 +185,7 @@ def drop_table(spark: SparkSession, table: Table) -> None:
 def describe_layout_mismatch(
     spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
 ) -> str | None:
-    """Describe a Delta table's partitioning and clustering if it differs from the settings.
+    """Describe the partitioning and clustering of a Delta table that differs from the settings.
 
     Returns:
         A phrase such as "partitioned by day", or None if there is no difference.

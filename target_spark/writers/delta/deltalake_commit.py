@@ -144,7 +144,10 @@ class DeltaSnapshot:
         return sum(sizes.to_pylist())
 
     def has_batch(self, app_id: str, batch: int) -> bool:
-        """Return True if the newest Delta transaction of ``app_id`` has the number ``batch``."""
+        """Return True if ``batch`` is the number of the last batch that a run committed.
+
+        Delta's log stores this number under the application id of the run, ``app_id``.
+        """
         return self.table.transaction_version(app_id) == batch
 
 
@@ -278,12 +281,12 @@ def commit_files(
     made.
 
     Args:
-        snapshot: The version that was read.
+        snapshot: The newest table version, as the caller has read it.
         files: The data files to add.
-        marker: The commit metadata.
+        marker: The metadata to store in the commit, such as the newest state.
         app_id: The application id of the Delta transaction.
         replaces: True to remove all files of ``snapshot``; False to keep them.
-        source_rows: The number of batch rows that a MERGE without effect has read.
+        source_rows: For the commit of a MERGE that changed no row: the number of rows that it read.
 
     Returns:
         True if the commit was made; False if another writer has committed that version.
@@ -325,10 +328,10 @@ def merge_rows(
     commit stores only metadata. After an error it is not known if the commit was made.
 
     Args:
-        snapshot: The version that was read.
+        snapshot: The newest table version, as the caller has read it.
         rows: The batch, with one row per key.
         merge: The statement. Its target must be `MERGE_TARGET`.
-        marker: The commit metadata.
+        marker: The metadata to store in the commit, such as the newest state.
         app_id: The application id of the Delta transaction.
 
     Returns:
@@ -367,10 +370,10 @@ def delete_rows(
     only metadata. After an error it is not known if the commit was made.
 
     Args:
-        snapshot: The Delta version that was read.
+        snapshot: The newest Delta version, as the caller has read it.
         app_id: The application id of the Delta transaction.
         deletion: The rows to delete or to mark as deleted.
-        marker: The commit metadata.
+        marker: The metadata to store in the commit, such as the newest state.
 
     Returns:
         True if the commit was made; False if another writer has committed that version.
@@ -396,7 +399,7 @@ def delete_rows(
 def _commit_if_unchanged(
     snapshot: DeltaSnapshot, marker: CommitMetadata, app_id: str, source_rows: int = 0
 ) -> bool:
-    """Commit the metadata of a statement that changed no row; the library makes no commit then.
+    """Commit the metadata of a statement that changed no row, for which deltalake makes no commit.
 
     Return False if another writer has committed the version after ``snapshot``.
     """
@@ -411,7 +414,7 @@ def add_columns(
     """Add nullable columns to a table, as the table version that follows ``snapshot``.
 
     Args:
-        snapshot: The version that was read.
+        snapshot: The newest table version, as the caller has read it.
         fields: The columns as Spark types. Their metadata may have a comment.
         before: The newest commit metadata in the table, which the commit repeats; None if it has
             none.
@@ -439,7 +442,7 @@ def annotate_table(
     """Set table properties and column comments, by one or more commits after ``snapshot``.
 
     Args:
-        snapshot: The version that was read.
+        snapshot: The newest table version, as the caller has read it.
         properties: The properties to set.
         comments: The comments to set, by column.
         before: The newest commit metadata in the table, which the commits repeat; None if it has
@@ -484,7 +487,10 @@ def _repeated_metadata(before: CommitMetadata | None) -> CommitProperties:
 
 
 def _is_committed(snapshot: DeltaSnapshot, commit: Callable[[], object]) -> bool:
-    """Call ``commit``. Return False if another writer has committed the same version, else True."""
+    """Call ``commit``, a function that makes a commit, and return True if it succeeded.
+
+    Return False if another writer has committed the same version.
+    """
     from deltalake.exceptions import CommitFailedError
 
     try:

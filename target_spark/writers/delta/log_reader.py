@@ -106,7 +106,7 @@ class Commit(NamedTuple):
 
     @property
     def source_rows(self) -> int:
-        """Number of batch rows that a MERGE read."""
+        """Number of rows that a MERGE read from its batch."""
         return self._count("numSourceRows", "num_source_rows")
 
     def _count(self, *names: str) -> int:
@@ -126,7 +126,7 @@ def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
 
 
 def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
-    """Return the newest commit metadata of target-spark in a Delta table's log, or None."""
+    """Return the metadata of target-spark's newest commit to a Delta table, or None."""
     return _newest(commits(spark, table))
 
 
@@ -145,7 +145,7 @@ def get_commit_time(spark: SparkSession, table: Table) -> int | None:
 
 
 def latest_commit(folder: Path) -> CommitMetadata | None:
-    """Return the newest commit metadata of target-spark in a local Delta table's log, or None.
+    """Return the metadata of target-spark's newest commit to a local Delta table, or None.
 
     The log is read without Spark.
     """

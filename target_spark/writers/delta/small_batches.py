@@ -104,7 +104,10 @@ def _sort_indices(rows: pa.Table, columns: Sequence[str]) -> list[int]:
 
 
 def _get_values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column as Python objects. Timestamps become integers."""
+    """Return the values of a column as Python objects that can be compared.
+
+    Timestamps become integers.
+    """
     import pyarrow as pa
 
     if pa.types.is_timestamp(column.type):

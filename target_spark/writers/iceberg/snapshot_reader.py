@@ -152,7 +152,7 @@ def check_isolation(spark: SparkSession, ref: str) -> None:
 
 
 def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
-    """Return the newest commit metadata of target-spark in an Iceberg table, or None."""
+    """Return the metadata of target-spark's newest commit to an Iceberg table, or None."""
     markers = (snapshot.marker for snapshot in snapshots(spark, table))
     return next((marker for marker in markers if marker is not None), None)
 

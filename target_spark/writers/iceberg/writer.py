@@ -116,7 +116,7 @@ _REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException
 
 @dataclass
 class _TableState:
-    """State that the writer keeps about one Iceberg table during a run.
+    """Cached facts about one Iceberg table, which the writer keeps during a run.
 
     Attributes:
         uuid: The table uuid that the run read first; None if it has not read one.
@@ -146,7 +146,7 @@ class _TableState:
 
 
 class IcebergWriter:
-    """Writer of Iceberg tables. An instance serves one run and keeps state about each table."""
+    """Writer of Iceberg tables for one run. It caches facts about each table between commits."""
 
     keeps_batch = False
 
@@ -263,7 +263,7 @@ class IcebergWriter:
         return self._commit(spark, table, commit, write, rows=count)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit without rows, to store commit metadata such as a state."""
+        """Make a commit without rows, which stores metadata such as the newest state."""
 
         def write(ref: str, marker: str) -> None:
             _append_nothing(spark, ref, marker)
@@ -312,7 +312,7 @@ class IcebergWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
-        """Delete the rows of other table versions, in one commit; see `VersionDelete`."""
+        """Delete rows of other Singer table versions, or mark them as deleted, in one commit."""
         if deletion.history:
             self._convert_to_versions(spark, table, deletion.deleted, commit)
 
@@ -342,7 +342,8 @@ class IcebergWriter:
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Compact a table, expire old snapshots and remove orphan files, as configured.
 
-        A snapshot with the newest commit metadata of target-spark is always kept.
+        The newest snapshot then has the metadata of target-spark's newest commit, such as the
+        state.
         """
         self._check_same(spark, table)
         table_ref = resolve_table(spark, table)
@@ -357,7 +358,7 @@ class IcebergWriter:
             remove_orphan_files(spark, table, table_ref, options.retain_days)
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
+        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         return find_latest_metadata(spark, table)
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
@@ -443,7 +444,7 @@ class IcebergWriter:
             table: The table to merge into.
             batch: The rows.
             merge: The MERGE statement.
-            commit: The commit metadata of the batch.
+            commit: The metadata to store in the commit: batch number, run and newest state.
             counts: True if each batch row inserts or updates exactly one table row, so that the
                 commit's statistics can be checked against the batch size. False to skip this check.
             read_at: The snapshot that was read to compute the batch; None if the batch does not
@@ -476,7 +477,7 @@ class IcebergWriter:
         Args:
             spark: The Spark session of the calling thread.
             table: The table to commit to.
-            commit: The commit metadata of the batch.
+            commit: The metadata to store in the commit: batch number, run and newest state.
             write: Function that makes the commit; called with the table's SQL name and the encoded
                 metadata.
             rows: Function that returns the number of rows that the commit must add; None if
@@ -541,8 +542,8 @@ class IcebergWriter:
         if not roll_back_snapshot(spark, table, newest):
             raise _files_lost_error(table, newest, missing)
         raise ConflictError(
-            f"Snapshot {newest.id} of table {table.name} was made, but Iceberg took its commit for"
-            f" failed and removed {missing}; the snapshot was rolled back"
+            f"Snapshot {newest.id} of table {table.name} was committed, but Iceberg treated the"
+            f" commit as failed and removed {missing}; the snapshot was rolled back"
         )
 
     def _block_pending_commit(self, spark: SparkSession, table: Table) -> None:
@@ -559,10 +560,10 @@ class IcebergWriter:
     def _find_committed_batch(
         self, spark: SparkSession, table: Table, commit: CommitMetadata
     ) -> tuple[CommitMetadata | None, bool]:
-        """Return the newest commit metadata, and True if the table already contains the batch.
+        """Return a tuple: the newest commit metadata, and True if the table already has the batch.
 
-        The table contains the batch if an earlier attempt has succeeded but its response was lost.
-        Snapshots of other writers are skipped.
+        The table already has the batch if an earlier attempt has succeeded but its response was
+        lost. Snapshots of other writers are skipped.
         """
         state = self._tables[table.key]
         if state.is_newest_known:
@@ -751,7 +752,7 @@ def insert_first(rows: DataFrameWriterV2, empty_at: int | None) -> None:
     a conflict if files were added since the snapshot ``empty_at``.
 
     Args:
-        rows: The rows, as a writer for the table.
+        rows: The rows, as Spark's ``DataFrame.writeTo`` returns them for the table.
         empty_at: The id of the snapshot without rows; None if the table had no snapshot.
     """
     options = {"isolation-level": "serializable", **FANOUT_OPTIONS}
