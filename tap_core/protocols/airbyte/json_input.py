@@ -45,16 +45,16 @@ class JsonNode:
         return JsonNode(members.get(name), self.source, self.error, place)
 
     def with_name(self, name: object) -> JsonNode:
-        """Return a copy that adds ``name`` to the path in errors: ``streams[0] ('users')``."""
+        """Return a copy whose path in error messages shows ``name``: ``streams[0] ('users')``."""
         return JsonNode(self.value, self.source, self.error, f"{self.place} ({name!r})")
 
     def items(self) -> Iterator[JsonNode]:
-        """Yield the items of a list as nodes. A missing value counts as an empty list."""
+        """Yield the items of the node's list as nodes. A missing value counts as an empty list."""
         for number, item in enumerate(self._get_typed(list, [])):
             yield JsonNode(item, self.source, self.error, f"{self.place}[{number}]")
 
     def members(self) -> dict[str, Any]:
-        """Return the members of an object by name. A missing value counts as an empty object."""
+        """Return the members of the node's JSON object by name, or ``{}`` if it is missing."""
         found: dict[str, Any] = self._get_typed(dict, {})
         return found
 
@@ -82,13 +82,19 @@ class JsonNode:
         return found
 
     def path(self) -> tuple[str, ...]:
-        """Return the path to a field: ``["a", "b"]`` -> ``("a", "b")``, ``"a"`` -> ``("a",)``."""
+        """Return the value, a field name or a list of nested field names, as a field path.
+
+        For example, ``["a", "b"]`` becomes ``("a", "b")``, and ``"a"`` becomes ``("a",)``.
+        """
         if isinstance(self.value, str):
             return (self.value,)
         return tuple(item.required_text() for item in self.items())
 
     def paths(self) -> tuple[tuple[str, ...], ...]:
-        """Return a list of paths to fields: ``["a", ["b", "c"]]`` -> ``(("a",), ("b", "c"))``."""
+        """Return the value, a list of field paths, as tuples.
+
+        For example, ``["a", ["b", "c"]]`` becomes ``(("a",), ("b", "c"))``.
+        """
         return tuple(item.path() for item in self.items())
 
     def make_type_error(self, expected: str) -> Exception:
@@ -129,7 +135,10 @@ def as_bytes(text: str | bytes) -> bytes:
 
 
 def describe_error(fault: ValueError) -> str:
-    """Return the reason for a JSON error, such as "Expecting value (line 1, column 5)"."""
+    """Return why a text is not valid JSON, such as "Expecting value (line 1, column 5)".
+
+    ``fault`` is the exception that the JSON parser raised.
+    """
     if isinstance(fault, json.JSONDecodeError):
         return f"{fault.msg} (line {fault.lineno}, column {fault.colno})"
     return "it is not UTF-8 text" if isinstance(fault, UnicodeError) else str(fault)

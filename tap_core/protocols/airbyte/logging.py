@@ -78,7 +78,10 @@ def _level(number: int) -> str:
 
 @contextlib.contextmanager
 def redirect_logging(handler: MessageHandler) -> Iterator[None]:
-    """During the ``with`` block, send log records and Python warnings to ``handler``."""
+    """Send all log records and Python warnings to ``handler`` during the ``with`` block.
+
+    They are shown on the console too only if standard error is a terminal.
+    """
     root = logging.getLogger()
     shown = contextlib.nullcontext() if _is_terminal() else without_console()
     logging.captureWarnings(capture=True)

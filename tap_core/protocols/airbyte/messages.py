@@ -90,12 +90,15 @@ def estimate_line(
 
 
 def analytics_line(kind: str, value: str) -> bytes:
-    """Return an ANALYTICS trace as a line of JSON. ``kind`` is the name of a metric."""
+    """Return an ANALYTICS trace as a line of JSON: the name and the value of a metric."""
     return trace_line("ANALYTICS", {"type": kind, "value": value})
 
 
 def control_line(config: Mapping[str, Any]) -> bytes:
-    """Return a CONTROL message as a line of JSON. It replaces the platform's configuration."""
+    """Return a CONTROL message, which asks Airbyte to store ``config`` as the new settings.
+
+    The message is a line of JSON.
+    """
     body = {"type": "CONNECTOR_CONFIG", "emitted_at": now_ms()}
     return line("CONTROL", "control", {**body, "connectorConfig": {"config": config}})
 

@@ -179,7 +179,7 @@ class _StateAccumulator:
 def _infer_type(members: Mapping[str, Any]) -> str | None:
     """Return the type of an Airbyte state without the field ``type``, inferred from its fields.
 
-    Return "STREAM", "GLOBAL" or "LEGACY", or None for a plain Singer state.
+    Return "STREAM", "GLOBAL" or "LEGACY", or None for a Singer state.
     """
     if "stream_descriptor" in _object(members.get("stream")):
         return "STREAM"
@@ -219,9 +219,10 @@ def to_state_document(
 def get_previous_states(
     input_state: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Return the states of parent streams that restart only because a child stream restarts.
+    """Return, by stream name, the states that `to_state_document` leaves out due to child streams.
 
-    The states are keyed by stream name. See `to_state_document` for the arguments.
+    They are states of parent streams that are read from the start only because a child stream has
+    no state. The arguments are those of `to_state_document`.
     """
     return find_previously_sent(
         _bookmarks(input_state, streams), streams, _is_restarted, full_refresh
@@ -229,7 +230,10 @@ def get_previous_states(
 
 
 def _bookmarks(input_state: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
-    """Return the state of each stream by the tap's stream name. Streams to reset are left out."""
+    """Return the state of each stream in a state file, by the tap's name of the stream.
+
+    Streams that must be reset are left out.
+    """
     known = {stream_id(stream): name for name, stream in streams.items()}
     bookmarks = _object(input_state.legacy.get("bookmarks"))
     bookmarks |= {known[one]: state for one, state in input_state.streams.items() if one in known}
@@ -237,7 +241,10 @@ def _bookmarks(input_state: InputState, streams: Mapping[str, SyncStream]) -> di
 
 
 def _is_restarted(stream: SyncStream, state: Any) -> bool:
-    """Return True if a stream has no state (None), or if its method is FULL_TABLE."""
+    """Return True if a sync reads a stream from its start.
+
+    This is the case without a state (None) and with the replication method FULL_TABLE.
+    """
     return state is None or stream.replication_method == REPLICATION_FULL_TABLE
 
 

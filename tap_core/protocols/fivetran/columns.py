@@ -36,7 +36,10 @@ _SYSTEM_PREFIXES: Final = ("_sdc_", "_fivetran_")
 
 @dataclass(frozen=True, slots=True)
 class TableId:
-    """Name of a Fivetran table and its schema. ``schema`` is None if the tap has no schemas."""
+    """Name of a Fivetran table and of the database schema that contains it.
+
+    ``schema`` is None if the tap does not group its tables in schemas.
+    """
 
     table: str
     schema: str | None = None
@@ -92,7 +95,10 @@ def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
 
 
 def _free_name(taken: Mapping[str, Any]) -> str:
-    """Return a name for the whole-record column: "record", or "_record" if ``taken`` has it."""
+    """Return the name of a column that holds the record as JSON: "record" if no column has it.
+
+    Underscores are put before it until the name is not in ``taken``, as in "_record".
+    """
     name = WHOLE_RECORD
     while name in taken:
         name = f"_{name}"

@@ -51,7 +51,8 @@ class ConditionalRules:
     Attributes:
         rules: Rules that a form can express.
         always: Names of properties that are always required, because their rule always applies.
-        plainly: Properties to show in any case, because a form cannot express their rules.
+        plainly: Schemas of the properties that the form always shows, by name, because it cannot
+            express the rules that declare them.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -65,12 +66,15 @@ class ConditionalRules:
 
 
 def is_toggle(schema: Schema) -> bool:
-    """Return True if a setting becomes a toggle: a boolean that may be both true and false."""
+    """Return True if a setup form shows a setting as a toggle: a boolean of two possible values."""
     return get_json_types(schema) - {"null"} == {"boolean"} and len(get_options(schema)) != 1
 
 
 def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
-    """Return the conditional rules (``if``, ``dependentRequired``) of a settings schema."""
+    """Return the conditional rules (``if``, ``dependentRequired``) of a settings schema.
+
+    A setup form then shows some fields only if another field has a certain value.
+    """
     found = [*_find_if_rules(whole), *_find_dependent_rules(whole)]
     always = frozenset(
         name for rule in found if _always_applies(rule, whole) for name in rule.required
@@ -159,9 +163,9 @@ def _find_dependent_rules(whole: FlattenedSchema) -> Iterator[Rule]:
 
 
 def _always_applies(rule: Rule, whole: FlattenedSchema) -> bool:
-    """Return True if a rule always applies, so that the form needs no condition.
+    """Return True if the condition of a rule is always fulfilled, so that the form needs none.
 
-    The rule accepts any value of its field, and the field always has a value.
+    This is the case if any value of the condition's field fulfills it and the field always has one.
     """
     schema = whole.properties.get(rule.condition, {})
     given = rule.condition in whole.required or "default" in schema or is_toggle(schema)
@@ -169,15 +173,19 @@ def _always_applies(rule: Rule, whole: FlattenedSchema) -> bool:
 
 
 def _remove_properties(rule: Rule, names: frozenset[str]) -> Rule:
-    """Return a copy of a rule without the properties in ``names`` and its own condition field."""
+    """Return a copy of a rule that does not show the properties in ``names``.
+
+    The field that the rule's condition tests is removed from them too.
+    """
     left = {k: v for k, v in rule.properties.items() if k not in names and k != rule.condition}
     return Rule(rule.condition, rule.answer, left, rule.required & left.keys())
 
 
 def _can_be_condition(schema: Schema | None, answer: str | bool | None) -> bool:
-    """Return True if a form can show other fields after the value ``answer`` of a setting.
+    """Return True if a form can show other fields depending on the value of a setting.
 
-    The setting must be a single form field. ``answer`` must have its type, or be None (any value).
+    The setting must be a single form field, and ``answer`` a value of its type. None means any
+    value.
     """
     if schema is None:
         return False
