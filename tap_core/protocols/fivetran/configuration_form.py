@@ -71,7 +71,10 @@ def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool
 
 
 def _build_messages(fields: Iterable[FieldSpec]) -> Iterator[Any]:
-    """Yield a FormField message for each field, and one for each group of its dependent fields."""
+    """Yield Fivetran's FormField messages for the fields of a setup form.
+
+    The message of a field is followed by one for each group of fields that depend on its value.
+    """
     for field in fields:
         yield FormField(
             name=field.name,
@@ -85,7 +88,12 @@ def _build_messages(fields: Iterable[FieldSpec]) -> Iterator[Any]:
 
 
 def _build_group(field: FieldSpec, below: DependentFields) -> Any:
-    """Return the FormField message for a group of form fields that depend on ``field``."""
+    """Return the FormField message for a group of form fields that are shown conditionally.
+
+    Args:
+        field: Form field whose value decides if the group is shown.
+        below: The group, with the value for which it is shown.
+    """
     condition = VisibilityCondition(condition_field=field.name)
     if isinstance(below.answer, bool):
         condition.bool_value = below.answer
@@ -173,9 +181,9 @@ def _upload(field: FieldSpec) -> dict[str, Any]:
 
 
 def _dropdown(field: FieldSpec) -> dict[str, Any]:
-    """Return the content of a FormField message for a dropdown.
+    """Return the keyword argument of a FormField message that makes the field a dropdown.
 
-    The dropdown shows the labels and descriptions of the options, if they have any.
+    Options with labels or descriptions use Fivetran's descriptive dropdown.
     """
     if all(each.label == each.text and not each.description for each in field.options):
         texts = [option.text for option in field.options]

@@ -56,6 +56,8 @@ class FieldSpec:
         path: Path of its value in the settings, such as ``("database", "port")``.
         schema: JSON Schema of the setting.
         label: Text that the form shows for the field.
+        kind: Type of the field, such as a dropdown.
+        is_required: True if the user must enter a value.
         options: Options of a dropdown.
         below: Groups of fields that are shown for certain values of this field.
         is_setting: False if the value only selects one of these groups and is not stored.
@@ -80,8 +82,8 @@ class DependentFields:
         answer: Value of the other field that shows the group; None for any value.
         label: Heading of the group.
         fields: Fields of the group.
-        is_exclusive: True if values of the group are dropped when the other field has another
-            value.
+        is_exclusive: True to drop the values that the form sends for the group if the other field
+            has another value.
     """
 
     answer: str | bool | None
@@ -92,7 +94,16 @@ class DependentFields:
 
 @dataclass(frozen=True, slots=True)
 class _FormPosition:
-    """Path of a value in the settings, with prefixes for names and labels of its form fields."""
+    """Place in the settings, such as an object, for which form fields are built.
+
+    Attributes:
+        path: Property names from the root of the settings to the place.
+        prefix: Start of the names of the form fields, such as ``"database."``.
+        label: Label of a form field for this place.
+        title: Title of the place, which labels of the form fields inside it contain.
+        is_required: True if the place and all objects around it are required.
+        is_secret: True if the place or an object around it is secret.
+    """
 
     path: tuple[str, ...] = ()
     prefix: str = ""
@@ -102,7 +113,13 @@ class _FormPosition:
     is_secret: bool = False
 
     def inside(self, name: str, schema: Schema, *, is_required: bool) -> _FormPosition:
-        """Return the path and prefixes for the property ``name`` of the object at this path."""
+        """Return the position of a property of the object at this position.
+
+        Args:
+            name: Name of the property.
+            schema: JSON Schema of the property.
+            is_required: True if the object requires the property.
+        """
         title = str(schema.get("title") or "").strip() or make_title(name)
         return _FormPosition(
             path=(*self.path, name),
@@ -131,7 +148,11 @@ def iterate_names(fields: Iterable[FieldSpec]) -> Iterator[str]:
 
 
 def _build_object_fields(schema: Schema, position: _FormPosition) -> list[FieldSpec]:
-    """Return the form fields for the properties of an object. ``position`` is the object's path."""
+    """Return the form fields for the properties of an object in the settings.
+
+    ``position`` is the place of the object. Fields that a condition shows are part of the field on
+    whose value they depend.
+    """
     whole = flatten_schema(schema)
     conditions = parse_conditions(whole)
     key = _find_discriminator(whole.branches)
@@ -152,10 +173,15 @@ def _build_object_fields(schema: Schema, position: _FormPosition) -> list[FieldS
 def _build_property_fields(
     name: str, schema: Schema, position: _FormPosition, *, is_required: bool
 ) -> Iterator[FieldSpec]:
-    """Yield the form field of a property. For an object, yield the fields of its properties.
+    """Yield the form field of a setting or, for an object, the form fields of its properties.
 
-    Yield nothing for an optional property that the schema marks as hidden. ``position`` is the path
-    of the object that has the property.
+    Yield nothing for an optional setting that its schema marks as hidden.
+
+    Args:
+        name: Name of the setting.
+        schema: JSON Schema of the setting.
+        position: Place of the object that contains the setting.
+        is_required: True if that object requires the setting.
     """
     shape = merge_subschemas(schema)
     if not is_required and any(shape.get(word) for word in _HIDDEN):
@@ -168,7 +194,7 @@ def _build_property_fields(
 
 
 def _build_field(name: str, schema: Schema, position: _FormPosition) -> FieldSpec:
-    """Return the form field of a property that is not an object. ``position`` is its path."""
+    """Return the form field of a setting that is not an object. ``position`` is its place."""
     options = get_options(schema)
     kind = _kind(name, schema, is_choice=bool(options), is_hidden=position.is_secret)
     return FieldSpec(
@@ -200,9 +226,12 @@ def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> Fie
 def _add_conditional_fields(
     field: FieldSpec, rules: Iterable[Rule], position: _FormPosition
 ) -> FieldSpec:
-    """Return a copy of a form field with the dependent fields that ``rules`` define for it.
+    """Return a copy of a form field with the fields that the form shows depending on its value.
 
-    ``position`` is the path of the object to which the rules belong.
+    Args:
+        field: The form field.
+        rules: Conditional rules of an object. Those with a condition on this field apply.
+        position: Place of the object in the settings.
     """
     own = [rule for rule in rules if (*position.path, rule.condition) == field.path]
     below = [
@@ -217,7 +246,10 @@ def _add_conditional_fields(
 
 
 def _build_rule_fields(rule: Rule, position: _FormPosition) -> list[FieldSpec]:
-    """Return the form fields that a conditional rule shows. ``position`` is its object's path."""
+    """Return the form fields that a conditional rule shows.
+
+    ``position`` is the place of the object whose schema has the rule.
+    """
     # In an optional object, a toggle that is off does not count as an answer.
     needed = position.is_required or rule.answer is not False
     return _build_fields(rule.properties, rule.required, replace(position, is_required=needed))
@@ -267,10 +299,16 @@ def _sort_by_order(properties: Mapping[str, Schema]) -> list[str]:
 def _build_union_fields(
     schema: Schema, whole: FlattenedSchema, key: str | None, position: _FormPosition
 ) -> Iterator[FieldSpec]:
-    """Yield a dropdown that selects an alternative of a union, with the fields of each alternative.
+    """Yield the form fields for an object whose schema is a union of objects (``oneOf``).
 
-    ``key`` is the property whose constant identifies the alternative, or None. ``whole`` is the
-    flattened ``schema`` of the object with the union, and ``position`` the object's path.
+    A dropdown selects the alternative, whose fields are then shown. Fields that all alternatives
+    have in common follow.
+
+    Args:
+        schema: Schema of the object.
+        whole: The same schema, flattened.
+        key: Property whose constant identifies the alternative; None if there is no such property.
+        position: Place of the object in the settings.
     """
     if key is None and (whole.properties or not position.path):
         # Nothing identifies the alternative, so the properties of all alternatives are optional.
@@ -334,7 +372,10 @@ def _branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Opti
 
 
 def _find_discriminator(branches: Iterable[Schema]) -> str | None:
-    """Return the property with a different constant in each alternative of a union, or None."""
+    """Return the property whose constant identifies each alternative of a union of objects.
+
+    Return None if no property has a different constant in each alternative.
+    """
     properties = [branch["properties"] for branch in branches]
     for name in properties[0] if properties else ():
         values = [get_const(merge_subschemas(each[name])) for each in properties if name in each]

@@ -63,10 +63,10 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Handler of one gRPC method.
+    """Functions that handle one gRPC method of a service.
 
     Attributes:
-        answer: Returns the response to a request, or yields several responses.
+        answer: Takes a request and its call. Returns the response, or yields several responses.
         task: Returns a response that reports an error as a Task message; None if responses of the
             method cannot contain a Task.
     """
@@ -77,7 +77,10 @@ class Handler:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """gRPC service: its name and handlers. ``explain`` returns an error's message for users."""
+    """Definition of a gRPC service: its name and the handlers of its methods by name.
+
+    ``explain`` returns the message about an exception for users.
+    """
 
     name: Literal["SourceConnector", "DestinationConnector"]
     handlers: Mapping[str, Handler]
@@ -85,7 +88,10 @@ class Service:
 
 
 class RpcCall:
-    """gRPC call that the server is processing, from its request to its last response."""
+    """State of a gRPC call that the server is processing, from its request to its last response.
+
+    A handler uses it to notice that the call was cancelled, and to add to its log line.
+    """
 
     def __init__(self, name: str, context: Any) -> None:
         self.name = name
@@ -113,11 +119,15 @@ class RpcCall:
         _run_one(callback)
 
     def note(self, text: str) -> None:
-        """Set the text that this call's log line shows in addition, such as "3 tables"."""
+        """Add a text, such as "3 tables", to the log line that is written when the call ends."""
         self.noted = text
 
     def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
-        """End the call early and run its callbacks: the client cancelled it or the server stops."""
+        """End the call early, and run its callbacks in another thread.
+
+        ``reason`` is "cancelled" if the client has cancelled the call, or "stopped" if the server
+        stops.
+        """
         with self._lock:
             if self._is_over:
                 return
@@ -130,7 +140,10 @@ class RpcCall:
         _run(self._end_once())
 
     def _end_once(self) -> list[Callable[[], None]]:
-        """Mark the call as ended, and return the callbacks that have not been returned before."""
+        """Mark the call as ended, and return its callbacks, which the caller must run.
+
+        Each callback is returned only once.
+        """
         with self._lock:
             self._is_over = True
             taken, self._callbacks = self._callbacks, []
@@ -150,7 +163,7 @@ def _run_one(callback: Callable[[], None]) -> None:
 
 
 class _UserError(Exception):
-    """Raised for an error that the gRPC server itself detects. The message is shown to users."""
+    """Raised by the gRPC server for an invalid request or response. Users see the message."""
 
 
 class _UnreadableError(_UserError):
@@ -237,13 +250,13 @@ class Server:
             return self._changed.wait_for(lambda: not self._calls, _LAST_SECONDS)
 
     def _routes(self) -> Iterator[_Route]:
-        """Yield a route for each method of the service that has a handler."""
+        """Yield the name, the message class and the handler of each gRPC method to serve."""
         for name, rpc in proto_messages.rpcs(self._service.name).items():
             if handler := self._service.handlers.get(name):
                 yield _Route(name, rpc.streams, getattr(proto_messages, rpc.request), handler)
 
     def _method(self, route: _Route) -> Any:
-        """Return the object that the gRPC library needs to call the handler of a method."""
+        """Return the method handler (``grpc.RpcMethodHandler``) for a method of the service."""
         # gRPC reads only streams of requests on demand. A single request is a stream of one.
         if route.streams:
             return _grpc().stream_stream_rpc_method_handler(partial(self._stream, route))
@@ -251,9 +264,14 @@ class Server:
 
     @contextmanager
     def _request(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[Any]:
-        """Receive and yield the request of a call.
+        """Receive, parse and yield the request of a gRPC call.
 
-        The memory of the request counts against the limit until the ``with`` block ends.
+        The memory of the request counts against the server's limit until the ``with`` block ends.
+
+        Args:
+            route: Method that the client calls.
+            requests: Encoded messages from the client, of which the first one is the request.
+            context: Context object of the gRPC library.
 
         Raises:
             _UnreadableError: The bytes are not a valid request.
@@ -268,7 +286,7 @@ class Server:
             yield request
 
     def _unary(self, route: _Route, requests: Iterator[bytes], context: Any) -> bytes:
-        """Handle a call of a method with a single response, and return the encoded response."""
+        """Handle a call of a gRPC method with a single response, and return it encoded."""
         try:
             with self._call(route, context) as call:
                 try:
@@ -280,7 +298,7 @@ class Server:
             _abort(context, status)
 
     def _stream(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """Handle a call of a method with a stream of responses, and yield them encoded."""
+        """Handle a call of a gRPC method with a stream of responses, and yield them encoded."""
         try:
             with self._call(route, context) as call:
                 try:
@@ -315,7 +333,9 @@ class Server:
 
     @contextmanager
     def _call(self, route: _Route, context: Any) -> Iterator[RpcCall]:
-        """Yield a call that is registered as active during the ``with`` block. Log it at the end.
+        """Register a gRPC call as active during the ``with`` block, and yield its `RpcCall`.
+
+        At the end of the block, the call's callbacks run, and a line about the call is logged.
 
         Raises:
             _Status: The client has already cancelled the call, or the server is stopping.
@@ -361,9 +381,9 @@ class Server:
         return _encode(route.handler.task(text))
 
     def _explain(self, error: BaseException) -> str:
-        """Return the message about an error for the user, from the service's ``explain``.
+        """Return the message about an error for the user.
 
-        For an error that the server itself detected, return its text unchanged.
+        The function ``explain`` of the service makes it, except for errors of the server itself.
         """
         if isinstance(error, _UserError | RequestTooLargeError):
             return str(error)
@@ -389,7 +409,7 @@ def serve(
         service: Service to serve.
         address: Address to listen on.
         journal: Log of the server.
-        closing: Called once when the server ends.
+        closing: Called once when the server ends, to free resources of the caller.
     """
     with journal.attached(), _signals() as signals:
         server = Server(service, journal)
@@ -439,7 +459,7 @@ class _ShutdownThread(threading.Thread):
         self.close()
 
     def close(self) -> None:
-        """Call the function ``closing`` if it has not been called yet. Log its errors."""
+        """Call the function ``closing``, once only, and log its errors instead of raising them."""
         with self._lock:
             if self._is_closed:
                 return
@@ -500,7 +520,7 @@ def _grpc() -> Any:
 
 
 def _encode(answer: Any) -> bytes:
-    """Return a response as protobuf bytes. Bytes are returned unchanged.
+    """Encode the response of a gRPC handler as protobuf bytes, unless it is encoded already.
 
     Raises:
         _UserError: The response is larger than Fivetran's limit for messages.
@@ -514,9 +534,9 @@ def _encode(answer: Any) -> bytes:
 
 
 def _close(answers: Iterable[Any]) -> None:
-    """Close the generator of a handler's responses, so that it frees its resources.
+    """Close the iterable of a handler's responses, so that a generator frees its resources.
 
-    This is needed if not all responses were read. Other iterables have no ``close``.
+    This is needed if not all responses were read.
     """
     close = getattr(answers, "close", None)
     if close is not None:
