@@ -29,7 +29,7 @@ _Of: Final = descriptor_pb2.FieldDescriptorProto
 
 
 class _CannotError(Exception):
-    """Raised if Fivetran's ``.proto`` files are missing or cannot be compiled."""
+    """Raised if Fivetran's ``.proto`` files are missing or cannot be compiled, for a comparison."""
 
 
 def compare(folder: Path) -> int:
@@ -50,9 +50,13 @@ def compare(folder: Path) -> int:
 
 
 def differences(ours: Iterable[Any], theirs: Iterable[Any]) -> Iterator[str]:
-    """Yield a line for each difference between this package's and Fivetran's file descriptors.
+    """Yield a line for each difference between two sets of protobuf file descriptors.
 
     An example is "missing here: field Table.comment (4, string)".
+
+    Args:
+        ours: Descriptors of this package's messages.
+        theirs: Descriptors compiled from Fivetran's ``.proto`` files.
     """
     here, there = dict(_facts(ours)), dict(_facts(theirs))
     for name in sorted({*here, *there}):
