@@ -64,13 +64,13 @@ _logger = logging.getLogger("fivetran")
 
 @dataclass(slots=True)
 class _TableProgress:
-    """Progress of one table in this sync.
+    """Progress of one Fivetran table in a sync.
 
     Attributes:
         table: The table.
-        rows: Number of rows that were sent.
-        began: Start time in seconds, of the writer's clock; 0.0 before the start.
-        version: Table version of the rows, from ACTIVATE_VERSION or the rows.
+        rows: Number of rows that were sent to Fivetran.
+        began: Time at which the writer's clock showed the start of the table; 0.0 before it.
+        version: Latest Singer table version, from ACTIVATE_VERSION or the rows.
         is_logged: True once the number of rows has been logged.
     """
 
@@ -82,14 +82,16 @@ class _TableProgress:
 
 
 class UpdateWriter:
-    """Writer that encodes events as responses of one Update call and puts them into a queue.
+    """Writer of a tap's events for one Update call of Fivetran.
+
+    It encodes the events as responses and puts them into a queue, from which they are sent.
 
     Args:
         backlog: Queue for the encoded responses.
         tables: All Fivetran tables of the tap.
         wanted: Returns the column selection of a table, or None if the table is not selected.
         known_tables: Tables whose columns Fivetran knows already; None for all of ``tables``.
-        clock: Returns the current time in seconds.
+        clock: Returns a time in seconds that never decreases.
     """
 
     takes_files = False
@@ -125,7 +127,10 @@ class UpdateWriter:
     # Interface to the engine
 
     def encode(self, record: Record) -> Any:
-        """Return a record of a message from the tap's code unchanged, because `emit` encodes it."""
+        """Return a record unchanged. `emit` encodes it later, when its table is known.
+
+        This is called for records of RECORD messages that the tap's code writes.
+        """
         return record
 
     def make_encoder(
@@ -136,7 +141,7 @@ class UpdateWriter:
         Args:
             described: Schema and keys of the stream.
             level: Depth to which values are converted to the schema.
-            unmapped: Called with the names of undeclared properties in a record.
+            unmapped: Called with the names of a record's undeclared properties, which are dropped.
         """
         name = described.stream.name
         table = self._narrowed(self._make_table(described))
@@ -149,7 +154,7 @@ class UpdateWriter:
         self._backlog.check()
 
     def emit(self, event: Event) -> None:
-        """Put the responses for one event into the queue. Wait while the queue is full.
+        """Encode an event as responses and put them into the queue. Wait while the queue is full.
 
         Raises:
             UnsupportedFeatureError: The rows are in batch files, which Fivetran does not support.
@@ -176,12 +181,15 @@ class UpdateWriter:
     # End of the sync
 
     def finish(self, state: bytes) -> None:
-        """Send the final state, unless the same state was sent after the last rows."""
+        """Send the final ``state`` of the sync, unless it was already sent after the last rows."""
         if self._is_owed or state != self._state:
             self._checkpoint(state)
 
     def break_off(self) -> None:
-        """Send the last state again if rows were sent after it, so that Fivetran commits them."""
+        """End a failed sync: send the last state again if rows follow it.
+
+        Fivetran commits rows only when it receives a state.
+        """
         if self._is_owed:
             self._checkpoint(self._state)
 
@@ -212,7 +220,7 @@ class UpdateWriter:
             self._checkpoint(self._state)
 
     def _encoded(self, event: Rows) -> list[bytes]:
-        """Encode the rows of an event that has dicts as rows, from messages of the tap's code."""
+        """Encode the rows of an event, which are dicts because the tap's code has written them."""
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
             raise _undescribed(event.stream.name)
@@ -242,7 +250,10 @@ class UpdateWriter:
             self.make_encoder(event, TypeConformanceLevel.NONE, lambda _names: None)
 
     def _make_table(self, described: SchemaEvent) -> SourceTable:
-        """Return the Fivetran table for a stream's schema, with all columns of this schema."""
+        """Return the Fivetran table of a stream, with the columns of the stream's schema.
+
+        For a stream that the tap has discovered, the name is that of the discovered table.
+        """
         name, columns = described.stream.name, build_columns(described)
         known = self._progress.get(name)
         if known is not None:
@@ -263,10 +274,9 @@ class UpdateWriter:
         return self._progress[name]
 
     def _truncate(self, event: ActivateVersion) -> None:
-        """Truncate a table for an ACTIVATE_VERSION event with a new version.
+        """Send a TRUNCATE of a table, because an ACTIVATE_VERSION event has a new version.
 
-        If rows of the table were sent already, they would be lost. In this case, send a warning
-        instead.
+        If rows of the table were sent already, send a warning instead, as they would be lost.
         """
         progress = self._get_progress(event.stream.name)
         if self._wanted(progress.table.id) is None or progress.version == event.version:
@@ -314,9 +324,9 @@ class UpdateWriter:
 
 
 def _split_records(bodies: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield encoded responses with these encoded records, at most 100 records and 4 MiB each.
+    """Yield encoded responses of an Update call that contain the encoded records ``bodies``.
 
-    A longer record gets a response without other records.
+    Each response has at most 100 records and 4 MiB. A longer record gets a separate response.
     """
     if len(bodies) <= _RECORDS_AT_ONCE and sum(map(len, bodies)) <= _BYTES_AT_ONCE:
         yield _message(bodies)
