@@ -78,7 +78,10 @@ class Sink(abc.ABC):
         schema: JsonSchema,
         key_properties: Sequence[str] | None,
     ) -> None:
-        """Create a sink. The ``_sdc_`` columns are added to ``schema``, or removed, in place.
+        """Create a sink for the records of a stream.
+
+        Depending on the settings, the ``_sdc_`` metadata columns are added to ``schema`` or removed
+        from it, in place.
 
         Raises:
             InvalidJSONSchema: The schema is not a valid JSON Schema.
@@ -141,7 +144,7 @@ class Sink(abc.ABC):
 
     @property
     def datetime_error_treatment(self) -> DatetimeErrorTreatmentEnum:
-        """Treatment of dates and times that cannot be parsed; by default an error is raised."""
+        """Treatment of dates and times in records that cannot be parsed; by default an error."""
         return DatetimeErrorTreatmentEnum.ERROR
 
     @property
@@ -333,7 +336,10 @@ class Sink(abc.ABC):
         return self._context_draining
 
     def mark_drained(self) -> None:
-        """Add the written batch to the totals, and reset the counters of the batch."""
+        """Add the records of a written batch to the totals, and reset the counters for the next.
+
+        The SDK calls this method after each drain.
+        """
         self.drained_state = self._draining_state
         self._draining_state = None
         self._context_draining = None
@@ -383,11 +389,11 @@ class Sink(abc.ABC):
             self.process_batch(context)
 
     def _admitted(self, record: Record, context: dict[str, Any]) -> Record:
-        """Return a record of a batch file, validated and preprocessed.
+        """Prepare a record of a batch file for writing: validate, parse and preprocess it.
 
         Args:
             record: Record from the file.
-            context: Context of the batch.
+            context: Context of the batch, which the hooks of the sink get.
         """
         if self.include_sdc_metadata_properties:
             message = record_message(self.stream_name, record, None, None)
