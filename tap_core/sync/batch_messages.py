@@ -93,7 +93,9 @@ def sync_own_batches(stream: SyncStream, config: BatchConfig, context: Context |
 
 
 def iterate_processed_records(stream: SyncStream, context: Context | None) -> Iterator[Record]:
-    """Yield the records of a stream for a tap's own batch files: converted and mapped.
+    """Yield the records of a stream for batch files that the tap's code writes.
+
+    Their values are converted to the types of the schema, and stream maps are applied.
 
     Raises:
         ConfigurationError: Stream maps split the stream into several output streams, whose records
