@@ -110,7 +110,7 @@ class ContextReader:
         return ()
 
     def reading_only(self, interval: ReadInterval) -> AbstractContextManager[None]:
-        """Return a context manager in which only one time window of a context is read.
+        """Return a context manager in which reading a context yields only one of its time windows.
 
         Raises:
             NotImplementedError: The stream has no time windows.
@@ -119,7 +119,7 @@ class ContextReader:
 
     @property
     def has_gap(self) -> bool:
-        """True if records of the context were skipped, so that the bookmark must not advance."""
+        """True if some records of the context were not read, so that its bookmark must not move."""
         return False
 
     @property
@@ -130,14 +130,14 @@ class ContextReader:
     # End of the stream
 
     def continues_after(self, error: Exception) -> bool:  # noqa: ARG002
-        """Return True if the sync goes to the next context after an error; False by default."""
+        """Return True to sync the next context after ``error``, False (default) to end the sync."""
         return False
 
     def complete(self, *, saw_all: bool) -> None:
         """Finalize the states of all partitions of the stream at the end of its sync.
 
-        With ``saw_all`` True all existing partitions were read. Other partitions are then removed
-        from the state if the stream's ``retain_partition`` returns False for them.
+        If ``saw_all`` is True, the sync has read all existing partitions. Other partitions are then
+        removed from the state if the stream's ``retain_partition`` returns False for them.
         """
         stream = self.stream
         if not stream.parent_stream_type and not is_overridden(stream, "partitions"):
