@@ -20,7 +20,10 @@ __all__ = ["ContextFailures"]
 
 
 class ContextFailures:
-    """Thread-safe collector of the errors of single contexts during the sync of a stream."""
+    """Collector of the errors of contexts that do not stop the sync of a stream. Threads share it.
+
+    The stream's ``continues_after`` decides for each error.
+    """
 
     def __init__(self, stream: SyncStream) -> None:
         self._stream = stream
@@ -29,10 +32,10 @@ class ContextFailures:
 
     @contextmanager
     def record_errors(self) -> Iterator[None]:
-        """Context manager for the sync of one context, which may suppress its error.
+        """Suppress an error of the ``with`` block, which syncs one context, if the sync continues.
 
-        If the stream's other contexts are still to be synced (``continues_after``), the error is
-        logged, and stored for `raise_first`. Otherwise it is raised.
+        If the stream's other contexts are still synced after the error, it is logged, and stored
+        for `raise_first`. Otherwise it is raised.
         """
         try:
             yield

@@ -32,14 +32,14 @@ class Tally:
         self._since_state = 0
 
     def sent(self, rows: int) -> None:
-        """Count rows that were written: in the metric, if ``counts_rows`` is True."""
+        """Record that rows were written. The metric counts them if ``counts_rows`` is True."""
         if self._counts_rows:
             self.count(rows)
 
     def pulled(self, records: int) -> None:
-        """Count records that were read: in the metric only if ``counts_rows`` is False.
+        """Record that records were read. The metric counts them if ``counts_rows`` is False.
 
-        For the next state (see `is_due`) they are always counted.
+        `is_due` counts them in any case.
         """
         with self._lock:
             self._since_state += records
@@ -54,7 +54,7 @@ class Tally:
     def is_due(self, frequency: int) -> bool:
         """Return True if ``frequency`` records were read since the last call that returned True.
 
-        Used to write a state after every ``frequency`` records.
+        The caller then writes a state.
         """
         with self._lock:
             if self._since_state < frequency:
