@@ -359,6 +359,6 @@ def _refuse(error: InvalidRecord, sinks: Sequence[Sink]) -> None:
 
 
 def _reads_files(sink: Sink) -> bool:
-    """Return True if a sink's class overrides `Sink.process_batch_files`."""
+    """Return True if a sink overrides `Sink.process_batch_files`, to load batch files itself."""
     hook = "process_batch_files"
     return hook in vars(sink) or getattr(type(sink), hook) is not getattr(Sink, hook)

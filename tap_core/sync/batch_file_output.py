@@ -179,7 +179,7 @@ class BatchFileOutput:
             folder.schema = event.schema
 
     def _emit_files(self, finished: Iterable[BatchFiles]) -> bool:
-        """Emit an event for each finished file. Return True if there was at least one file."""
+        """Pass on the BATCH event of each finished file. Return True if there was one."""
         found = False
         for files in finished:
             found = True

@@ -55,7 +55,7 @@ class ChangeLog(abc.ABC):
 
     @abc.abstractmethod
     def begin(self, starts: Mapping[str, int | None]) -> int:
-        """Prepare the log for a run and return its end: the run reads the changes before it.
+        """Prepare the log for a run, and return its end: the position up to which the run reads.
 
         A snapshot that begins after this method has returned contains all changes before the end.
 

@@ -59,7 +59,7 @@ def sync_child_contexts(stream: SyncStream, record: Record, child_context: Conte
 
 
 def sync_children(stream: SyncStream, child_context: Context | None) -> None:
-    """Sync each selected child stream with one context.
+    """Sync each selected child stream of a stream for one context, given by a parent record.
 
     If ``child_context`` is None, log a warning and sync no child.
     """

@@ -124,7 +124,10 @@ class ContextReader:
 
     @property
     def has_ended(self) -> bool:
-        """True if a newest-first feed has reached records of an earlier sync, so reading stops."""
+        """True if reading can stop, because an earlier sync has read the remaining records.
+
+        This happens if the source returns the newest records first.
+        """
         return False
 
     # End of the stream

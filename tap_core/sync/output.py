@@ -183,7 +183,7 @@ class OutputQueue:
                 self._last_values[key] = value
 
     def describe(self, event: SchemaEvent, emit: Callable[[Event], None]) -> None:
-        """Call ``emit`` with a stream's schema unless the last one emitted for it is the same."""
+        """Emit a stream's schema by ``emit``, unless it is the last one emitted for the stream."""
         self.call_on_change(event.stream.name, event, lambda: emit(event))
 
     @contextmanager

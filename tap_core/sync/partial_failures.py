@@ -52,7 +52,7 @@ class ContextFailures:
             )
 
     def wrap(self, work: Callable[[Any], object]) -> Callable[[Any], None]:
-        """Return a function that calls ``work`` and may suppress its error, like `record_errors`.
+        """Return a function that calls ``work`` in a ``with`` block of `record_errors`.
 
         The function is called in a worker thread with the thread's copy of the stream.
         """

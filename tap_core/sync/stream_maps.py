@@ -41,7 +41,7 @@ class MappedOutput:
 
 
 def is_identity(maps: Sequence[StreamMap], name: str) -> bool:
-    """Return True if the maps change neither the records nor the name of the stream ``name``."""
+    """Return True if stream maps change neither the records nor the name of the stream ``name``."""
     return (
         len(maps) == 1
         and type(maps[0]) is SameRecordTransform

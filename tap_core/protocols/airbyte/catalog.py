@@ -409,10 +409,11 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
 
 
 def _remove_unwanted(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
-    """Return the schema ``known`` without properties that are missing in the schema ``wanted``.
+    """Return the tap's schema ``known`` without the properties that the user has not selected.
 
-    Only properties that catalog metadata cannot deselect are removed: properties inside arrays, and
-    undeclared properties (``additionalProperties``). ``in_list`` is True inside an array.
+    These are missing in the configured schema ``wanted``. Only those that catalog metadata cannot
+    deselect are removed: properties inside arrays, and undeclared properties
+    (``additionalProperties``). ``in_list`` is True inside an array.
     """
     result = dict(known)
     asked, properties = _properties(wanted), _properties(known)

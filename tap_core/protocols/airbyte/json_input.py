@@ -35,9 +35,9 @@ class JsonNode:
     place: str = ""
 
     def child(self, *names: str) -> JsonNode:
-        """Return the first member of an object, among these names, that is present and not null.
+        """Return a member of the node's JSON object: the first of these names that is not null.
 
-        If there is no such member, return a node with the value None.
+        If all of them are missing or null, return a node with the value None.
         """
         members = self.members()
         name = next((name for name in names if members.get(name) is not None), names[0])
@@ -59,23 +59,23 @@ class JsonNode:
         return found
 
     def text(self) -> str | None:
-        """Return the value as a string, or None if it is missing. Other types raise an error."""
+        """Return the node's value, a string, or None if it is missing. Else raise an error."""
         found: str | None = self._get_typed(str, None)
         return found
 
     def required_text(self) -> str:
-        """Return the value as a string, which may be empty. A missing value raises an error."""
+        """Return the node's value, a string that may be empty. Raise an error if it is missing."""
         found = self.text()
         if found is None:
             raise self.make_type_error("a string")
         return found
 
     def flag(self) -> bool:
-        """Return the value as a boolean, False if it is missing. Other types raise an error."""
+        """Return the node's value, a boolean, or False if it is missing. Else raise an error."""
         return self._get_typed(bool, None) is True
 
     def integer(self) -> int | None:
-        """Return the value as an integer (5.0 becomes 5), or None if it is missing."""
+        """Return the node's value as an integer (5.0 becomes 5), or None if it is missing."""
         if isinstance(self.value, float) and self.value.is_integer():
             return int(self.value)
         found: int | None = self._get_typed(int, None)
@@ -129,7 +129,10 @@ def parse(text: str | bytes, source: str, error: type[Exception]) -> JsonNode:
 
 
 def as_bytes(text: str | bytes) -> bytes:
-    """Return a text as UTF-8 bytes, without a byte order mark and trailing blanks or NUL bytes."""
+    """Return JSON text as UTF-8 bytes without a byte order mark and trailing blanks or NUL bytes.
+
+    Files with these are accepted, although they are not valid JSON.
+    """
     content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     return content.removeprefix(b"\xef\xbb\xbf").rstrip(b" \t\r\n\0")
 

@@ -244,7 +244,10 @@ class AirbyteReader:
         self._unknown_streams: Counter[str] = Counter()
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield the events of all lines that end within ``data``. Keep an incomplete last line."""
+        """Yield the events of all lines that end within ``data``, the next part of the input.
+
+        An incomplete last line is kept for the next call.
+        """
         yield from self._yield_schemas()
         yield from self._events(self._lines.split(data))
 
@@ -283,7 +286,7 @@ class AirbyteReader:
     # Rows
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
-        """Yield the events of complete lines. Consecutive records of one stream become one event.
+        """Convert complete lines to events. Consecutive records of one stream become one event.
 
         If a line is invalid, the events of the lines before it are yielded first.
         """
@@ -527,7 +530,10 @@ def _find_undeclared_fields(data: msgspec.Raw, expected: ExpectedStream) -> list
 
 
 def _index_by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
-    """Return the streams by name. Names that occur in several namespaces are left out."""
+    """Return streams by name, so that a message without a namespace finds its stream.
+
+    Names that occur in several namespaces are left out.
+    """
     streams = list(expected)
     counts = Counter(stream.name for stream in streams)
     return {stream.name: stream for stream in streams if counts[stream.name] == 1}

@@ -76,7 +76,7 @@ def parse_states(text: str | bytes, source: str) -> InputState:
 
 
 def _documents(content: bytes, source: str) -> Iterator[JsonNode]:
-    """Yield the JSON document in a file's content. If it is not one document, yield one per line.
+    """Yield the JSON documents in a state file: one document, or one per line.
 
     ``source`` is the file's name in error messages.
     """

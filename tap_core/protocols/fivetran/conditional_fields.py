@@ -119,7 +119,7 @@ def _find_if_rules(whole: FlattenedSchema) -> Iterator[Rule]:
 
 
 def _make_rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchema) -> Rule:
-    """Return the rule for a ``then`` or ``else`` schema.
+    """Return the rule that shows the form fields for a ``then`` or ``else`` schema.
 
     Args:
         condition: Name of the field that ``if`` tests; empty if a form cannot express the test.

@@ -297,7 +297,7 @@ class UpdateWriter:
         self._is_owed = True
 
     def _status(self, event: StreamStatus) -> None:
-        """Store the start time of a stream's tables, or log their row counts at its end."""
+        """Process the status of a stream, to log the rows and seconds of its tables at its end."""
         for progress in self._progress.values():
             if progress.table.stream != event.stream.name:
                 continue
@@ -308,7 +308,7 @@ class UpdateWriter:
                 self._log(progress)
 
     def _log(self, progress: _TableProgress) -> None:
-        """Log the number of rows and the duration of a table, if the table is selected."""
+        """Log how many rows of a table were sent in which time, if the table is selected."""
         if self._wanted(progress.table.id) is not None:
             seconds = self._clock() - progress.began
             rows = format_count(progress.rows, "row")

@@ -157,7 +157,10 @@ class SingerReader:
         self._streams: dict[str, StreamId] = {}
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield the events of all lines that end within ``data``. Keep an incomplete last line."""
+        """Yield the events of all lines that end within ``data``, the next part of the input.
+
+        An incomplete last line is kept for the next call.
+        """
         yield from self._events(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
@@ -182,7 +185,7 @@ class SingerReader:
         yield from ()
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
-        """Yield the events of complete lines. Consecutive records of one stream become one event.
+        """Convert complete lines to events. Consecutive records of one stream become one event.
 
         If a line is invalid, the events of the lines before it are yielded first.
         """
