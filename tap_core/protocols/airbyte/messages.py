@@ -107,12 +107,12 @@ def _encoded(message: Mapping[str, Any]) -> bytes:
     try:
         return encode_json(message)
     except UnicodeEncodeError:  # lone surrogate in a string of the tap's code or the source
-        return encode_json(_whole(message))
+        return encode_json(_replace_surrogates(message))
 
 
-def _whole(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if isinstance(value, Mapping):
-        return {_whole(key): _whole(item) for key, item in value.items()}
-    return [_whole(item) for item in value] if isinstance(value, list) else value
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
+    return [_replace_surrogates(item) for item in value] if isinstance(value, list) else value

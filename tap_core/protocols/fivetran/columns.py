@@ -53,13 +53,13 @@ class TableId:
 class SourceColumn:
     """Column of a Fivetran table, with the values of one property of a stream.
 
-    If ``is_whole`` is True, the column has the whole record as JSON instead.
+    If ``has_record`` is True, the column has the whole record as JSON instead.
     """
 
     name: str
     kind: ColumnType
     is_key: bool = False
-    is_whole: bool = False
+    has_record: bool = False
 
 
 def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -90,7 +90,7 @@ def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
         if name in keys or not name.startswith(_SYSTEM_PREFIXES)
     ]
     if not declared:
-        found.append(SourceColumn(_free_name(properties), to_column_type({}), is_whole=True))
+        found.append(SourceColumn(_free_name(properties), to_column_type({}), has_record=True))
     return tuple(found)
 
 

@@ -97,10 +97,10 @@ def _store_answers(
         text = answers.get(name, "")
         if name in answers and _is_entered(field, text, is_shown=is_shown):
             _store_value(settings, field.path, _convert_value(field, text))
-        for below in field.below:
-            leads = _is_shown_by(text, below.answer)
-            if leads or not below.is_exclusive or name not in answers:
-                _store_answers(settings, below.fields, answers, is_shown=is_shown and leads)
+        for group in field.dependents:
+            leads = _is_shown_by(text, group.answer)
+            if leads or not group.is_exclusive or name not in answers:
+                _store_answers(settings, group.fields, answers, is_shown=is_shown and leads)
 
 
 def _is_entered(field: FieldSpec, text: str, *, is_shown: bool) -> bool:
@@ -237,33 +237,35 @@ def _complete(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
     Optional objects that the user has not filled in are removed. ``schema`` is the JSON Schema of
     the settings, or of a nested object in recursive calls.
     """
-    whole = flatten_schema(schema)
-    for name, inner in whole.properties.items():
+    flattened = flatten_schema(schema)
+    for name, inner in flattened.properties.items():
         shape = merge_subschemas(inner)
         if not shape.get("properties") and not get_branches(shape):
             continue
-        is_required = name in whole.required and "default" not in shape
+        is_required = name in flattened.required and "default" not in shape
         values = settings.get(name, {} if is_required else None)
         if isinstance(values, dict):
             settings[name] = _complete(values, shape)
             if not is_required and _is_not_entered(settings[name], shape):
                 del settings[name]
-    meant = next((each for each in whole.branches if _matches_branch(each, whole, settings)), None)
+    meant = next(
+        (each for each in flattened.branches if _matches_branch(each, flattened, settings)), None
+    )
     return settings if meant is None else _complete(settings, meant)
 
 
-def _matches_branch(branch: Schema, whole: FlattenedSchema, values: Mapping[str, Any]) -> bool:
+def _matches_branch(branch: Schema, flattened: FlattenedSchema, values: Mapping[str, Any]) -> bool:
     """Return True if an object of the settings belongs to one alternative of a union of objects.
 
     It must have the constants that this alternative requires, and no undeclared properties.
 
     Args:
         branch: Schema of the alternative.
-        whole: Schema of the object, which contains the union.
+        flattened: Schema of the object, which contains the union.
         values: The object.
     """
     properties = flatten_schema(branch).properties
-    return values.keys() <= {*properties, *whole.properties} and all(
+    return values.keys() <= {*properties, *flattened.properties} and all(
         values.get(name) in get_const(merge_subschemas(inner))
         for name, inner in properties.items()
         if get_const(merge_subschemas(inner))

@@ -83,30 +83,30 @@ def _build_messages(fields: Iterable[FieldSpec]) -> Iterator[Any]:
             **_build_texts(field),
             **_TYPES[field.kind](field),
         )
-        for below in field.below:
-            yield _build_group(field, below)
+        for group in field.dependents:
+            yield _build_group(field, group)
 
 
-def _build_group(field: FieldSpec, below: DependentFields) -> Any:
+def _build_group(field: FieldSpec, group: DependentFields) -> Any:
     """Return the FormField message for a group of form fields that are shown conditionally.
 
     Args:
         field: Form field whose value decides if the group is shown.
-        below: The group, with the value for which it is shown.
+        group: The group, with the value for which it is shown.
     """
     condition = VisibilityCondition(condition_field=field.name)
-    if isinstance(below.answer, bool):
-        condition.bool_value = below.answer
-    elif below.answer is None:
+    if isinstance(group.answer, bool):
+        condition.bool_value = group.answer
+    elif group.answer is None:
         condition.empty_value = False
     else:
-        condition.string_value = below.answer
-    name = "set" if below.answer is None else to_form_text(below.answer)
+        condition.string_value = group.answer
+    name = "set" if group.answer is None else to_form_text(group.answer)
     return FormField(
         name=f"{field.name}={name}",
-        label=below.label,
+        label=group.label,
         conditional_fields=ConditionalFields(
-            condition=condition, fields=_build_messages(below.fields)
+            condition=condition, fields=_build_messages(group.fields)
         ),
     )
 

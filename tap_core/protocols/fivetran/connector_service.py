@@ -68,7 +68,7 @@ def _make_task(text: str) -> Any:
     return proto_messages.UpdateResponse(task=proto_messages.Task(message=text))
 
 
-class _Latest(Generic[_Thing]):
+class _ConfigurationCache(Generic[_Thing]):
     """Cache of one value per Fivetran configuration, such as the tables found with it.
 
     It holds the values of the 64 configurations that were stored last. Threads may share it.
@@ -106,8 +106,8 @@ class _Connector:
         self._tap_class = tap_class
         self._allowance = allowance
         self._journal = journal
-        self._renewed = _Latest[dict[str, Any]]()
-        self._known_tables = _Latest[KnownTables]()
+        self._renewed = _ConfigurationCache[dict[str, Any]]()
+        self._known_tables = _ConfigurationCache[KnownTables]()
 
     def form(self, _request: Any, _call: RpcCall) -> Any:
         """Handle ConfigurationForm: return the setup form for the tap's settings."""

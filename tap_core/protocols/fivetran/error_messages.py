@@ -88,9 +88,9 @@ def _describe(error: BaseException) -> str:
         for each in iterate_causes(error):
             explanation = explain(each)
             if explanation is not None:
-                return explanation if each is error else _join_sentences(message.said, explanation)
+                return explanation if each is error else _join_sentences(message.text, explanation)
     where = f" ({message.where})" if message.where else ""
-    return summarize_error(error, message.said) + where
+    return summarize_error(error, message.text) + where
 
 
 def _join_sentences(*sentences: str) -> str:
@@ -107,12 +107,12 @@ class _Message:
     """Text of an error, split into its parts.
 
     Attributes:
-        said: The message.
+        text: The message.
         excerpt: Quoted beginning of a response body, or "".
         where: Stream and attempt of the failed request, or "".
     """
 
-    said: str
+    text: str
     excerpt: str = ""
     where: str = ""
 
@@ -186,7 +186,7 @@ def _explain_permission(error: BaseException) -> str | None:
         named = f"'{_file_name(error)}'" if error.filename else "a file or folder"
         return (
             f"The connector lacks the permission to use {named}:"
-            f" {error.strerror or _Message.of(error).said or 'permission denied'}."
+            f" {error.strerror or _Message.of(error).text or 'permission denied'}."
             " Give that right to the user it runs as, or name another place in the configuration."
         )
     if _is_database_error(error):
@@ -226,7 +226,7 @@ def _explain_status(error: BaseException) -> str | None:
     where = f" in {message.where}" if message.where else ""
     is_ours = message.excerpt and status < HTTPStatus.INTERNAL_SERVER_ERROR
     shown = f"The source says: {message.excerpt}" if is_ours else ""
-    return _join_sentences(f"{name}{where}: {_advise(error, status)}", message.said, shown)
+    return _join_sentences(f"{name}{where}: {_advise(error, status)}", message.text, shown)
 
 
 def _reason(status: int) -> str:

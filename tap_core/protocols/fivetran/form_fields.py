@@ -59,7 +59,7 @@ class FieldSpec:
         kind: Type of the field, such as a dropdown.
         is_required: True if the user must enter a value.
         options: Options of a dropdown.
-        below: Groups of fields that are shown for certain values of this field.
+        dependents: Groups of fields that are shown for certain values of this field.
         is_setting: False if the value only selects one of these groups and is not stored.
     """
 
@@ -70,7 +70,7 @@ class FieldSpec:
     kind: FieldKind
     is_required: bool
     options: tuple[Option, ...] = ()
-    below: tuple[DependentFields, ...] = ()
+    dependents: tuple[DependentFields, ...] = ()
     is_setting: bool = True
 
 
@@ -140,8 +140,8 @@ def iterate_names(fields: Iterable[FieldSpec]) -> Iterator[str]:
     """Yield the names of form fields and, recursively, of their dependent fields."""
     for field in fields:
         yield field.name
-        for below in field.below:
-            yield from iterate_names(below.fields)
+        for group in field.dependents:
+            yield from iterate_names(group.fields)
 
 
 # Objects and their properties
@@ -153,20 +153,20 @@ def _build_object_fields(schema: Schema, position: _FormPosition) -> list[FieldS
     ``position`` is the place of the object. Fields that a condition shows are part of the field on
     whose value they depend.
     """
-    whole = flatten_schema(schema)
-    conditions = parse_conditions(whole)
-    key = _find_discriminator(whole.branches)
-    required = whole.required | conditions.always
-    properties = {**whole.properties, **conditions.plainly}
+    flattened = flatten_schema(schema)
+    conditions = parse_conditions(flattened)
+    key = _find_discriminator(flattened.branches)
+    required = flattened.required | conditions.always_required
+    properties = {**flattened.properties, **conditions.unconditional}
     found: list[FieldSpec] = []
     for name in _sort_by_order(properties):
-        if name not in conditions.later and name != key:
+        if name not in conditions.conditional_names and name != key:
             own = _build_property_fields(
                 name, properties[name], position, is_required=name in required
             )
             found += [_add_conditional_fields(each, conditions.rules, position) for each in own]
-    if whole.branches:
-        found += _build_union_fields(schema, whole, key, position)
+    if flattened.branches:
+        found += _build_union_fields(schema, flattened, key, position)
     return found if _has_order(properties) else _required_first(found)
 
 
@@ -234,7 +234,7 @@ def _add_conditional_fields(
         position: Place of the object in the settings.
     """
     own = [rule for rule in rules if (*position.path, rule.condition) == field.path]
-    below = [
+    dependents = [
         DependentFields(
             rule.answer,
             _format_answer(field, rule.answer),
@@ -242,7 +242,7 @@ def _add_conditional_fields(
         )
         for rule in own
     ]
-    return replace(field, below=(*field.below, *below)) if below else field
+    return replace(field, dependents=(*field.dependents, *dependents)) if dependents else field
 
 
 def _build_rule_fields(rule: Rule, position: _FormPosition) -> list[FieldSpec]:
@@ -297,7 +297,7 @@ def _sort_by_order(properties: Mapping[str, Schema]) -> list[str]:
 
 
 def _build_union_fields(
-    schema: Schema, whole: FlattenedSchema, key: str | None, position: _FormPosition
+    schema: Schema, flattened: FlattenedSchema, key: str | None, position: _FormPosition
 ) -> Iterator[FieldSpec]:
     """Yield the form fields for an object whose schema is a union of objects (``oneOf``).
 
@@ -306,43 +306,43 @@ def _build_union_fields(
 
     Args:
         schema: Schema of the object.
-        whole: The same schema, flattened.
+        flattened: The same schema, flattened.
         key: Property whose constant identifies the alternative; None if there is no such property.
         position: Place of the object in the settings.
     """
-    if key is None and (whole.properties or not position.path):
+    if key is None and (flattened.properties or not position.path):
         # Nothing identifies the alternative, so the properties of all alternatives are optional.
-        yield from _build_fields(_all_properties(whole), frozenset(), position)
+        yield from _build_fields(_all_properties(flattened), frozenset(), position)
         return
-    shared = _find_shared(whole, key)
-    options = _branch_options(whole.branches, key)
-    known = {*whole.properties, *shared, key}
+    shared = _find_shared(flattened, key)
+    options = _branch_options(flattened.branches, key)
+    known = {*flattened.properties, *shared, key}
     names = [
-        name for branch in whole.branches for name in branch["properties"] if name not in known
+        name for branch in flattened.branches for name in branch["properties"] if name not in known
     ]
     is_apart = any(times > 1 for times in Counter(names).values())
-    below = []
-    for option, branch in zip(options, whole.branches, strict=True):
+    dependents = []
+    for option, branch in zip(options, flattened.branches, strict=True):
         prefix = f"{position.prefix}{option.text}." if is_apart else position.prefix
         left = {k: v for k, v in branch["properties"].items() if k not in known}
         inside = replace(position, prefix=prefix, title="", is_required=True)
         fields = tuple(_build_object_fields({**branch, "properties": left}, inside))
         if fields:
-            below.append(DependentFields(option.text, option.label, fields, is_exclusive=True))
-    yield _chooser(schema, whole, key, position, options, below)
-    yield from _build_fields(shared, _required_everywhere(whole), position)
+            dependents.append(DependentFields(option.text, option.label, fields, is_exclusive=True))
+    yield _chooser(schema, flattened, key, position, options, dependents)
+    yield from _build_fields(shared, _required_everywhere(flattened), position)
 
 
 def _chooser(
     schema: Schema,
-    whole: FlattenedSchema,
+    flattened: FlattenedSchema,
     key: str | None,
     position: _FormPosition,
     options: tuple[Option, ...],
-    below: Iterable[DependentFields],
+    dependents: Iterable[DependentFields],
 ) -> FieldSpec:
-    own = whole.properties.get(key, {}) if key else {}
-    is_all = not whole.properties and position.label
+    own = flattened.properties.get(key, {}) if key else {}
+    is_all = not flattened.properties and position.label
     title = str(own.get("title") or make_title(key or ""))
     default = schema.get("default")
     if key and isinstance(default, Mapping) and key in default:
@@ -353,9 +353,10 @@ def _chooser(
         schema={**{k: schema[k] for k in ("description",) if k in schema}, **own},
         label=position.label if is_all else make_label(title, position.title),
         kind=FieldKind.CHOICE,
-        is_required=position.is_required and (not whole.properties or key in whole.required),
+        is_required=position.is_required
+        and (not flattened.properties or key in flattened.required),
         options=options,
-        below=tuple(below),
+        dependents=tuple(dependents),
         is_setting=key is not None,
     )
 
@@ -385,31 +386,31 @@ def _find_discriminator(branches: Iterable[Schema]) -> str | None:
     return None
 
 
-def _find_shared(whole: FlattenedSchema, key: str | None) -> dict[str, Schema]:
+def _find_shared(flattened: FlattenedSchema, key: str | None) -> dict[str, Schema]:
     """Return the properties that all alternatives of a union define identically.
 
     ``key``, the property whose constant identifies the alternative, is left out.
     """
-    first, *others = (branch["properties"] for branch in whole.branches)
+    first, *others = (branch["properties"] for branch in flattened.branches)
     return {
         name: schema
         for name, schema in first.items()
         if name != key
-        and name not in whole.properties
+        and name not in flattened.properties
         and all(name in each and each[name] == schema for each in others)
     }
 
 
-def _required_everywhere(whole: FlattenedSchema) -> frozenset[str]:
+def _required_everywhere(flattened: FlattenedSchema) -> frozenset[str]:
     return frozenset.intersection(
-        *(frozenset(branch.get("required") or ()) for branch in whole.branches)
+        *(frozenset(branch.get("required") or ()) for branch in flattened.branches)
     )
 
 
-def _all_properties(whole: FlattenedSchema) -> dict[str, Schema]:
+def _all_properties(flattened: FlattenedSchema) -> dict[str, Schema]:
     return {
         name: schema
-        for branch in whole.branches
+        for branch in flattened.branches
         for name, schema in branch["properties"].items()
-        if name not in whole.properties
+        if name not in flattened.properties
     }

@@ -185,10 +185,10 @@ class JsonLogHandler:
         if record.exc_info and record.exc_info[1] and plugin_log_level(_OURS) == "DEBUG":
             write_to_stderr(self.clean(format_error(record.exc_info, redact)) + "\n")
 
-    def _is_repetition(self, record: logging.LogRecord, most: int) -> bool:
+    def _is_repetition(self, record: logging.LogRecord, limit: int) -> bool:
         """Return True if a log record need not be written, as the gRPC call has logged it before.
 
-        Records that differ only in numbers are repetitions. After ``most`` different records with
+        Records that differ only in numbers are repetitions. After ``limit`` different records with
         the same message template (``record.msg``), further ones count as repetitions too.
         """
         values = record.args if isinstance(record.args, tuple) else (record.args,)
@@ -199,7 +199,7 @@ class JsonLogHandler:
             if len(said) >= _WORDINGS:
                 return True
             alike = said.setdefault((record.name, str(record.msg)), set())
-            if key in alike or len(alike) >= most:
+            if key in alike or len(alike) >= limit:
                 return True
             alike.add(key)
             return False

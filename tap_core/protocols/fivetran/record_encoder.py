@@ -205,9 +205,9 @@ class RecordEncoder(TypedRecordSerializer):
         self._frames = {kind: _PrefixCache(self._make_framing(table, kind)) for kind in RecordType}
         self._deletes = DELETED_AT in source.properties
         self._identity = [each for each in self._encoders if each.column.is_key] or self._encoders
-        super().__init__(self._compile(), self.careful)
+        super().__init__(self._compile(), self.encode_upsert)
 
-    def careful(self, record: Record) -> bytes:
+    def encode_upsert(self, record: Record) -> bytes:
         """Encode a record with values of any type as an UPSERT.
 
         A record with a deletion time (``_sdc_deleted_at``) becomes a DELETE. This method is the
@@ -217,10 +217,10 @@ class RecordEncoder(TypedRecordSerializer):
             DataError: A value does not match its column, or a key is missing.
         """
         if self._deletes and record.get(DELETED_AT) is not None:
-            return self.of_type(RecordType.DELETE, record)
-        return self.of_type(RecordType.UPSERT, record)
+            return self.encode_operation(RecordType.DELETE, record)
+        return self.encode_operation(RecordType.UPSERT, record)
 
-    def of_type(self, kind: RecordType, record: Record) -> bytes:
+    def encode_operation(self, kind: RecordType, record: Record) -> bytes:
         """Encode a record for an operation, such as UPSERT or DELETE.
 
         A DELETE contains only the key columns, or all columns of a table without keys. An UPDATE
@@ -270,20 +270,20 @@ class RecordEncoder(TypedRecordSerializer):
         names: dict[str, Any] = {
             "join": b"".join,
             "frames": self._frames[RecordType.UPSERT],
-            "careful": self.careful,
+            "encode_upsert": self.encode_upsert,
             "report": self._report_undeclared,
         }
         entries = []
         for number, each in enumerate(self._encoders):
             own = str(number)
             names |= {name.replace("#", own): word for name, word in each.variables.items()}
-            value = "r" if each.column.is_whole else f"get({each.column.name!r})"
+            value = "r" if each.column.has_record else f"get({each.column.name!r})"
             entries.append(each.quick.replace("#", own).replace("VALUE", value))
         known = len({*self._source.properties, *(column.name for column in self.columns)})
         lines = ["def encode(r):", " get = r.get"]
         if self._deletes:
-            lines.append(f" if get({DELETED_AT!r}) is not None: return careful(r)")
-        if not any(column.is_whole for column in self.columns):
+            lines.append(f" if get({DELETED_AT!r}) is not None: return encode_upsert(r)")
+        if not any(column.has_record for column in self.columns):
             lines.append(f" if len(r) > {known}: report(r)")
         lines += [f" data = join(({''.join(f'{entry},' for entry in entries)}))"]
         lines += [" return frames[len(data)] + data"]
@@ -305,7 +305,7 @@ def _get_value(column: SourceColumn, record: Record) -> Any:
 
     The latter is the only column of a stream without declared properties.
     """
-    return record if column.is_whole else record.get(column.name)
+    return record if column.has_record else record.get(column.name)
 
 
 # Encoding of a column
@@ -415,7 +415,7 @@ def _make_value_encoder(column: SourceColumn, source: StreamSpec) -> Callable[[A
     """
     kind = column.kind
     if kind.type == DataType.JSON:
-        if column.is_whole:
+        if column.has_record:
             return make_json_encoder(column.name, {}, source.level, source.unmapped)
         definition = source.properties.get(column.name)
         schema: JsonSchema = definition if isinstance(definition, dict) else {}

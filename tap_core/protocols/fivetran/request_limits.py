@@ -197,23 +197,23 @@ class RequestReceiver:
             self._changed.notify_all()
 
 
-def estimate_memory(request: bytes, kind: Any, most: int) -> int:
+def estimate_memory(request: bytes, kind: Any, limit: int) -> int:
     """Estimate the memory in bytes that a server needs to parse and process a protobuf request.
 
     Args:
         request: The encoded request.
         kind: Protobuf descriptor of its message.
-        most: Limit in bytes. If the estimate exceeds it, the estimate may be too low.
+        limit: Limit in bytes. If the estimate exceeds it, the estimate may be too low.
 
     Raises:
         ValueError: The bytes are not a valid message.
     """
-    values = count_values(request, kind, most // _VALUE_BYTES)
+    values = count_values(request, kind, limit // _VALUE_BYTES)
     json = len(request) + request.count(b",") * _JSON_BYTES
     return max(len(request) * _COPIES, values * _VALUE_BYTES, json)
 
 
-def count_values(data: bytes, kind: Any, most: int) -> int:
+def count_values(data: bytes, kind: Any, limit: int) -> int:
     """Return the number of values in an encoded protobuf message, including nested messages.
 
     The number determines the memory: a value of two encoded bytes may need hundreds of bytes.
@@ -221,16 +221,16 @@ def count_values(data: bytes, kind: Any, most: int) -> int:
     Args:
         data: The encoded message.
         kind: Protobuf descriptor of the message.
-        most: Number of values above which the function stops counting.
+        limit: Number of values above which the function stops counting.
 
     Raises:
         ValueError: The bytes are not a valid message.
     """
     count = 0
     rest = [(kind, 0, len(data))]
-    while rest and count <= most:
+    while rest and count <= limit:
         kind, at, end = rest.pop()
-        while at < end and count <= most:
+        while at < end and count <= limit:
             count += 1
             try:
                 tag, at = read_varint(data, at)

@@ -38,13 +38,13 @@ class TableSelection:
     columns: Mapping[str, bool] = field(default_factory=dict)
     others: bool = True
 
-    def takes(self, column: SourceColumn) -> bool:
+    def selects(self, column: SourceColumn) -> bool:
         """Return True if a column is selected. Key columns are always selected."""
         return column.is_key or self.columns.get(column.name, self.others)
 
-    def narrowed(self, table: SourceTable) -> SourceTable:
+    def select_columns(self, table: SourceTable) -> SourceTable:
         """Return a copy of ``table`` that has only the selected columns."""
-        return replace(table, columns=tuple(filter(self.takes, table.columns)))
+        return replace(table, columns=tuple(filter(self.selects, table.columns)))
 
 
 _ALL = TableSelection()
@@ -159,4 +159,4 @@ def _is_wanted(
     own = {column.name: column for column in table.columns}
     if table.is_mapped or not own.keys() <= declared.keys():
         return True  # a stream map may use any property, or a column has the whole record
-    return name in own and choice.takes(own[name])
+    return name in own and choice.selects(own[name])

@@ -144,7 +144,7 @@ class UpdateWriter:
             unmapped: Called with the names of a record's undeclared properties, which are dropped.
         """
         name = described.stream.name
-        table = self._narrowed(self._make_table(described))
+        table = self._select_columns(self._make_table(described))
         source = StreamSpec(name, get_properties(described.schema), level, unmapped)
         made = self._encoders[name] = RecordEncoder(table.id, table.columns, source)
         return made
@@ -226,8 +226,8 @@ class UpdateWriter:
             raise _undescribed(event.stream.name)
         kind, rows = _TYPES[event.op], list[Any](event.rows)
         if event.op is Op.UPSERT:
-            return [encoder.careful(row) for row in rows]
-        return [encoder.of_type(kind, row) for row in rows]
+            return [encoder.encode_upsert(row) for row in rows]
+        return [encoder.encode_operation(kind, row) for row in rows]
 
     # Tables
 
@@ -237,12 +237,12 @@ class UpdateWriter:
         if progress is None:
             progress = self._progress[name] = _TableProgress(self._make_table(event))
         progress.began = progress.began or self._clock()
-        table = self._narrowed(self._make_table(event))
+        table = self._select_columns(self._make_table(event))
         if self._wanted(table.id) is None:
             return
         known = self._known_tables.get(table.id)
         if known is None or table.differs_from(known):
-            changed = table if known is None else table.joined(known)
+            changed = table if known is None else table.add_columns_of(known)
             self._known_tables[table.id] = changed
             self._backlog.put(schema_change(changed).SerializeToString())
         encoder = self._encoders.get(name)
@@ -257,16 +257,16 @@ class UpdateWriter:
         name, columns = described.stream.name, build_columns(described)
         known = self._progress.get(name)
         if known is not None:
-            if not any(column.is_whole for column in known.table.columns):
+            if not any(column.has_record for column in known.table.columns):
                 # A schema without properties here means that all of them were deselected.
-                columns = tuple(column for column in columns if not column.is_whole)
+                columns = tuple(column for column in columns if not column.has_record)
             return replace(known.table, columns=columns)
         schema = (described.stream.namespace or name) if self._has_schemas else None
         return SourceTable(TableId(name, schema), columns, name, name)
 
-    def _narrowed(self, table: SourceTable) -> SourceTable:
+    def _select_columns(self, table: SourceTable) -> SourceTable:
         choice = self._wanted(table.id)
-        return table if choice is None else choice.narrowed(table)
+        return table if choice is None else choice.select_columns(table)
 
     def _get_progress(self, name: str) -> _TableProgress:
         if name not in self._progress:
@@ -293,7 +293,7 @@ class UpdateWriter:
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
             raise _undescribed(event.stream.name)
-        self._backlog.put(_message([encoder.of_type(RecordType.TRUNCATE, {})]))
+        self._backlog.put(_message([encoder.encode_operation(RecordType.TRUNCATE, {})]))
         self._is_owed = True
 
     def _status(self, event: StreamStatus) -> None:
