@@ -290,11 +290,11 @@ class InputRouter:
             else:
                 taken.append(route)
         if taken:
-            self._take_files(encoding, message, tuple(taken))
+            self._load_files(encoding, message, tuple(taken))
         target._states.release()
         target._handle_max_record_age()
 
-    def _take_files(
+    def _load_files(
         self,
         encoding: BaseBatchFileEncoding,
         message: dict[str, Any],
@@ -314,9 +314,9 @@ class InputRouter:
                 self.deliver(routes, record, None, version, size)
 
         for path in message["manifest"]:
-            self._take_file(path, encoding, name, routes, take)
+            self._load_file(path, encoding, name, routes, take)
 
-    def _take_file(
+    def _load_file(
         self,
         path: str,
         encoding: BaseBatchFileEncoding,

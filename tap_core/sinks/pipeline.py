@@ -153,7 +153,7 @@ def _validate(sink: Sink) -> _Step:
     if type(validator) is not JSONSchemaValidator:
         return _tolerant(sink, validator.validate)
     is_sure_of = validator.certain_check
-    ask = _tolerant(sink, validator.ask)
+    validate_slowly = _tolerant(sink, validator.validate_with_jsonschema)
 
     def validate(record: Record) -> None:
         try:
@@ -163,7 +163,7 @@ def _validate(sink: Sink) -> _Step:
             raise
         except Exception:  # noqa: BLE001, S110  an unusual value: jsonschema decides
             pass
-        ask(record)
+        validate_slowly(record)
 
     return validate
 

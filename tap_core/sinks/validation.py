@@ -75,7 +75,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
     def certain_check(self) -> Callable[[Any], bool]:
         """Fast compiled function that returns True for a valid record.
 
-        If it returns False or raises an error, call `ask`, which decides.
+        If it returns False or raises an error, call `validate_with_jsonschema`, which decides.
         """
         if not self._validate_formats:
             return compile_validator(self.schema)
@@ -95,9 +95,9 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
             raise
         except Exception:  # noqa: BLE001, S110  an unusual value: jsonschema decides
             pass
-        self.ask(record)
+        self.validate_with_jsonschema(record)
 
-    def ask(self, record: Record) -> None:
+    def validate_with_jsonschema(self, record: Record) -> None:
         """Check a record with the package jsonschema, if `certain_check` has not accepted it.
 
         Raises:

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from tap_core.events import Event
     from tap_core.metrics import Counter
 
-__all__ = ["BatchFileOutput", "BatchFolder"]
+__all__ = ["BatchFileOutput", "StreamBatchWriter"]
 
 
-class BatchFolder:
+class StreamBatchWriter:
     """Writer of the batch files of one output stream. It starts a new file when one is full."""
 
     def __init__(
@@ -58,11 +58,11 @@ class BatchFolder:
         self._version: int | None = None
 
     @property
-    def room(self) -> int:
+    def free_rows(self) -> int:
         """Number of rows that fit into the open file, or the batch size if no file is open."""
         return self._config.batch_size - (self._file.count if self._file is not None else 0)
 
-    def take(self, rows: Rows) -> Iterator[BatchFiles]:
+    def write(self, rows: Rows) -> Iterator[BatchFiles]:
         """Append rows to the open file. Yield an event for each file that becomes full.
 
         Raises:
@@ -76,10 +76,10 @@ class BatchFolder:
         unencoded: Sequence[Any] = rows.rows  # a Singer message writer keeps records, not bytes
         bodies = [row if isinstance(row, bytes) else encode_row(row) for row in unencoded]
         while bodies:
-            fitting = bodies[: self.room]
+            fitting = bodies[: self.free_rows]
             self._open_file().write(fitting)
             del bodies[: len(fitting)]
-            if not self.room:
+            if not self.free_rows:
                 yield from self.close()
 
     def close(self) -> Iterator[BatchFiles]:
@@ -113,8 +113,8 @@ class BatchFileOutput:
     def __init__(self, emit: Callable[[Event], None]) -> None:
         """Create a stage without streams. It passes the resulting events to ``emit``."""
         self._emit = emit
-        self._sources: dict[str, tuple[BatchFolder, ...]] = {}
-        self._folders: dict[StreamId, BatchFolder] = {}
+        self._sources: dict[str, tuple[StreamBatchWriter, ...]] = {}
+        self._writers: dict[StreamId, StreamBatchWriter] = {}
         self._has_filled = False
         self._batching: set[tuple[str, int]] = set()
         self._held: set[tuple[str, int]] = set()
@@ -123,32 +123,32 @@ class BatchFileOutput:
         """Return True if this stage writes batch files for the tap's stream named ``source``."""
         return source in self._sources
 
-    def begin(self, source: str, folders: Iterable[BatchFolder]) -> None:
+    def begin(self, source: str, writers: Iterable[StreamBatchWriter]) -> None:
         """Start writing batch files for a stream.
 
         Args:
             source: Name of the stream in the tap, before stream maps rename it.
-            folders: One writer for each output stream of the stream maps.
+            writers: One writer for each output stream of the stream maps.
         """
-        self._sources[source] = tuple(folders)
-        for folder in self._sources[source]:
-            self._folders[folder.stream] = folder
+        self._sources[source] = tuple(writers)
+        for writer in self._sources[source]:
+            self._writers[writer.stream] = writer
 
     def finish(self, source: str) -> None:
         """Close the open files of a stream, emit their events and log the number of files."""
-        for folder in self._sources.get(source, ()):
-            self._emit_files(folder.close())
-            folder.counter.exit()
-        for folder in self._sources.pop(source, ()):
-            del self._folders[folder.stream]
+        for writer in self._sources.get(source, ()):
+            self._emit_files(writer.close())
+            writer.counter.exit()
+        for writer in self._sources.pop(source, ()):
+            del self._writers[writer.stream]
 
-    def room(self, source: str, limit: int) -> int:
+    def get_row_limit(self, source: str, limit: int) -> int:
         """Return the number of records to buffer before they are written to a stream's files.
 
         This is ``limit``, or fewer if one of the open files has space for fewer rows.
         """
-        folders = self._sources.get(source)
-        return min(limit, *(each.room for each in folders)) if folders else limit
+        writers = self._sources.get(source)
+        return min(limit, *(each.free_rows for each in writers)) if writers else limit
 
     def emit(self, event: Event) -> None:
         """Write rows into the batch files of their stream, and pass all other events on.
@@ -158,25 +158,25 @@ class BatchFileOutput:
         must load those rows first.
         """
         if isinstance(event, Rows):
-            folder = self._folders.get(event.stream)
-            if folder is not None:
-                self._has_filled = self._emit_files(folder.take(event)) or self._has_filled
+            writer = self._writers.get(event.stream)
+            if writer is not None:
+                self._has_filled = self._emit_files(writer.write(event)) or self._has_filled
                 return
         elif isinstance(event, Checkpoint):
-            for folder in self._folders.values():
-                self._emit_files(folder.close())
+            for writer in self._writers.values():
+                self._emit_files(writer.close())
             self._has_filled = False
         elif isinstance(event, ActivateVersion | SchemaEvent):
             self._close_before(event)
         self._emit(event)
 
     def _close_before(self, event: ActivateVersion | SchemaEvent) -> None:
-        folder = self._folders.get(event.stream)
-        if folder is None or (isinstance(event, SchemaEvent) and event.schema == folder.schema):
+        writer = self._writers.get(event.stream)
+        if writer is None or (isinstance(event, SchemaEvent) and event.schema == writer.schema):
             return
-        self._emit_files(folder.close())
+        self._emit_files(writer.close())
         if isinstance(event, SchemaEvent):
-            folder.schema = event.schema
+            writer.schema = event.schema
 
     def _emit_files(self, finished: Iterable[BatchFiles]) -> bool:
         """Pass on the BATCH event of each finished file. Return True if there was one."""
@@ -184,7 +184,7 @@ class BatchFileOutput:
         for files in finished:
             found = True
             self._emit(files)
-            self._folders[files.stream].counter.increment()
+            self._writers[files.stream].counter.increment()
         return found
 
     # State control

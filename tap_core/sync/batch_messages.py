@@ -17,7 +17,7 @@ import msgspec
 
 from tap_core.batch.writer import is_builtin_encoding
 from tap_core.exceptions import ConfigurationError
-from tap_core.sync.batch_file_output import BatchFolder
+from tap_core.sync.batch_file_output import StreamBatchWriter
 from tap_core.sync.override_detection import BATCH_HOOKS, is_overridden
 from tap_core.sync.plan import get_plan
 
@@ -60,8 +60,8 @@ def begin_batches(stream: SyncStream, run: SyncRun, plan: Plan) -> BatchConfig |
     name, counter = stream._tap.name, stream.get_batch_counter()
     with run.outbox.lock:
         if stream.name not in run.files:
-            folders = [BatchFolder(each, name, config, counter) for each in plan.describes]
-            run.files.begin(stream.name, folders)
+            writers = [StreamBatchWriter(each, name, config, counter) for each in plan.describes]
+            run.files.begin(stream.name, writers)
     return None
 
 

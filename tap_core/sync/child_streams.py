@@ -168,7 +168,7 @@ class ChildSyncPool:
 
         self.pool.submit(SyncJob(child, own, lambda made: _sync_child(made, own), done))
 
-    def hold(self, bookmark: DeferredBookmark | None) -> None:
+    def set_bookmark(self, bookmark: DeferredBookmark | None) -> None:
         """Set the bookmark to which `count_children` adds the parent's records; None removes it."""
         self._bookmark = bookmark
 
@@ -184,7 +184,7 @@ class ChildSyncPool:
             pending, self._pending = self._pending, [0]
             if self._bookmark is not None:
                 with self._lock:
-                    self._bookmark.note(pending)
+                    self._bookmark.add_record(pending)
 
     def reload(self) -> None:
         """Reset the parent's cursor to the bookmark in the state, after other code changed it."""
@@ -211,7 +211,7 @@ class DeferredBookmark:
         self._move = move
         self._records: deque[tuple[list[int], Any]] = deque()
 
-    def note(self, pending: list[int]) -> None:
+    def add_record(self, pending: list[int]) -> None:
         """Add a written parent record, whose replication key value is the cursor's latest value.
 
         ``pending`` is a list with one number: the record's child contexts that are not synced yet.

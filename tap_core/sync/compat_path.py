@@ -150,7 +150,7 @@ class _PartitionSync:
                 stream._write_record_message(record)
             else:  # before the bookmark moves, after which another thread may write a state
                 self.run.files.hold(stream.name)
-            self.tally.pulled(1)
+            self.tally.count_read(1)
         stream._increment_stream_state(record, context=context)
         if self.write_messages and self._owes_state():
             stream._write_state_message()

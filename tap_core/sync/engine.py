@@ -532,11 +532,11 @@ def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int
         size += len(body)
         if done >= stop or size >= max_bytes:
             run.waiting = size
-            tally.pulled(done - counted)
+            tally.count_read(done - counted)
             next_state = _end_chunk(arguments, done, next_state)
             counted, stop = done, min(done + run.get_row_limit(), next_state)
     run.waiting = size
-    tally.pulled(done - counted)
+    tally.count_read(done - counted)
     return done
 
 
@@ -570,11 +570,11 @@ def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int)
                     _raise_key_error(stream, cursor, error, record, done, start)
             if done >= stop or run.waiting >= run.chunk_bytes:
                 ready, counted = done - counted, done
-                tally.pulled(ready)
+                tally.count_read(ready)
                 next_state = _end_chunk(arguments, done, next_state)
                 stop = min(done + run.get_row_limit(), next_state)
     finally:
-        tally.pulled(done - counted)
+        tally.count_read(done - counted)
     return done
 
 
@@ -687,12 +687,12 @@ def _open_deferred_cursor(
         manager.increment_state({key: value}, context=context, replication_key=key)
 
     bookmark = DeferredBookmark(cursor, move)
-    child_pool.hold(bookmark)
+    child_pool.set_bookmark(bookmark)
     run.outbox.held[bookmark.settle] = None
     try:
         yield cursor
     finally:
-        child_pool.hold(None)
+        child_pool.set_bookmark(None)
         with run.outbox.lock:
             bookmark.settle()
             del run.outbox.held[bookmark.settle]

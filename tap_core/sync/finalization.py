@@ -40,7 +40,7 @@ class StreamFinalizer:
             if not stream.parent_stream_type:
                 self._note(stream, stream)
 
-    def after(self, root: SyncStream, failed: Collection[str] = ()) -> None:
+    def complete(self, root: SyncStream, failed: Collection[str] = ()) -> None:
         """Complete a top-level stream and its descendants: finalize their states, and emit the end.
 
         A descendant that several top-level streams sync is completed after the last of them, and

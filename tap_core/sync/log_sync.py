@@ -101,7 +101,7 @@ def _write_changes(
                 record = stream.post_process(entry.record, None)
                 if record is not None:
                     stream._write_record_message(record)
-                    tallies[entry.stream].pulled(1)
+                    tallies[entry.stream].count_read(1)
                     waiting += 1
             elif isinstance(entry, SchemaUpdate):
                 _change_schema(streams[entry.stream], run)

@@ -31,12 +31,12 @@ class Tally:
         self._lock = threading.Lock()
         self._since_state = 0
 
-    def sent(self, rows: int) -> None:
+    def count_written(self, rows: int) -> None:
         """Record that rows were written. The metric counts them if ``counts_rows`` is True."""
         if self._counts_rows:
             self.count(rows)
 
-    def pulled(self, records: int) -> None:
+    def count_read(self, records: int) -> None:
         """Record that records were read. The metric counts them if ``counts_rows`` is False.
 
         `is_due` counts them in any case.

@@ -73,7 +73,7 @@ class StreamScheduler:
             elif stream is together[0]:
                 self._sync_together(together)
             if stream.name not in self._failures:
-                self._endings.after(stream, self._failures)
+                self._endings.complete(stream, self._failures)
         if self._failures:
             self._unfinished = list(self._failures)
             raise next(iter(self._failures.values()))

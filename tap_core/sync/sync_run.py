@@ -202,7 +202,7 @@ class SyncRun:
                 self.outbox.emit(Rows(stream, bodies, extracted_at=at, version=version))
             tally = self.tallies.get(self._source.stream.name)
             if tally is not None:
-                tally.sent(count)
+                tally.count_written(count)
             self.limit = self.get_row_limit()
         del self.bodies[:count]
 
@@ -212,7 +212,9 @@ class SyncRun:
         This is `CHUNK_ROWS`, or fewer if the stream's open batch file has space for fewer rows.
         """
         source = self._source
-        return CHUNK_ROWS if source is None else self.files.room(source.stream.name, CHUNK_ROWS)
+        if source is None:
+            return CHUNK_ROWS
+        return self.files.get_row_limit(source.stream.name, CHUNK_ROWS)
 
     @property
     def files(self) -> BatchFileOutput:

@@ -71,7 +71,7 @@ def parse_states(text: str | bytes, source: str) -> InputState:
     """
     found = _StateAccumulator()
     for document in _documents(as_bytes(text), f"State '{source}'"):
-        found.take(document)
+        found.add(document)
     return InputState(found.streams, found.shared, found.legacy)
 
 
@@ -115,56 +115,56 @@ class _StateAccumulator:
         self.shared: dict[str, Any] = {}
         self.legacy: dict[str, Any] = {}
 
-    def take(self, node: JsonNode) -> None:
+    def add(self, node: JsonNode) -> None:
         """Add the states in one JSON document of the file: a state or a list of states.
 
         They override earlier states of the same streams.
         """
         for state in node.items() if isinstance(node.value, list) else [node]:
             if state.value is not None:
-                self._take_one(state)
+                self._add_one(state)
 
-    def _take_one(self, node: JsonNode) -> None:
+    def _add_one(self, node: JsonNode) -> None:
         kind = node.child("type", "state_type").text() or _infer_type(node.members())
         if kind == "STREAM":
-            self._take_stream(node.child("stream"))
+            self._add_stream(node.child("stream"))
         elif kind == "GLOBAL":
-            self._take_global(node.child(*_GLOBAL))
+            self._add_global(node.child(*_GLOBAL))
         elif kind == "LEGACY":
-            self._take_legacy(node.child("data"))
+            self._add_legacy(node.child("data"))
         elif kind == "STATE":
-            self._take_message(node)
+            self._add_message(node)
         elif kind is None or "bookmarks" in node.members():
-            self._take_legacy(node)
+            self._add_legacy(node)
         elif kind not in _OTHER_MESSAGES:
             raise node.make_error(f"{kind!r} is not a state type: use STREAM, GLOBAL or LEGACY")
 
-    def _take_message(self, node: JsonNode) -> None:
+    def _add_message(self, node: JsonNode) -> None:
         """Add the state of a STATE message: field ``state`` for Airbyte, ``value`` for Singer."""
         state = node.child("state", "value")
         if state.value is None and "value" not in node.members():
             raise state.make_type_error("a state")
         if "state" in node.members():
-            self._take_one(state)
+            self._add_one(state)
         else:
-            self._take_legacy(state)
+            self._add_legacy(state)
 
-    def _take_stream(self, node: JsonNode) -> None:
+    def _add_stream(self, node: JsonNode) -> None:
         descriptor = node.child("stream_descriptor")
         name = descriptor.child("name").required_text()
         stream = StreamId(name, descriptor.child("namespace").text())
         state = node.child("stream_state").with_name(name)
         self.streams[stream] = None if state.value is None else state.members()
 
-    def _take_global(self, node: JsonNode) -> None:
+    def _add_global(self, node: JsonNode) -> None:
         if node.value is None:
             raise node.make_type_error("an object")
         self.streams, self.legacy = {}, {}
         self.shared = node.child("shared_state").members()
         for state in node.child("stream_states").items():
-            self._take_stream(state)
+            self._add_stream(state)
 
-    def _take_legacy(self, node: JsonNode) -> None:
+    def _add_legacy(self, node: JsonNode) -> None:
         while True:  # unwrap the envelopes that Singer targets and orchestrators add to a state
             members = node.members()
             if "singer_state" in members:

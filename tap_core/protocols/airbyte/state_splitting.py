@@ -55,7 +55,7 @@ class StreamStates:
         """Records since the last state."""
 
     def begin(self, name: str) -> None:
-        """Mark a stream as started. From now on, `take` returns messages for its changed states."""
+        """Mark a stream as started. From now on, `update` returns messages for its states."""
         self._open.setdefault(name, False)
 
     def count(self, name: str, records: int) -> None:
@@ -65,7 +65,7 @@ class StreamStates:
         """
         self._counts[name] += records
 
-    def take(self, document: bytes) -> bytes:
+    def update(self, document: bytes) -> bytes:
         """Return STATE messages, as lines of JSON, for the states that differ in a new document.
 
         Return b"" if the states of the streams that are being read have not changed.

@@ -96,7 +96,7 @@ class AirbyteWriter:
         if isinstance(event, Rows):
             return self._records(event)
         if isinstance(event, Checkpoint):
-            return self._positions.take(event.state)
+            return self._positions.update(event.state)
         if isinstance(event, StreamStatus):
             return self._status(event.stream.name, event.progress)
         if isinstance(event, Estimate):
