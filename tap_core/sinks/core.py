@@ -201,15 +201,15 @@ class Sink(abc.ABC):
 
     @property
     def batch_processing_timer(self) -> metrics.Timer:
-        """Timer of the writing of a batch, which logs the duration as a metric."""
+        """Timer that measures the writing of a batch, and logs the duration as a metric."""
         return self._batch_timer
 
     def get_sink_record_counter(self) -> metrics.Counter:
-        """Return a new counter of the processed records."""
+        """Return a new counter of processed records, which logs their number as a metric."""
         return metrics.record_counter(self.stream_name)
 
     def get_batch_processing_timer(self) -> metrics.Timer:
-        """Return a new timer of the writing of a batch."""
+        """Return a new timer for the writing of a batch, which logs the duration as a metric."""
         tags: dict[str, Any] = {metrics.Tag.STREAM: self.stream_name}
         return metrics.Timer(metrics.Metric.BATCH_PROCESSING_TIME, tags)
 
@@ -269,7 +269,7 @@ class Sink(abc.ABC):
         return record
 
     def _refuse(self, error: InvalidRecord) -> None:
-        """Log the error of an invalid record.
+        """Handle the error of an invalid record: log it, or also raise it.
 
         Raises:
             InvalidRecord: `fail_on_record_validation_exception` is true.

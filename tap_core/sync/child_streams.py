@@ -169,7 +169,7 @@ class ChildSyncPool:
         self.pool.submit(SyncJob(child, own, lambda made: _sync_child(made, own), done))
 
     def set_bookmark(self, bookmark: DeferredBookmark | None) -> None:
-        """Set the bookmark to which `count_children` adds the parent's records; None removes it."""
+        """Set the bookmark of the parent that advances with its children; None removes it."""
         self._bookmark = bookmark
 
     def count_children(self, records: Iterable[Any]) -> Iterator[Any]:
@@ -192,7 +192,7 @@ class ChildSyncPool:
             self._bookmark.reload()
 
     def drain(self) -> None:
-        """Wait until the children of all records read so far are synced."""
+        """Wait until the child streams of all parent records read so far are synced."""
         self.pool.drain()
 
 

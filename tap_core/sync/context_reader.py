@@ -38,7 +38,7 @@ class ContextReader:
 
     @property
     def has_cursor(self) -> bool:
-        """True if the stream has a cursor, which compares and limits the bookmarks."""
+        """True if the stream has a cursor object, which compares and limits its bookmarks."""
         return False
 
     @property

@@ -86,7 +86,10 @@ class DistributedPool:
         """Do nothing at the end of the ``with`` block. Contexts still in the queue are dropped."""
 
     def submit(self, job: SyncJob) -> None:
-        """Queue a context to sync; if the queue is then full, sync all queued contexts and wait."""
+        """Queue a context of a stream. If the queue is then full, sync its contexts and wait.
+
+        Other processes sync the contexts.
+        """
         self._begin(job.stream)
         self._jobs.append((job, _build_work_unit(job, len(self._jobs), self._below)))
         if len(self._jobs) >= self._distributor.most:

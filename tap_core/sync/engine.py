@@ -476,7 +476,7 @@ def _process_records(  # noqa: C901 - one flat loop
 
 
 class _WriteArguments(NamedTuple):
-    """Arguments of `_write` and `_write_mapped`, by which a stream's records are written."""
+    """Objects that are needed to write the records of a context, such as the bookmark cursor."""
 
     stream: SyncStream
     run: SyncRun

@@ -64,6 +64,6 @@ class ContextFailures:
         return call
 
     def raise_first(self) -> None:
-        """Raise the first error that `record_errors` has suppressed; do nothing without one."""
+        """Raise the first error that `record_errors` has suppressed, if any, to fail the stream."""
         if self._first is not None:
             raise self._first

@@ -47,7 +47,7 @@ class Tally:
             self.count(records)
 
     def count(self, records: int) -> None:
-        """Increment the metric by a number of records, without a check of ``counts_rows``."""
+        """Add a number of records to the metric, such as those that other processes have synced."""
         with self._lock:
             self._counter.increment(records)
 

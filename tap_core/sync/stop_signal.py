@@ -34,7 +34,7 @@ class StopSignal:
 
     @property
     def is_set(self) -> bool:
-        """True if the threads must stop."""
+        """True if the threads of the worker pool must stop."""
         return (
             self.error is not None or self.is_over or (self.outer is not None and self.outer.is_set)
         )
@@ -62,7 +62,7 @@ class StopSignal:
             self.outer.check_output()
 
     def until_set(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield the records until the signal is set. Close the iterator ``records`` at the end.
+        """Yield the records of an iterator until this stop signal is set, then close the iterator.
 
         Raises:
             WorkerStopped: The signal is set.

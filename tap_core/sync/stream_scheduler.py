@@ -57,7 +57,7 @@ class StreamScheduler:
         return next(iter(self._unfinished), None)
 
     def sync(self) -> None:
-        """Sync all streams and finalize their states.
+        """Sync all streams of the tap, and make their states final.
 
         Raises:
             Exception: The first error of a stream.

@@ -95,7 +95,7 @@ class SyncRun:
         cadence: CheckpointPolicy,
         clock: Callable[[], str] = _now_text,
     ) -> None:
-        """Create the run of the first thread; other threads get their run from `branch`.
+        """Create the `SyncRun` of a sync's first thread. Other threads get theirs from `branch`.
 
         Args:
             writer: Writer of the output protocol, such as Singer.
@@ -116,7 +116,7 @@ class SyncRun:
         self._init_thread()
 
     def _init_thread(self, owner: SyncRun | None = None, *, may_create_pools: bool = True) -> None:
-        """Initialize the attributes that belong to one thread.
+        """Initialize the attributes that each thread has separately, such as the row buffer.
 
         Args:
             owner: Run from which this one was branched; None for the first thread.
@@ -175,7 +175,7 @@ class SyncRun:
         self.waiting = 0
 
     def flush(self) -> None:
-        """Write the buffered rows to the output.
+        """Write the rows that this thread has buffered to the output.
 
         Raises:
             BaseException: The error of a write that failed now or before.
@@ -314,7 +314,7 @@ class SyncRun:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Use this object as the `SyncRun` of the current thread during the ``with`` block."""
+        """Make this object the `SyncRun` of the current thread during the ``with`` block."""
         me = threading.get_ident()
         with self.outbox.lock:
             self.outbox.threads[me] = self

@@ -95,7 +95,7 @@ class WorkerPool:
         return self
 
     def submit(self, job: SyncJob) -> None:
-        """Queue a job. If too many jobs are queued, wait until a thread takes one.
+        """Queue a job for the worker threads. If too many are queued, wait until one is taken.
 
         Raises:
             BaseException: The first error of a worker.
@@ -109,7 +109,7 @@ class WorkerPool:
             self._condition.notify_all()
 
     def drain(self) -> None:
-        """Wait until all jobs are done.
+        """Wait until the worker threads have done all jobs.
 
         Raises:
             BaseException: The first error of a worker.
@@ -158,7 +158,7 @@ class WorkerPool:
             self.check()
 
     def _join_threads(self, patience: float | None) -> None:
-        """Wait at most ``patience`` seconds for the threads to end; None means no limit."""
+        """Wait at most ``patience`` seconds for the worker threads to end; None means no limit."""
         until = None if patience is None else time.monotonic() + patience
         try:
             for thread in self._threads:

@@ -235,7 +235,7 @@ class TargetTestRunner(SingerTestRunner["Target"]):
 
 
 def _feed(target: Target, messages: IO[str] | None, *, finalize: bool) -> None:
-    """Let a target process messages and, if ``finalize`` is True, the end of its input."""
+    """Let a target load messages and, if ``finalize`` is True, the records that it has buffered."""
     if messages is not None:
         target.process_lines(messages)
     if finalize:

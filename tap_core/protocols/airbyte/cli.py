@@ -59,7 +59,10 @@ class _CommandRun:
         self._hiders: list[Callable[[str], str]] = []
 
     def run(self) -> int:
-        """Run the command. Return its exit code, or the negative signal number after a signal."""
+        """Run the Airbyte command, and return its exit code.
+
+        After a signal, it is the negative signal number.
+        """
         try:
             self.files = get_files(self._context)
             _COMMANDS[str(self._context.info_name)](self)

@@ -59,23 +59,23 @@ class JsonNode:
         return found
 
     def text(self) -> str | None:
-        """Return the node's value, a string, or None if it is missing. Else raise an error."""
+        """Return the node's string, or None if it is missing. Raise an error for other types."""
         found: str | None = self._get_typed(str, None)
         return found
 
     def required_text(self) -> str:
-        """Return the node's value, a string that may be empty. Raise an error if it is missing."""
+        """Return the node's string, which may be empty. Raise an error if it is missing."""
         found = self.text()
         if found is None:
             raise self.make_type_error("a string")
         return found
 
     def flag(self) -> bool:
-        """Return the node's value, a boolean, or False if it is missing. Else raise an error."""
+        """Return the node's boolean, False if it is missing. Raise an error for other types."""
         return self._get_typed(bool, None) is True
 
     def integer(self) -> int | None:
-        """Return the node's value as an integer (5.0 becomes 5), or None if it is missing."""
+        """Return the node's number as an integer (5.0 becomes 5), or None if it is missing."""
         if isinstance(self.value, float) and self.value.is_integer():
             return int(self.value)
         found: int | None = self._get_typed(int, None)

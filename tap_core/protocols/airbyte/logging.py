@@ -44,7 +44,7 @@ class MessageHandler(logging.Handler):
         self._hide = hide
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a log record as a LOG message, or a metric as an ANALYTICS trace."""
+        """Write a log record as an Airbyte LOG message, or a metric as an ANALYTICS trace."""
         with contextlib.suppress(OSError):  # the reader is gone: the next RECORD message raises
             try:
                 self._write(self._line(record))

@@ -116,7 +116,7 @@ class _Trace(msgspec.Struct, tag="TRACE", tag_field="type"):
 
 
 class _Log(msgspec.Struct, tag="LOG", tag_field="type"):
-    """LOG message. It is ignored, because the Airbyte source has already logged it."""
+    """LOG message of an Airbyte source. It is ignored, because the source has already logged it."""
 
 
 class _Descriptor(msgspec.Struct):

@@ -47,7 +47,7 @@ _UNFINISHED: Final = "currently_syncing"
 
 @dataclass(frozen=True, slots=True)
 class InputState:
-    """Content of an Airbyte state file.
+    """Parsed content of an Airbyte state file, from which a tap resumes.
 
     Attributes:
         streams: State of each stream; None if the stream must be reset.

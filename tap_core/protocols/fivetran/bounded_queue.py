@@ -57,7 +57,7 @@ class BoundedByteQueue:
                 self._turn.notify_all()
 
     def check(self) -> None:
-        """Raise `CallEndedError` if the consumer has called `leave`."""
+        """Raise `CallEndedError` if the consumer takes no more data, because it called `leave`."""
         if self._is_left:
             raise CallEndedError
 

@@ -104,11 +104,11 @@ class RpcCall:
         self._callbacks: list[Callable[[], None]] = []
 
     def is_active(self) -> bool:
-        """Return True if the client is still waiting for the response."""
+        """Return True if the client of this gRPC call is still waiting for the response."""
         return not self.left and bool(self._context.is_active())
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Register a function that runs once when this call ends, in any thread.
+        """Register a function that runs once when this gRPC call ends, in any thread.
 
         If the call has ended already, the function runs immediately.
         """
@@ -119,11 +119,11 @@ class RpcCall:
         _run_one(callback)
 
     def note(self, text: str) -> None:
-        """Add a text, such as "3 tables", to the log line that is written when the call ends."""
+        """Add a text, such as "3 tables", to the log line about this gRPC call at its end."""
         self.noted = text
 
     def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
-        """End the call early, and run its callbacks in another thread.
+        """End this gRPC call early, and run the functions of `on_end` in another thread.
 
         ``reason`` is "cancelled" if the client has cancelled the call, or "stopped" if the server
         stops.
@@ -136,13 +136,13 @@ class RpcCall:
             threading.Thread(target=_run, args=(callbacks,), daemon=True).start()
 
     def end(self) -> None:
-        """End the call after its last response, and run its callbacks."""
+        """End this gRPC call after its last response, and run the functions of `on_end`."""
         _run(self._end_once())
 
     def _end_once(self) -> list[Callable[[], None]]:
-        """Mark the call as ended, and return its callbacks, which the caller must run.
+        """Mark this gRPC call as ended, and return the functions of `on_end`, to be run.
 
-        Each callback is returned only once.
+        Each function is returned only once.
         """
         with self._lock:
             self._is_over = True
@@ -187,7 +187,7 @@ class _Status(Exception):  # noqa: N818  not always an error
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """Method of a gRPC service that has a handler.
+    """Method of a gRPC service that the server offers, with its handler.
 
     ``request`` is the message class of its requests. ``streams`` is True if the method returns a
     stream of responses.
@@ -212,7 +212,7 @@ class Server:
         self._server: Any = None
 
     def start(self, listen_address: ListenAddress) -> int:
-        """Start listening on an address and return the port. For port 0, choose a free port.
+        """Start the gRPC server on an address, and return the port. For port 0, use a free port.
 
         Raises:
             OSError: The port cannot be used.
@@ -314,7 +314,7 @@ class Server:
     def _yield_responses(
         self, route: _Route, call: RpcCall, requests: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
-        """Yield the encoded responses of a handler and, if it fails, a response with the error."""
+        """Yield the encoded responses of a gRPC handler. If it fails, add one with the error."""
         answers: Iterable[Any] = ()
         try:
             with self._request(route, requests, context) as request:
@@ -459,7 +459,10 @@ class _ShutdownThread(threading.Thread):
         self.close()
 
     def close(self) -> None:
-        """Call the function ``closing``, once only, and log its errors instead of raising them."""
+        """Call the function ``closing``, which frees resources of the caller, but only once.
+
+        Its errors are logged instead of raised.
+        """
         with self._lock:
             if self._is_closed:
                 return
@@ -534,9 +537,9 @@ def _encode(answer: Any) -> bytes:
 
 
 def _close(answers: Iterable[Any]) -> None:
-    """Close the iterable of a handler's responses, so that a generator frees its resources.
+    """Close the generator of a gRPC handler whose responses were not all read.
 
-    This is needed if not all responses were read.
+    It then frees its resources. Iterables without ``close`` are left as they are.
     """
     close = getattr(answers, "close", None)
     if close is not None:

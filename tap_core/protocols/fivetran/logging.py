@@ -100,7 +100,7 @@ class JsonLogHandler:
         self._said: _Said = {}
 
     def say(self, level: Level, text: str) -> None:
-        """Write one log line. Secrets in the text are redacted."""
+        """Write one line to the log of the server. Secrets in the text are redacted."""
         message = escape_control_characters(self.clean(text))
         content = {"level": level, "message": message, "message-origin": self._origin}
         line = json.dumps(content, ensure_ascii=False)

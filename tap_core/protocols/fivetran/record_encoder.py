@@ -301,9 +301,9 @@ class RecordEncoder(TypedRecordSerializer):
 
 
 def _get_value(column: SourceColumn, record: Record) -> Any:
-    """Return the value of a column: a property of the record, or the record for a JSON column.
+    """Return the value of a column for a record: the property with the column's name.
 
-    The latter is the only column of a stream without declared properties.
+    If the stream declares no properties, its only column has the record as JSON.
     """
     return record if column.has_record else record.get(column.name)
 

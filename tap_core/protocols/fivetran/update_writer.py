@@ -297,7 +297,7 @@ class UpdateWriter:
         self._is_owed = True
 
     def _status(self, event: StreamStatus) -> None:
-        """Process the status of a stream, to log the rows and seconds of its tables at its end."""
+        """Note the time at the start of a stream; log the rows of its tables at its end."""
         for progress in self._progress.values():
             if progress.table.stream != event.stream.name:
                 continue
@@ -308,7 +308,10 @@ class UpdateWriter:
                 self._log(progress)
 
     def _log(self, progress: _TableProgress) -> None:
-        """Log how many rows of a table were sent in which time, if the table is selected."""
+        """Log the number of rows sent for a table and the seconds since its start.
+
+        Tables that the user has not selected are not logged.
+        """
         if self._wanted(progress.table.id) is not None:
             seconds = self._clock() - progress.began
             rows = format_count(progress.rows, "row")

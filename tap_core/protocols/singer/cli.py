@@ -512,9 +512,8 @@ def _excepthook(
 ) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
     """Return a function for ``sys.excepthook`` that logs uncaught exceptions.
 
-    An error that the user can understand is logged as one sentence, such as rejected credentials,
-    any other exception with its traceback. ``system`` is "source" or "destination", for the
-    sentence.
+    An error that needs no traceback, such as rejected credentials, is logged as one sentence, any
+    other exception with its traceback. ``system`` is "source" or "destination", for the sentence.
     """
 
     def log(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
