@@ -54,7 +54,7 @@ class StateWatermark(Generic[_Holder]):
         self._drop_superseded()
 
     def take(self) -> bytes | None:
-        """Return the newest state before which all records are drained, or None.
+        """Return the newest state before which all records are drained, or None without one.
 
         The state and all older ones are removed from the queue.
         """

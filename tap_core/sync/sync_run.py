@@ -349,9 +349,9 @@ class SyncRun:
         return self._copies.values()
 
     def guarded(self, records: Iterable[Any]) -> Iterable[Any]:
-        """Return the result of ``get_records``, so wrapped that its iteration ends with the sync.
+        """Return the records of ``get_records`` as an iterable that stops with the sync.
 
-        When the sync must stop, the next iteration raises an error.
+        If the sync must stop, it raises an error instead of yielding the next record.
         """
         if self.stop_signal is not None:
             records = self.stop_signal.until_set(records)

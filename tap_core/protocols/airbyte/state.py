@@ -219,10 +219,10 @@ def to_state_document(
 def get_previous_states(
     input_state: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Return, by stream name, the states that `to_state_document` leaves out due to child streams.
+    """Return the states of parent streams that restart only because a child stream restarts.
 
-    They are states of parent streams that are read from the start only because a child stream has
-    no state. The arguments are those of `to_state_document`.
+    `to_state_document` leaves these states out. They show which parent records were sent in earlier
+    syncs. The result is keyed by stream name. The arguments are those of `to_state_document`.
     """
     return find_previously_sent(
         _bookmarks(input_state, streams), streams, _is_restarted, full_refresh

@@ -29,7 +29,7 @@ _Of: Final = descriptor_pb2.FieldDescriptorProto
 
 
 class _ProtoFilesError(Exception):
-    """Raised if Fivetran's ``.proto`` files are missing or cannot be compiled, for a comparison."""
+    """Raised if the ``.proto`` files to compare with are missing or cannot be compiled."""
 
 
 def compare(folder: Path) -> int:

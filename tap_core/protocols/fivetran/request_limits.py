@@ -169,7 +169,7 @@ class RequestReceiver:
             self._now = turn
 
     def _mark_received(self, turn: _ReceivingCall) -> None:
-        """Mark the request of a call as completely received, so that the call is not slow."""
+        """Mark the request of a gRPC call as received, so that the call does not count as slow."""
         with self._changed:
             turn.has_arrived = True
 
