@@ -75,11 +75,8 @@ def parse_datetimes_lenient(
 ) -> None:
     """Replace the date and time texts of a record by parsed values, in place.
 
-    Args:
-        record: Record to change.
-        fields: Date and time fields of the record.
-        treatment: Result for a text that cannot be parsed: an error, null or the maximum date.
-        logger: Logger for warnings about such texts.
+    The result for a text that cannot be parsed is defined by ``treatment``: an error, null or the
+    maximum date.
 
     Raises:
         ValueError: A text cannot be parsed, and the treatment is to raise an error.

@@ -161,14 +161,9 @@ class InputRouter:
             target._handle_max_record_age()
 
     def _process_rows_directly(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
-        """Add the rows of an event to one sink.
+        """Add the rows of an event to one sink. ``times`` are the extraction times of the rows.
 
         This is the fast path for a stream without stream maps or overridden hooks of the target.
-
-        Args:
-            sink: The sink.
-            rows: The event.
-            times: Extraction time of each row; None if it is unknown.
         """
         target, pipeline = self._target, self.get_pipeline(sink)
         take, weighs, version = pipeline.take, pipeline.weighs, rows.version

@@ -198,14 +198,8 @@ def _sync_in_parallel(
 ) -> None:
     """Sync several contexts of a stream in threads or in other processes.
 
-    Args:
-        stream: Stream to sync.
-        run: Sync of the calling thread.
-        plan: Sync plan of the stream.
-        contexts: Contexts to sync.
-        signpost: Upper limit of the bookmarks; None for no limit.
-        failure: Error that ended the listing of the contexts early, or None. It is raised after
-            the listed contexts are synced.
+    ``failure`` is the error that ended the listing of the contexts early, or None. It is raised
+    after the listed contexts are synced. ``signpost`` is the upper limit of their bookmarks.
     """
     _create_state_entries(stream, plan, contexts, signpost)
     failures = ContextFailures(stream)
@@ -581,13 +575,8 @@ def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int)
 def _end_chunk(arguments: _WriteArguments, done: int, next_state: int) -> int:
     """Write the buffered records, and then a state if one is due.
 
-    Args:
-        arguments: The stream, with the sync of the calling thread.
-        done: Number of records of the stream so far.
-        next_state: Number of records at which a state is due.
-
-    Returns:
-        The number of records at which the next state is due.
+    ``done`` is the number of the stream's records so far, and ``next_state`` the number at which a
+    state is due. Return the number at which the next one is due.
     """
     stream = arguments.stream
     arguments.run.settle()

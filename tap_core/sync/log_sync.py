@@ -76,14 +76,10 @@ def _write_changes(
     starts: Mapping[str, int],
     end: int,
 ) -> None:
-    """Read the changes of streams from a log and write them, with states.
+    """Read the changes of streams from a change log and write them, with states.
 
-    Args:
-        log: Change log of the source.
-        streams: Streams by name.
-        run: Sync in progress.
-        starts: Position in the log of each stream's first change, by stream name.
-        end: Position after the last change.
+    ``starts`` has the position of each stream's first change by stream name. ``end`` is the
+    position after the last change.
     """
     frequency = min(stream.STATE_MSG_FREQUENCY for stream in streams.values())
     waiting = 0

@@ -113,13 +113,7 @@ class _FormPosition:
     is_secret: bool = False
 
     def inside(self, name: str, schema: Schema, *, is_required: bool) -> _FormPosition:
-        """Return the position of a property of the object at this position.
-
-        Args:
-            name: Name of the property.
-            schema: JSON Schema of the property.
-            is_required: True if the object requires the property.
-        """
+        """Return the position of the property ``name`` of the object at this position."""
         title = str(schema.get("title") or "").strip() or make_title(name)
         return _FormPosition(
             path=(*self.path, name),

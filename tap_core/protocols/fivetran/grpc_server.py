@@ -267,11 +267,7 @@ class Server:
         """Receive, parse and yield the request of a gRPC call.
 
         The memory of the request counts against the server's limit until the ``with`` block ends.
-
-        Args:
-            route: Method that the client calls.
-            requests: Encoded messages from the client, of which the first one is the request.
-            context: Context object of the gRPC library.
+        ``requests`` are the encoded messages from the client, of which the first is the request.
 
         Raises:
             _UnreadableError: The bytes are not a valid request.

@@ -27,10 +27,7 @@ _LAST_PORT: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Address on which a gRPC server listens, with limits for the calls that it receives there.
-
-    The default host stands for all addresses of the machine.
-    """
+    """Address (host and port) on which a gRPC server listens, with limits for its calls."""
 
     port: int
     host: str = ALL_ADDRESSES

@@ -218,10 +218,7 @@ def count_values(data: bytes, kind: Any, limit: int) -> int:
 
     The number determines the memory: a value of two encoded bytes may need hundreds of bytes.
 
-    Args:
-        data: The encoded message.
-        kind: Protobuf descriptor of the message.
-        limit: Number of values above which the function stops counting.
+    ``kind`` is the protobuf descriptor of the message. Counting stops above ``limit``.
 
     Raises:
         ValueError: The bytes are not a valid message.

@@ -129,8 +129,8 @@ def _entry(stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]
 
     Args:
         stream: The stream.
-        choices: Selected tables of the stream, each with its column selection. If there are none,
-            the entry deselects the stream.
+        choices: Selected tables of the stream, each with its column selection. An empty list
+            deselects the stream.
     """
     entry = catalog_entry(stream, is_wanted=bool(choices))
     declared = entry.schema.properties or {}
