@@ -57,7 +57,7 @@ class SourceTable:
         """
         return not set(self.columns) <= set(previous.columns)
 
-    def add_columns_of(self, previous: SourceTable) -> SourceTable:
+    def add_previous_columns(self, previous: SourceTable) -> SourceTable:
         """Return a copy of the table that also has the columns which only ``previous`` has."""
         own = {column.name: column for column in self.columns}
         before = {column.name: column for column in previous.columns}

@@ -242,7 +242,7 @@ class UpdateWriter:
             return
         known = self._known_tables.get(table.id)
         if known is None or table.differs_from(known):
-            changed = table if known is None else table.add_columns_of(known)
+            changed = table if known is None else table.add_previous_columns(known)
             self._known_tables[table.id] = changed
             self._backlog.put(schema_change(changed).SerializeToString())
         encoder = self._encoders.get(name)
