@@ -18,10 +18,10 @@ def get_catalog_entry(stream: SyncStream) -> CatalogEntry:
 
 
 def apply_selection(node: Metadata, *, wanted: bool) -> None:
-    """Set ``selected`` in the catalog metadata of a property.
+    """Set ``selected`` to ``wanted`` in the catalog metadata of a property, and make it effective.
 
-    If ``wanted`` is False, the inclusion ``automatic`` is changed to ``available``, because Singer
-    always includes automatic properties.
+    To deselect a property with the inclusion ``automatic``, change the inclusion to ``available``,
+    because Singer always includes automatic properties.
     """
     node.selected = wanted
     if node.inclusion == Metadata.InclusionType.AUTOMATIC and not wanted:

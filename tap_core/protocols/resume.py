@@ -28,9 +28,10 @@ def retained_bookmarks(
     must_restart: RestartCheck,
     full_refresh: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the states of the streams that resume, by stream name, as deep copies.
+    """Return the states, as deep copies by stream name, from which streams can resume in a sync.
 
-    The states of streams that restart are left out.
+    The states of streams that are read from the beginning are left out. These are the ones that
+    must restart, and their parent streams.
 
     Args:
         bookmarks: States by stream name.
@@ -50,10 +51,10 @@ def find_previously_sent(
     must_restart: RestartCheck,
     full_refresh: Collection[str] = (),
 ) -> dict[str, dict[str, Any]]:
-    """Return the states of parent streams that restart only because a child stream restarts.
+    """Return, by name, the states of parent streams that restart only due to a child stream.
 
-    The state of such a parent tells which of its records were sent before. Each of these parents is
-    logged. See `retained_bookmarks` for the arguments.
+    The state of such a parent shows which of its records were sent in earlier syncs. The restart is
+    logged. The arguments are those of `retained_bookmarks`.
     """
     restarted = _find_restarted(bookmarks, streams, must_restart, full_refresh)
     parents = {
@@ -87,9 +88,9 @@ def _find_restarted(
 def _find_ancestors(
     restarted: Collection[str], streams: Mapping[str, SyncStream]
 ) -> dict[str, str]:
-    """Return the names of the streams that have a restarted descendant stream.
+    """Return the ancestors of restarted streams: child streams need all records of their parents.
 
-    Each name is mapped to the name of one such descendant.
+    The name of each ancestor is mapped to the name of one of its restarted descendants.
     """
     found = {
         name: next((one.name for one in stream.descendent_streams if one.name in restarted), None)

@@ -58,7 +58,7 @@ def remove_metadata_columns(schema: JsonSchema) -> None:
 
 
 def _properties(schema: JsonSchema) -> dict[str, Any]:
-    """Return the value of ``properties`` in a schema.
+    """Return the ``properties`` of a stream's schema, by name.
 
     Raises:
         InvalidJSONSchema: ``properties`` is not an object.

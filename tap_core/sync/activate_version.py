@@ -23,11 +23,11 @@ __all__ = ["emit_activate_version"]
 
 
 def emit_activate_version(stream: SyncStream, run: SyncRun) -> None:
-    """Choose the table version of a FULL_TABLE stream and write its first ACTIVATE_VERSION.
+    """Choose the table version of a FULL_TABLE stream, and write its first ACTIVATE_VERSION.
 
-    The version is the tap's start time in seconds since 1970. Nothing is done if the stream
-    already has a version, is read only in part, is not FULL_TABLE, or sets
-    ``emit_activate_version_messages`` to False.
+    The version is the tap's start time in seconds since 1970. Do nothing if the stream already has
+    a version, is read only in part, is not FULL_TABLE, or sets ``emit_activate_version_messages``
+    to False.
     """
     if (
         stream.replication_method == REPLICATION_FULL_TABLE

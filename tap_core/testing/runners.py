@@ -68,11 +68,10 @@ class SingerTestRunner(abc.ABC, Generic[_T]):
         self.records: defaultdict[str, list[Record]] = defaultdict(list)
 
     def create(self, kwargs: Mapping[str, Any] | None = None) -> _T:
-        """Return a new instance of the plugin.
+        """Create an instance of the plugin (tap or target).
 
         Args:
-            kwargs: Arguments of the plugin besides ``config``, which replace those passed to the
-                runner.
+            kwargs: Arguments of the plugin besides ``config``; by default those of the runner.
         """
         return self.singer_class(config=self.config, **(kwargs or self.default_kwargs))
 
@@ -137,7 +136,7 @@ class TapTestRunner(SingerTestRunner[Tap]):
         self._collect(parse_messages(out.read()))
 
     def _collect(self, messages: list[dict[str, Any]]) -> None:
-        """Store the messages of a run in the attributes for their types, and records by stream."""
+        """Store the messages of a run in attributes by type, and the records by stream."""
         kinds = {
             "SCHEMA": self.schema_messages,
             "RECORD": self.record_messages,
@@ -189,7 +188,10 @@ class TargetTestRunner(SingerTestRunner["Target"]):
 
     @property
     def target_input(self) -> IO[str] | None:
-        """Open file with the input messages, or None; ``input_filepath`` is opened on access."""
+        """Open file with the target's input messages, or None for no input.
+
+        If only ``input_filepath`` was passed, the first access opens that file.
+        """
         if self._input is None:
             if self.input_io is not None:
                 self._input = self.input_io
@@ -218,7 +220,10 @@ class TargetTestRunner(SingerTestRunner["Target"]):
 
     @contextlib.contextmanager
     def _open_input(self) -> Iterator[IO[str] | None]:
-        """Return a context manager for the input; it closes only a file that it opened itself."""
+        """Yield the open file with the input for a ``with`` block, or None for no input.
+
+        At the end, the file is closed if this method has opened it.
+        """
         was_given = self._input is not None or self.input_io is not None
         messages = self.target_input
         try:
@@ -230,7 +235,7 @@ class TargetTestRunner(SingerTestRunner["Target"]):
 
 
 def _feed(target: Target, messages: IO[str] | None, *, finalize: bool) -> None:
-    """Send messages to a target; if ``finalize`` is True, also signal the end of the input."""
+    """Let a target load messages and, if ``finalize`` is True, the records that it has buffered."""
     if messages is not None:
         target.process_lines(messages)
     if finalize:

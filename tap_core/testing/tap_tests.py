@@ -268,7 +268,7 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
 
 
 def _declares_type(schema: JsonSchema) -> bool:
-    """Return True if the schema of a property has a type; any value is allowed without one."""
+    """Return True if the schema of a property declares a type. Otherwise, any value is allowed."""
     try:
         is_date_or_datetime_type(schema)
     except (EmptySchemaTypeError, ValueError):

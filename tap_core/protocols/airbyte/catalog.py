@@ -92,7 +92,10 @@ def _describe_stream(stream: SyncStream) -> dict[str, Any]:
 
 
 def _build_airbyte_schema(stream: SyncStream) -> JsonSchema:
-    """Return a stream's schema for the discovery catalog, without unsupported properties."""
+    """Return a stream's schema for Airbyte's discovery catalog.
+
+    Properties with the inclusion ``unsupported`` in the Singer catalog are left out.
+    """
     schema = airbyte_schema(stream.schema)
     if properties := _properties(schema):
         metadata = get_catalog_entry(stream).metadata
@@ -129,7 +132,10 @@ class _Replication(NamedTuple):
         return cls(method, key or None, is_free)
 
     def path_in(self, schema: JsonSchema) -> _Path:
-        """Return the path to the replication key in a schema, such as ``("meta", "updated")``."""
+        """Return the replication key as a path of property names in the stream's JSON Schema.
+
+        For example, the path of the key ``meta.updated`` is ``("meta", "updated")``.
+        """
         return parse_path(self.key or "", schema)
 
     @property
@@ -366,7 +372,10 @@ def _choose_cursor(
 def _make_entry(
     stream: SyncStream, wanted: ConfiguredStream, replication: _Replication
 ) -> CatalogEntry:
-    """Return a copy of a stream's catalog entry with only the configured properties selected."""
+    """Return a copy of a stream's Singer catalog entry for the sync of a configured stream.
+
+    It selects only the configured properties, and it has the given replication method and key.
+    """
     entry = deepcopy(get_catalog_entry(stream))
     root = entry.metadata.root
     if root.inclusion != _Inclusion.UNSUPPORTED:
@@ -379,13 +388,16 @@ def _make_entry(
 
 
 def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any) -> None:
-    """Select the configured properties in ``metadata`` and deselect all others, even keys.
+    """Set ``selected`` in catalog metadata for each property of an object and of nested objects.
+
+    Properties of the configured schema are selected. All others are deselected, even keys.
 
     Args:
         metadata: Catalog metadata to change.
-        path: Breadcrumb of the object whose properties are selected.
-        known: Schema of the object in the tap.
-        wanted: Configured schema of the object. Without properties, it selects all properties.
+        path: Breadcrumb of the object in ``metadata``; empty for the record.
+        known: Schema of the object that the tap has discovered.
+        wanted: Schema of the object in the configured catalog. If it has no properties, all
+            properties are selected.
     """
     asked = _properties(wanted)
     for name, definition in _properties(known).items():
@@ -397,10 +409,11 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
 
 
 def _remove_unwanted(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
-    """Return the schema ``known`` without properties that are missing in the schema ``wanted``.
+    """Return the tap's schema ``known`` without the properties that the user has not selected.
 
-    Only properties that catalog metadata cannot deselect are removed: properties inside arrays, and
-    undeclared properties (``additionalProperties``). ``in_list`` is True inside an array.
+    These are missing in the configured schema ``wanted``. Only those that catalog metadata cannot
+    deselect are removed: properties inside arrays, and undeclared properties
+    (``additionalProperties``). ``in_list`` is True inside an array.
     """
     result = dict(known)
     asked, properties = _properties(wanted), _properties(known)

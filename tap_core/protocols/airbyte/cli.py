@@ -44,7 +44,7 @@ def run_source_command(context: typer.Context) -> int:
 
 
 class _CommandRun:
-    """Run of one Airbyte command, with its input files, its tap and its output."""
+    """State of one Airbyte command (such as ``read``) that runs: its files, settings and tap."""
 
     def __init__(
         self, tap_class: type[SyncTap], context: typer.Context, wire: StdoutWriter
@@ -59,7 +59,10 @@ class _CommandRun:
         self._hiders: list[Callable[[str], str]] = []
 
     def run(self) -> int:
-        """Run the command. Return its exit code, or the negative signal number after a signal."""
+        """Run the Airbyte command, and return its exit code.
+
+        After a signal, it is the negative signal number.
+        """
         try:
             self.files = get_files(self._context)
             _COMMANDS[str(self._context.info_name)](self)
@@ -70,7 +73,7 @@ class _CommandRun:
         return 0
 
     def hide(self, text: str) -> str:
-        """Return text with the secrets of the configuration redacted."""
+        """Return ``text`` with the secret values of the tap's settings redacted."""
         for hide in self._hiders:
             text = hide(text)
         return text
@@ -101,9 +104,10 @@ class _CommandRun:
         self._hiders.append(make_redactor(settings, schema))
 
     def _write_control_message(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-        """Write a CONTROL message if the tap has changed a setting, such as its refresh token.
+        """Apply a change of the tap's settings, such as a new refresh token.
 
-        ``renew`` takes the current settings and returns the new settings.
+        If the settings differ afterwards, write them as a CONTROL message, so that the platform
+        stores them. ``renew`` takes the current settings and returns the new settings.
         """
         settings = renew(self.settings or {})
         if settings != self.settings:

@@ -53,9 +53,12 @@ class ReadRequest:
 
 
 def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> None:
-    """Sync a tap with the catalog and state of a request, and write Airbyte messages.
+    """Run Airbyte's command ``read``: sync a tap, and write its data as Airbyte messages.
 
-    ``write`` is called with complete lines of JSON.
+    Args:
+        tap: The tap, before a catalog or a state was applied.
+        request: Configured catalog and state of the sync.
+        write: Called with complete lines of JSON.
 
     Raises:
         CatalogFileError: A stream does not support the configured cursor field.
@@ -101,9 +104,9 @@ def _check_stream_maps(tap: SyncTap, names: Collection[str]) -> None:
 
 
 def _resume(tap: SyncTap, document: dict[str, Any]) -> None:
-    """Load a Singer state document into the tap.
+    """Load a Singer state document into the tap, from which its streams resume.
 
-    Its top-level keys besides ``bookmarks`` are the state that all streams share.
+    Top-level keys other than ``bookmarks`` become the state that all streams share.
     """
     tap.load_state(document)
     for name, value in document.items():

@@ -106,7 +106,11 @@ _DEEPEST: Final = 500
 
 
 def _check_breadcrumbs(metadata: Iterable[Any], location: str) -> None:
-    """Raise CatalogFileError if a metadata breadcrumb is not a list, or has over 500 names."""
+    """Raise CatalogFileError if a catalog entry has invalid breadcrumbs in its metadata.
+
+    A breadcrumb is a list of at most 500 names. ``location`` is the position of the entry for the
+    message: "Catalog 'c.json', stream 1".
+    """
     for each in metadata:
         breadcrumb = each.get("breadcrumb") or []
         if not isinstance(breadcrumb, list) or len(breadcrumb) > _DEEPEST:
@@ -122,6 +126,8 @@ _LISTED_SCHEMAS: Final = ("anyOf", "oneOf", "allOf")
 
 def _check_schema(schema: Any, location: str) -> None:
     """Check that ``type`` and ``format`` are valid in a schema and in all its subschemas.
+
+    ``location`` is the position of the catalog entry for the message: "Catalog 'c.json', stream 1".
 
     Raises:
         CatalogFileError: A type is not a string or a list of strings, or a format is not a string.
@@ -174,7 +180,10 @@ def find_unknown_streams(
 
 
 def _get_known_schema(stream: SyncStream) -> Mapping[str, Any] | None:
-    """Return a stream's schema, or None if a ``schema`` property of the tap's code computes it."""
+    """Return a stream's schema, to compare it with a catalog.
+
+    Return None if a ``schema`` property of the tap's code computes it, which may send requests.
+    """
     found = getattr_static(stream, "schema", None)
     if isinstance(found, Mapping):
         return found

@@ -22,9 +22,9 @@ class MessageWriterAdapter:
         self._writer = writer
 
     def encode(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of a record, with its values converted to JSON types.
+        """Return a copy of a record in which all values have JSON types.
 
-        It is a copy because the tap's code may change the record later.
+        A copy is needed because the tap's code may change the record before it is written.
         """
         copied: dict[str, Any] = to_json_compatible(record)
         return copied
