@@ -32,12 +32,15 @@ class Authentication:
 
 
 def _secret(name: str, description: str) -> ProjectSetting:
-    """Return a required setting whose value is a secret."""
+    """Return a required setting for a new tap, whose value is a secret."""
     return ProjectSetting(name, description, "password", required=True)
 
 
 def _member(constructor: str) -> str:
-    """Return the source code of a property ``authenticator`` that evaluates ``constructor``."""
+    """Return the source code of a tap's property ``authenticator``.
+
+    ``constructor`` is the Python expression that the property returns.
+    """
     name = constructor.partition("(")[0]
     return f"""
     @cached_property

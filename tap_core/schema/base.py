@@ -114,7 +114,10 @@ class SchemaSource(ABC, Generic[KeyT]):
 
 
 def _find_cause(ex: Exception) -> BaseException:
-    """Return the exception to report: the cause of a `SchemaNotValidError`, or ``ex`` itself."""
+    """Return the exception to report as the cause of a `SchemaNotFoundError`.
+
+    This is the cause of a `SchemaNotValidError`, if it has one, and otherwise ``ex``.
+    """
     return ex.__cause__ or ex if isinstance(ex, SchemaNotValidError) else ex
 
 
