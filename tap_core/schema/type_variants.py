@@ -108,9 +108,9 @@ def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
 
 
 def _is_usable(keyword: str, value: Any) -> bool:
-    """Return True if a keyword can be kept: it combines no schemas, and its value has a valid type.
+    """Return True for a keyword other than ``allOf``, ``anyOf`` and ``oneOf`` with a valid value.
 
-    The keywords that combine schemas are ``allOf``, ``anyOf`` and ``oneOf``.
+    Only the values of ``format`` (text) and ``properties`` (an object) are checked.
     """
     kind = _KEYWORD_TYPES.get(keyword)
     return keyword not in _COMBINING and (kind is None or isinstance(value, kind))
@@ -137,7 +137,7 @@ def _intersect_properties(first: _Schema, second: _Schema) -> dict[str, Any]:
 
 
 def _types(schema: _Schema) -> list[str]:
-    """Return the type names in ``type`` as a list; an empty list without a valid ``type``."""
+    """Return the ``type`` of a schema as a list of names; an empty list if it is not valid."""
     types = schema.get("type")
     if isinstance(types, str):
         return [types]
@@ -145,7 +145,7 @@ def _types(schema: _Schema) -> list[str]:
 
 
 def _shared_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """Return the type names in both lists; for integer and number, return integer."""
+    """Return the type names that two lists share. Integer and number share integer."""
     shared = [kind for kind in first if kind in second]
     if (
         not _NUMBERS.isdisjoint(first)
@@ -190,7 +190,7 @@ def allows_undeclared_properties(schema: _Schema) -> bool:
 
 
 def object_schema(schema: Any) -> _Schema:
-    """Return the object variants of a schema as one schema, or ``{}`` if it allows no objects."""
+    """Return one schema for all objects that a schema allows, or ``{}`` if it allows no objects."""
     variants = [variant for kind, variant in split_variants(schema) if kind == "object"]
     return merge_object_variants(variants) if variants else {}
 
@@ -211,9 +211,9 @@ def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
 
 
 def _merged_properties(variants: Iterable[_Schema], keyword: str) -> dict[str, Any]:
-    """Return the properties of all variants.
+    """Return the properties of several object schemas in one dict, by name.
 
-    If variants declare a property with different schemas, the property gets all of them under
+    If the schemas declare a property differently, all its declarations become a list under
     ``keyword``, such as ``{"anyOf": [...]}``.
     """
     collected: dict[str, list[Any]] = {}

@@ -194,7 +194,7 @@ def _as_text(value: Any) -> str:
 
 
 def _plain_text(value: Any) -> str:
-    """Convert a value that the json module does not support to text.
+    """Return the text for a value that the json module cannot write, such as a datetime.
 
     Raises:
         TypeError: The value is a Decimal or a mapping, which must not become text.
@@ -209,5 +209,8 @@ def _escaped(character: re.Match[str]) -> str:
 
 
 def _refuse(value: Any) -> Any:
-    """Raise TypeError for a value that JSON does not support."""
+    """Raise TypeError, because JSON does not support ``value``.
+
+    This is the default of `dump_json`.
+    """
     raise TypeError(f"A value of type '{type(value).__name__}' cannot be written as JSON.")

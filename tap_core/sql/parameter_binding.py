@@ -100,7 +100,10 @@ def get_python_types(schema: Any) -> frozenset[str]:
 def _own_binding(
     column_type: sa.types.TypeEngine[Any], dialect: Dialect
 ) -> sa.types.TypeEngine[Any] | None:
-    """Return the column's type if dicts and lists can be passed for it, otherwise None."""
+    """Return a column type that accepts dicts and lists, such as JSON, as the driver's parameters.
+
+    Return None for any other type; objects and arrays are then written as JSON text.
+    """
     if isinstance(column_type, sa.JSON):  # None becomes the SQL NULL, not the JSON null
         return column_type.adapt(type(column_type), none_as_null=True)
     if isinstance(column_type, (sa.ARRAY, sa.TypeDecorator)):
@@ -115,7 +118,7 @@ def _own_binding(
 
 
 def _sqlite_converters(kinds: frozenset[str]) -> dict[type, Callable[[Any], Any]]:
-    """Return conversion functions, by Python class, for values that SQLite's driver rejects.
+    """Return functions that convert values which SQLite's driver rejects, by Python class.
 
     ``kinds`` are the JSON types that the property allows, such as ``string``.
     """

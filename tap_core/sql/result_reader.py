@@ -69,7 +69,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class DriverText(NamedTuple):
-    """Rule for converting values of a column, such as dates, to text by their Python type."""
+    """Rule for converting a column's values, such as dates, to text while rows are read.
+
+    The rule applies to values of some Python types. Values of other types stay unchanged.
+    """
 
     kinds: frozenset[type]
     """Types to convert, without subclasses; if ``others`` is True, the types to keep unchanged."""
@@ -105,7 +108,7 @@ def get_processors(result: sa.CursorResult[Any]) -> Sequence[ColumnProcessor | N
 
 
 def _get_fetch(result: sa.CursorResult[Any]) -> Callable[[int], Sequence[Sequence[Any]]]:
-    """Return a function that fetches a number of rows of a query result.
+    """Return a function that fetches the next rows of a query result; its argument is their number.
 
     If possible, it returns the driver's rows, because SQLAlchemy's row objects are slower.
     """
@@ -123,7 +126,10 @@ def _get_metadata(result: Any) -> Any:
 
 
 def _width(page: Sequence[Sequence[Any]]) -> int:
-    """Return the size in bytes of the largest row in a sample of a page's rows."""
+    """Return the size in bytes of the largest row in a sample of a page's rows.
+
+    The next page's number of rows depends on it.
+    """
     step = len(page) // _SAMPLED_ROWS or 1
     return max(sum(map(getsizeof, row)) for row in page[::step])
 

@@ -261,7 +261,7 @@ class SQLStream(Stream, abc.ABC):
         return getattr(self.get_records, "__func__", None) is not SQLStream.get_records
 
     def _conformed_properties(self) -> Mapping[str, JsonSchema]:
-        """Return the schemas of the properties to convert to JSON values while reading.
+        """Return the schemas of properties whose values are converted to JSON while rows are read.
 
         The result is empty if other code may use the values first: an overridden method, a stream
         map, a child stream, or a caller outside of a sync.
@@ -283,7 +283,10 @@ class SQLStream(Stream, abc.ABC):
 
 
 def _streaming(connection: sa.Connection) -> dict[str, Any]:
-    """Return SQLAlchemy's options for a server-side cursor, and those set on the connection."""
+    """Return SQLAlchemy's execution options for reading a query through a server-side cursor.
+
+    Options that are set on the connection take precedence.
+    """
     chosen = connection.get_execution_options()
     return {"stream_results": True, "max_row_buffer": MAX_PAGE_ROWS, **chosen}
 

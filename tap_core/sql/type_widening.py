@@ -28,9 +28,9 @@ _WITHOUT_DATETIME: Final = frozenset({"cockroachdb", "postgresql", "redshift"})
 
 
 def adapt_type(sql_type: _Type, dialect: Dialect) -> _Type:
-    """Return a column type, or its replacement if the database does not support it.
+    """Return a column type, or a similar type if the database does not support it.
 
-    Example: PostgreSQL has no type name DATETIME, so TIMESTAMP is used.
+    Example: PostgreSQL has no type name DATETIME, so TIMESTAMP is returned.
     """
     if type(sql_type) is sa.DATETIME and dialect.name in _WITHOUT_DATETIME:
         return sa.DateTime(timezone=sql_type.timezone)

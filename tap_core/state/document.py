@@ -118,7 +118,10 @@ class StateDocument:
             return self._text(stream_id).change(partition_context)
 
     def touch(self, stream_id: str, partition_context: Context | None = None) -> None:
-        """Report a change of a partition's state dict; with None, of the stream's state dict."""
+        """Discard the cached JSON text of a partition's state dict, because the dict has changed.
+
+        With None, discard that of the stream's state dict.
+        """
         with self.lock:
             self._touched += 1
             self._text(stream_id).touch(partition_context)
@@ -184,7 +187,7 @@ class StateDocument:
             return line
 
     def _pieces(self) -> Iterator[Iterable[bytes]]:
-        """Yield groups of bytes objects that, concatenated, are the JSON text of the document."""
+        """Yield the JSON text of the document in parts: groups of bytes objects to concatenate."""
         before = b"{"
         for key, value in list(self.tap_state.items()):  # the tap's code may add keys meanwhile
             if key == "bookmarks" and isinstance(value, dict):

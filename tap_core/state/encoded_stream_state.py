@@ -155,7 +155,7 @@ class EncodedStreamState:
         return b"," + text if position else text
 
     def _start_list(self, entries: list[Any]) -> None:
-        """Discard all cached text, because ``partitions`` in the state is now another list.
+        """Discard all cached text, because the state dict now has another ``partitions`` list.
 
         If the cache was disabled for partitions of the old list, it is disabled for the whole
         stream, because these partitions may have other positions in the new list.
