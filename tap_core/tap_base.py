@@ -194,7 +194,7 @@ class Tap(PluginBase):
 
     @property
     def run(self) -> SyncRun:
-        """`SyncRun` of the current sync for the calling thread; created on first use."""
+        """State of the current sync for the calling thread, a `SyncRun`; created on first use."""
         run: SyncRun | None = self.__dict__.get("run")
         if run is None:
             run = self.__dict__["run"] = self._begin_run()
@@ -205,7 +205,10 @@ class Tap(PluginBase):
 
     @property
     def message_writer(self) -> Any:
-        """Writer for messages of the tap's code. Each access first writes the buffered rows."""
+        """Object that writes Singer messages of the tap's code.
+
+        Each access first writes buffered rows.
+        """
         if "run" in self.__dict__:
             self.run.settle()
         return self._message_writer
@@ -417,9 +420,9 @@ class Tap(PluginBase):
         return text
 
     def check_streams(self) -> None:
-        """Check the streams before discovery prints the catalog; a hook that does nothing.
+        """Check the streams before discovery prints the catalog. The default does nothing.
 
-        Overrides raise an error if a stream cannot be read.
+        Override it to raise an error if a stream cannot be read.
         """
 
     # Stream maps
@@ -489,7 +492,7 @@ class Tap(PluginBase):
             stream.apply_catalog(catalog)
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load the state of an earlier sync.
+        """Merge the state of an earlier sync into the state of this tap.
 
         Override this method to convert states of earlier versions of the tap.
         """

@@ -333,7 +333,10 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return successor
 
     def _retire(self, sink: Sink) -> None:
-        """Drain a sink that has been replaced. It is cleaned up at the end of the run."""
+        """Write the buffered records of a sink that has been replaced.
+
+        The sink is cleaned up at the end of the run.
+        """
         self.drain_one(sink)
         self._states.release()
         self._router.forget(sink)

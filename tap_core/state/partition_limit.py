@@ -146,9 +146,9 @@ class PartitionLimit:
     # End of partitions
 
     def finish(self, state: dict[str, Any]) -> None:
-        """Include a finished partition's bookmark in the shared one, and discard its state dict.
+        """Add a finished partition's bookmark to the shared bookmark, and discard its state dict.
 
-        Nothing is done for a partition within the limit.
+        Nothing is done for a partition that has an entry in the state.
         """
         context = state.get("context")
         if not self._beyond or not context:
@@ -217,7 +217,7 @@ class PartitionLimit:
 
 
 class _Lowest:
-    """Computation of the smallest bookmark of several partitions, which are passed to `add`."""
+    """Smallest bookmark of several partitions, whose state dicts are passed to `add`."""
 
     def __init__(self, order: ReplicationKeyComparator) -> None:
         self._order = order
@@ -225,7 +225,7 @@ class _Lowest:
         self._value: Any = None
 
     def add(self, state: dict[str, Any]) -> None:
-        """Compare the bookmark in a partition's state dict with the smallest one so far."""
+        """Compare the bookmark in a partition's state dict with the smallest bookmark so far."""
         key, value = (state.get(name) for name in _BOOKMARK)
         if is_missing(value) or value == "":
             key = None
@@ -248,10 +248,15 @@ def retain_entries(
     rule: PartitionLimit,
     keeps: Callable[[Context], bool],
 ) -> list[dict[str, Any]]:
-    """Return the partitions to keep in the state at the end of a stream.
+    """Return the partition entries to keep in the state at the end of a stream.
 
-    A partition is kept if it has no context, if this run has started to read it, or if ``keeps``
-    returns True for its context.
+    An entry is kept if it has no context, if this run has started to read its partition, or if
+    ``keeps`` returns True for its context.
+
+    Args:
+        entries: Entries of the list ``partitions`` in the stream's state.
+        rule: Partition limit of the run, which knows the partitions that were read.
+        keeps: Function that returns False for the context of an obsolete partition.
     """
     return [
         entry

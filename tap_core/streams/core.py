@@ -495,10 +495,10 @@ class Stream(StreamProperties, abc.ABC):
         return self.state_manager.get_starting_replication_value(context, self.replication_method)
 
     def compare_start_date(self, value: str, start_date_value: str) -> str:
-        """Return the later of a bookmark and ``start_date``.
+        """Return the later of a bookmark and the setting ``start_date``.
 
-        Only date-time keys and those of a cursor are compared; for other keys the bookmark is
-        returned. Override it for keys such as epoch seconds.
+        Date-time keys, and the key of ``incremental_sync``, are compared. For any other key the
+        bookmark is returned. Override it for keys such as epoch seconds.
         """
         if self._reader.has_cursor:
             return self._reader.find_later(value, start_date_value)
@@ -511,7 +511,8 @@ class Stream(StreamProperties, abc.ABC):
 
         For date-time keys it is the start time of the tap: records that change during the sync may
         be missing from pages already read. Override it for keys of other types, such as event
-        identifiers or log positions. A cursor limits the bookmarks itself.
+        identifiers or log positions. With ``incremental_sync`` it is None, because the end of the
+        time range limits the bookmark.
         """
         del context
         if self._reader.has_cursor or not self.is_timestamp_replication_key:
@@ -547,7 +548,10 @@ class Stream(StreamProperties, abc.ABC):
         return get_partition_state(self, context)
 
     def _get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the items of a context whose keys are in ``state_partitioning_keys``."""
+        """Return the items of a context that identify its bookmark; None for None.
+
+        These are the items with a key in ``state_partitioning_keys``, or all if that is None.
+        """
         return self.state_manager.get_state_partition_context(context)
 
     def _parse_datetime(self, value: str) -> datetime:
@@ -580,7 +584,10 @@ class Stream(StreamProperties, abc.ABC):
         advance_bookmark(self, latest_record, context)
 
     def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Replace the progress markers in a state dict (None: the stream's) by its bookmark."""
+        """Replace the progress markers in a state dict by a bookmark.
+
+        ``state`` is the state dict of a partition; None means that of the stream.
+        """
         finalize_state(self, state)
 
     def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:
@@ -599,7 +606,10 @@ class Stream(StreamProperties, abc.ABC):
         sync.engine.sync_stream(self, context)
 
     def _prepare_for_threads(self, threads: int) -> None:
-        """Create objects that all copies of this stream share, before threads use the copies."""
+        """Create the objects that all copies of this stream share, such as an HTTP session.
+
+        It is called before ``threads`` threads read the stream, each with a copy of it.
+        """
 
     def _sync_records(
         self, context: Context | None = None, *, write_messages: bool = True
@@ -721,19 +731,24 @@ class Stream(StreamProperties, abc.ABC):
     def get_record_counter(
         self, *, endpoint: str | None = None, log_interval: float = metrics.DEFAULT_LOG_INTERVAL
     ) -> metrics.Counter:
-        """Return the counter of this stream's records, which logs their number as a metric."""
+        """Return a counter that logs the number of this stream's records as a metric.
+
+        Args:
+            endpoint: Value of the metric's tag ``endpoint``.
+            log_interval: Minimum seconds between two log lines.
+        """
         return metrics.record_counter(self.name, endpoint=endpoint, log_interval=log_interval)
 
     def get_batch_counter(self) -> metrics.Counter:
-        """Return the counter of this stream's batches, which logs their number as a metric."""
+        """Return a counter that logs the number of this stream's batches as a metric."""
         return metrics.batch_counter(self.name)
 
     def get_sync_timer(self) -> metrics.Timer:
-        """Return the timer of this stream's sync, which logs the duration as a metric."""
+        """Return a timer that logs the duration of this stream's sync as a metric."""
         return metrics.sync_timer(self.name)
 
     def _log_metric(self, point: metrics.Point[Any]) -> None:
-        """Log one metric point."""
+        """Log a data point of a metric with the stream's logger for metrics."""
         metrics.log(self.metrics_logger, point=point)
 
 

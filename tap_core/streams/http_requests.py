@@ -54,7 +54,9 @@ def send_within_limits(
     secrets: Callable[[], Secrets],
     **how: Any,
 ) -> requests.Response:
-    """Wait for the rate limits, add credentials, send a request in a trace; return the response.
+    """Send a request within the rate limits of the tap and the stream, and return the response.
+
+    Credentials are added to the request, and it is traced for OpenTelemetry.
 
     Args:
         tap: Tap of the stream, which has a rate limit for all of its streams.
@@ -81,7 +83,7 @@ def get_user_agent(config: Mapping[str, Any]) -> str:
 
 
 def describe_failure(response: requests.Response, secrets: Secrets, path: str | None) -> str:
-    """Return the message of the error for a failed response, without secrets.
+    """Return the error message for a response with an error status, without secrets.
 
     ``path`` is the path of the stream, for a response whose URL has none.
     """

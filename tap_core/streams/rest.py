@@ -391,9 +391,10 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def _request(
         self, prepared_request: requests.PreparedRequest, context: Context | None
     ) -> requests.Response:
-        """Send a request once, check the response and return it.
+        """Send a request without retries, check the response and return it.
 
-        After a response with status 401, the access token is renewed and the request is sent again.
+        If the status is 401 and the authenticator can renew its access token, the request is sent
+        again.
         """
         authenticator = bind_authenticator(self.authenticator, self)
         response = self._send(prepared_request, context, authenticator)
@@ -413,7 +414,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         context: Context | None,
         authenticator: Auth,
     ) -> requests.Response:
-        """Wait for the rate limits, add credentials, send the request and return the response."""
+        """Send a request with credentials, within the rate limits, and return the response."""
         response = send_within_limits(
             self._tap,
             self.name,
@@ -472,7 +473,10 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return describe_failure(response, self._secrets(), self.path)
 
     def _check_body(self, response: requests.Response) -> None:
-        """Raise an error for an invalid body, early enough to retry the request."""
+        """Check the body of a successful response, early enough to retry.
+
+        The default does nothing.
+        """
 
     # Retries
 
@@ -626,7 +630,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     # Metrics and costs
 
     def get_http_request_counter(self) -> metrics.Counter:
-        """Return the counter of this stream's requests, which logs their number as a metric."""
+        """Return a counter that logs the number of this stream's requests as a metric."""
         return metrics.http_request_counter(self.name, endpoint=self.path or "")
 
     def _write_request_duration_log(

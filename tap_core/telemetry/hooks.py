@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _ignore_status(_status: int) -> None:
-    """Ignore the status of a response, because telemetry is off."""
+    """Do nothing. `trace_request` yields this function if telemetry is off."""
 
 
 _OFF: Final = Trace()
@@ -103,7 +103,10 @@ def _end_run(telemetry: Telemetry) -> bool:
 
 
 def begin_stream(stream: str) -> None:
-    """Start the span of a stream that a target receives, unless started. It ends with the run."""
+    """Start the span of a stream that a target receives, if it is not started.
+
+    It ends with the run.
+    """
     if (telemetry := _active) is not None:
         telemetry.begin_stream("target", stream)
 
@@ -114,7 +117,7 @@ def trace_stream(stream: str) -> AbstractContextManager[object]:
 
 
 def trace_batch(stream: str, table: str) -> AbstractContextManager[Trace]:
-    """Return a context manager that traces the commit of a batch to a table as a span."""
+    """Return a context manager that traces the commit of a batch of rows to a table as a span."""
     return _NO_TRACE if (telemetry := _active) is None else telemetry.batch_span(stream, table)
 
 
@@ -148,12 +151,18 @@ def record_metric(metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
 
 
 def count_commit(stream: str, quarantined: int, nbytes: int) -> None:
-    """Add to a stream's metrics: ``nbytes`` of committed rows, ``quarantined`` records."""
+    """Add a commit to the metrics of a stream.
+
+    Args:
+        stream: Name of the stream.
+        quarantined: Number of records that were written to the quarantine table.
+        nbytes: Size of the committed rows in bytes.
+    """
     if (telemetry := _active) is not None:
         telemetry.count_commit(stream, quarantined, nbytes)
 
 
 def count_retry(kind: str) -> None:
-    """Add 1 to the metric for retries. ``kind`` is ``http`` or ``storage``."""
+    """Count a retry of a request (``kind`` is ``http``) or a storage operation (``storage``)."""
     if (telemetry := _active) is not None:
         telemetry.count_retry(kind)

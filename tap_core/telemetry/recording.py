@@ -101,7 +101,10 @@ class Telemetry:
         return self._exporters.tracer.start_span(name, parent, kind, attributes=attributes)
 
     def begin_stream(self, role: str, stream: str) -> Span:
-        """Return the span of a stream; start it at the first call. ``role``: tap or target."""
+        """Return the span of a stream, started at the first call.
+
+        ``role`` is ``tap`` or ``target``.
+        """
         known = self._streams.get((role, stream))
         if known is None:
             span = self.begin(f"{role} stream", self._parents[-1], {_STREAM: stream})
@@ -129,7 +132,7 @@ class Telemetry:
             self._streams.pop(("tap", stream), None)
 
     def batch_span(self, stream: str, table: str) -> AbstractContextManager[Trace]:
-        """Return a context manager that traces the commit of a batch to a table as a span."""
+        """Return a context manager that traces the commit of a batch of rows as a span."""
         attributes = {_STREAM: stream, "db.collection.name": table}
         return _ended(self.begin("commit batch", self.find_parent("target", stream), attributes))
 
@@ -172,7 +175,14 @@ class Telemetry:
             self.record_seconds("request", time.monotonic() - started, {**common, **outcome})
 
     def record(self, metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
-        """Add a value of a METRIC log line to the OpenTelemetry metric; ignore unknown metrics."""
+        """Add a value to the OpenTelemetry metric for a Singer METRIC log line.
+
+        Args:
+            metric: Name of the metric in the log line, such as ``record_count``. Others are
+                ignored.
+            value: A count, or a duration in seconds.
+            tags: Tags of the log line; ``stream`` and ``status`` become attributes.
+        """
         attributes = {_TAGS[tag]: str(value) for tag, value in _plain_tags(tags) if tag in _TAGS}
         if metric in _COUNTERS:
             self._count(metric, value, attributes)
@@ -180,12 +190,12 @@ class Telemetry:
             self.record_seconds(metric, value, attributes)
 
     def count_commit(self, stream: str, quarantined: int, nbytes: int) -> None:
-        """Add to a stream's metrics: ``nbytes`` of committed rows, ``quarantined`` records."""
+        """Add a commit to a stream's metrics: its bytes, and the number of quarantined records."""
         self._count("bytes", nbytes, {_STREAM: stream})
         self._count("quarantined", quarantined, {_STREAM: stream})
 
     def count_retry(self, kind: str) -> None:
-        """Add 1 to the metric for retries. ``kind`` is ``http`` or ``storage``."""
+        """Count a retry of a request (``kind`` is ``http``) or storage operation (``storage``)."""
         self._count("retries", 1, {"tap_core.retry.kind": kind})
 
     def _count(self, metric: str, value: int, attributes: Mapping[str, Any]) -> None:
@@ -193,7 +203,10 @@ class Telemetry:
             _get_counter(self._exporters.meter, metric).add(value, attributes)
 
     def record_seconds(self, metric: str, seconds: float, attributes: Mapping[str, Any]) -> None:
-        """Add a duration to a histogram; ``metric`` is a key of `_DURATIONS`."""
+        """Add a duration in seconds to a histogram, such as the one for ``sync_duration``.
+
+        ``metric`` is a key of `_DURATIONS`.
+        """
         if self._exporters.meter is not None:
             _get_histogram(self._exporters.meter, metric).record(seconds, attributes)
 
