@@ -221,7 +221,10 @@ class Tap(PluginBase):
 
     @property
     def protocol_writer(self) -> ProtocolWriter:
-        """Writer of the events of a sync; by default as Singer messages to `message_writer`."""
+        """Object that writes the events of a sync, such as rows and states, to the output.
+
+        By default it writes Singer messages with `message_writer`.
+        """
         if self._protocol_writer is None:
             self._protocol_writer = make_event_writer(self._message_writer)
         return self._protocol_writer
@@ -592,7 +595,7 @@ class Tap(PluginBase):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Return the command of the Fivetran server for the option ``--port``, else Singer's."""
+        """Return the command of the program: the Fivetran server for ``--port``, else Singer's."""
         if has_port_option(args):
             from tap_core.protocols.fivetran.cli import connector_command
 
@@ -621,7 +624,7 @@ Tap._HOOKS = {name: get_member(Tap, name) for name in ("catalog", "write_message
 
 
 class StateWriter:
-    """Writer of states for the tap's code. Equal consecutive states are written once."""
+    """Writer of STATE messages for the code of a tap. Equal consecutive states are written once."""
 
     def __init__(self, tap: Tap) -> None:
         self._tap = tap

@@ -160,7 +160,7 @@ class _ValueLocation(NamedTuple):
         )
 
     def item(self) -> _ValueLocation:
-        """Return the location of an item in the array at this location."""
+        """Return the location of the items of the array at this location."""
         about = _as_schema(self.schema.get("items"))
         return self._replace(schema=about, is_marked=self.is_marked or is_secret("", about))
 

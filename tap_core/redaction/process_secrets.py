@@ -66,14 +66,14 @@ class _Registry:
                 self._all = None
 
     def clear(self) -> None:
-        """Remove the secrets of all owners."""
+        """Remove all registered secrets."""
         with self._lock:
             self._owned.clear()
             self._ended.clear()
             self._all = None
 
     def all(self) -> Secrets:
-        """Return the secrets of all existing owners and of the last 32 deleted ones."""
+        """Return all registered secrets, of existing owners and of the last 32 deleted ones."""
         joined = self._all
         if joined is None:
             with self._lock:

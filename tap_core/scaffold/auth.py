@@ -15,7 +15,7 @@ __all__ = ["AUTHENTICATION", "Authentication"]
 
 @dataclass(frozen=True)
 class Authentication:
-    """Code fragments of an authentication method for the client, settings and tests of a tap."""
+    """Authentication method of a new tap: source code for its client, settings and tests."""
 
     imports: str = ""
     """Name to import from `tap_core.authenticators`."""

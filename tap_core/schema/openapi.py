@@ -122,9 +122,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
         return self.resolve_schema(key)
 
     def _neighbour(self, name: str) -> Any:
-        """Return a document to which the OpenAPI document refers.
-
-        Each document is loaded only once.
+        """Return a document to which the OpenAPI document refers. It is loaded only once.
 
         ``name`` is the path of that document relative to the OpenAPI document.
 

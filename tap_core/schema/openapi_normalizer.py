@@ -84,7 +84,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return schema
 
     def handle_array_items(self, schema: JsonSchema) -> JsonSchema:
-        """Return the normalized schema of an array's items."""
+        """Convert the OpenAPI schema of an array's items to JSON Schema, and return it."""
         return self.normalize_schema(schema)
 
     def handle_enum(self, schema: JsonSchema) -> JsonSchema:

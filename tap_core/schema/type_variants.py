@@ -131,7 +131,10 @@ def _intersect(first: _Schema, second: _Schema) -> _Schema:
 
 
 def _intersect_properties(first: _Schema, second: _Schema) -> dict[str, Any]:
-    """Return the properties of both; a property in both becomes ``{"allOf": [first, second]}``."""
+    """Return the properties of two schemas in one dict.
+
+    A property in both schemas becomes ``{"allOf": [first, second]}``.
+    """
     names = [name for name in second if name in first and first[name] != second[name]]
     return {**first, **second, **{name: {"allOf": [first[name], second[name]]} for name in names}}
 

@@ -141,5 +141,5 @@ def _check_tag(node: yaml.Node) -> None:
 
 
 def _refused(node: yaml.Node, problem: str) -> yaml.constructor.ConstructorError:
-    """Return the error for a node that is not allowed, with the node's line and column."""
+    """Return the error for a YAML node that is not allowed, with the node's line and column."""
     return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)

@@ -118,7 +118,7 @@ class BookmarkCursor:
         self.reload()
 
     def advance(self, value: Any) -> None:
-        """Advance to the replication key value of one record.
+        """Advance the cursor to the replication key value of one record.
 
         `BookmarkCursor` describes the effect of a value smaller than the latest value.
 

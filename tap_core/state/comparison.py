@@ -110,7 +110,7 @@ class ReplicationKeyComparator:
             logger.warning(message, *args)
 
     def _comparable(self, new: Any, old: Any) -> tuple[Any, Any]:
-        """Convert two values to a common type, whose values Python's operators can compare."""
+        """Convert two replication key values to types that Python's operators can compare."""
         for read in _READERS[self.kind]:
             left, right = read(new), read(old)
             if left is not None and right is not None:

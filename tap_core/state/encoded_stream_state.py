@@ -44,7 +44,10 @@ class EncodedStreamState:
         self.refresh()
 
     def refresh(self) -> None:
-        """Discard the index and all cached text, because any part of the dict may have changed."""
+        """Discard the index of the partitions and all cached JSON text of this state.
+
+        It is called if any part of the state dict may have changed.
+        """
         self._index: PartitionIndex | None = None
         self._around_partitions: tuple[bytes, bytes] | None = None
         self._entries: list[Any] | None = None
@@ -68,9 +71,10 @@ class EncodedStreamState:
         return self._index
 
     def change(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition, for the caller to change; discard its cached text.
+        """Return the state dict of a partition, which the caller changes.
 
-        With None, return the state dict of the stream. A missing partition is created.
+        Its cached JSON text is discarded. With None, return the state dict of the stream. A missing
+        partition is created.
         """
         if not context:
             self._around_partitions = None
@@ -91,9 +95,10 @@ class EncodedStreamState:
             self._stale.add(position)
 
     def share(self, context: Context | None) -> None:
-        """Disable the cache for a partition; with None, for the whole stream.
+        """Disable the cache of JSON text for a partition; with None, for the whole stream.
 
-        Called when the tap's code gets a reference to the state dict and may change it at any time.
+        It is called when the tap's code gets a reference to the state dict and may change it at any
+        time.
         """
         if context:
             self._shared_positions.add(self.index(add=True).position_or_add(context))
@@ -102,7 +107,7 @@ class EncodedStreamState:
 
     @property
     def is_shared(self) -> bool:
-        """True if the cache is disabled for the stream or for any of its partitions."""
+        """True if the cache of JSON text is disabled for the stream or one of its partitions."""
         return self._shared or bool(self._shared_positions)
 
     def encode(self, *, everything: bool = False) -> Iterable[bytes]:
@@ -126,7 +131,10 @@ class EncodedStreamState:
         return self._around_partitions[0]
 
     def _encode_around(self) -> tuple[bytes, bytes]:
-        """Return the JSON text of the state dict before and after the items of ``partitions``."""
+        """Return the JSON text of the state dict in two parts: before and after its partitions.
+
+        The items of the list ``partitions`` are in neither part.
+        """
         if self._around_partitions is None or not self._around_partitions[1]:
             names = list(self.state)
             cut = names.index(_PARTITIONS)
@@ -139,7 +147,7 @@ class EncodedStreamState:
         return self._around_partitions
 
     def _encode_stale(self, entries: list[Any]) -> None:
-        """Encode and cache the text of the partitions that are new or have changed."""
+        """Encode and cache the JSON text of the partitions that are new or have changed."""
         if entries is not self._entries or len(self._pieces) > len(entries):
             self._start_list(entries)
         for position in chain(self._stale, self._shared_positions):

@@ -90,11 +90,11 @@ class PartitionLimit:
 
     @property
     def is_idle(self) -> bool:
-        """True if this object has no effect: no limit, and no shared bookmark of an earlier run."""
+        """True if no limit is set, and no earlier run has stored a shared bookmark."""
         return self.limit is None and not self._shared
 
     def has_room(self, entries: int) -> bool:
-        """Return True if a state that has ``entries`` partitions may get one more."""
+        """Return True if the limit allows one more partition in a state that has ``entries``."""
         return self.limit is None or entries < self.limit
 
     def beyond(self, context: Context) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class PartitionLimit:
         entry.update(self._shared)
 
     def is_beyond(self, context: Context) -> bool:
-        """Return True if a partition without an entry, beyond the limit, is being synced."""
+        """Return True if a partition, which has no entry because of the limit, is being read."""
         return freeze_context(context) in self._beyond
 
     def visit(self, context: Context) -> None:
@@ -146,9 +146,10 @@ class PartitionLimit:
     # End of partitions
 
     def finish(self, state: dict[str, Any]) -> None:
-        """Add a finished partition's bookmark to the shared bookmark, and discard its state dict.
+        """Include the bookmark of a finished partition in the bookmark that partitions share.
 
-        Nothing is done for a partition that has an entry in the state.
+        The partition's state dict is discarded. Nothing is done for a partition with an entry in
+        the state.
         """
         context = state.get("context")
         if not self._beyond or not context:
@@ -172,7 +173,7 @@ class PartitionLimit:
             self.finish(state)
 
     def close(self, state: dict[str, Any], *, replication_key: str | None, saw_all: bool) -> bool:
-        """Apply the limit to the stream's state at the end of the stream; return True if changed.
+        """Apply the partition limit to the state of a stream at its end; return True if it changed.
 
         If the limit is exceeded, the partitions are replaced by one shared bookmark.
 
@@ -236,7 +237,7 @@ class _Lowest:
         self._keys.add(key)
 
     def get(self, key: str | None) -> Any:
-        """Return the smallest bookmark of the replication key ``key``.
+        """Return the smallest bookmark of all partitions, for the replication key ``key``.
 
         Return None if any partition has no bookmark, or a bookmark of another key.
         """

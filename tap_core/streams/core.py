@@ -591,7 +591,11 @@ class Stream(StreamProperties, abc.ABC):
         finalize_state(self, state)
 
     def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:
-        """Replace progress markers of this stream and its selected children by bookmarks."""
+        """Replace progress markers by bookmarks, and write a STATE message.
+
+        ``state`` is the state dict to finalize. If it is None or empty, those of this stream and
+        its selected children are finalized.
+        """
         if state:
             self._finalize_state(state)
         elif not finalize_with_children(self):
@@ -614,7 +618,10 @@ class Stream(StreamProperties, abc.ABC):
     def _sync_records(
         self, context: Context | None = None, *, write_messages: bool = True
     ) -> Iterator[Record]:
-        """Sync all contexts, or only ``context`` if it is not None, and yield each record."""
+        """Sync all contexts, or only ``context`` if it is not None, and yield each record.
+
+        If ``write_messages`` is False, no messages are written; the caller writes the records.
+        """
         return sync.compat_path.sync_with_hooks(self, context, write_messages=write_messages)
 
     def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None:
@@ -716,7 +723,7 @@ class Stream(StreamProperties, abc.ABC):
         sync.messages.write_activate_version_messages(self, full_table_version)
 
     def _write_state_message(self) -> None:
-        """Write the state, if it changed since the last write."""
+        """Write a STATE message, if the state has changed since the last one."""
         _ = self.state_manager.stream_state  # a stream that was synced has an entry
         self._tap.run.checkpoint(owed=True)
         self.state_manager.is_flushed = True

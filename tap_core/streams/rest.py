@@ -203,7 +203,13 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         """
 
     def get_url(self, context: Context | None) -> str:
-        """Return the URL for a context; a ``{key}`` is replaced by its value or by a setting."""
+        """Return the URL for a context: ``url_base + path`` with each ``{key}`` replaced.
+
+        The value of a key is that in the context, else the setting of this name.
+
+        Raises:
+            FatalAPIError: A value makes a segment of the path ``.`` or ``..``.
+        """
         url = f"{self.url_base}{self.path or ''}"
         values = {**self.config, **(context or {})} if "{" in url else {}
         return check_dot_segments(url, self._fill_placeholders(url, values))
@@ -551,7 +557,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return self._get_reader(WindowReader)
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context; with a cursor, one time window after the other."""
+        """Yield the records of a context; with ``incremental_sync``, one window after the other."""
         return self._reader.read(context)
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
@@ -591,7 +597,10 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def _choose_request_builder(
         self, context: Context | None, walk: BaseAPIPaginator[Any]
     ) -> Callable[[], requests.PreparedRequest]:
-        """Return the function that builds requests: a `prepare_request` override if it exists."""
+        """Return the function that builds the request for the current page of a paginator.
+
+        It calls `prepare_request`, which is deprecated, only if a subclass overrides it.
+        """
         if type(self).prepare_request is _HTTPStream.prepare_request:
             return partial(self._prepare_request, context=context, page=walk)
         warnings.warn(

@@ -87,10 +87,10 @@ class WindowedStreamProtocol(SyncStream, Protocol):
 
     @property
     def incremental_sync(self) -> DatetimeBasedCursor | None:
-        """Cursor that defines the windows; None for a stream without windows."""
+        """Cursor that defines the time windows; None for a stream without windows."""
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
-        """Return the records of a context in the window ``stream_interval``."""
+        """Return the records of a context in the current time window, ``stream_interval``."""
 
     def _prepare_for_threads(self, threads: int) -> None: ...
 
@@ -139,7 +139,11 @@ class WindowReader(ContextReader):
         return cursor.format.write(self.find_time_range(cursor)[0])
 
     def make_comparator(self) -> ReplicationKeyComparator:
-        """Return the comparator for replication key values: that of the cursor if there is one."""
+        """Return the comparator of the stream's replication key values.
+
+        With ``incremental_sync`` it is that of the cursor, which parses values in the cursor's
+        formats.
+        """
         cursor = self.stream.incremental_sync
         if cursor is None:
             return super().make_comparator()
@@ -153,7 +157,7 @@ class WindowReader(ContextReader):
         return value if order.newer_or_equal(value, start_date) else start_date
 
     def parse_datetime(self, value: str) -> dt.datetime | None:
-        """Parse a date-time in a format of the cursor; None if the value has another format."""
+        """Parse a date-time in a format of the stream's cursor; None if it has another format."""
         order = _find_cursor_order(self.stream.state_manager.order)
         return None if order is None else order.instant(value)
 
@@ -168,7 +172,7 @@ class WindowReader(ContextReader):
 
     @property
     def end_time(self) -> str | None:
-        """End of the current context in the cursor's format; None without a datetime cursor.
+        """End of the current context's time range, in the cursor's format; None without a cursor.
 
         The bookmark does not pass it, because later records may not have been read.
         """
@@ -178,7 +182,7 @@ class WindowReader(ContextReader):
     # Reading
 
     def read(self, context: Context | None) -> Iterable[Record]:
-        """Return the records of a context; with a cursor, one time window after the other."""
+        """Return the records of a context; with ``incremental_sync``, window after window."""
         request_records = self.stream.request_records
         if self.stream.incremental_sync is None and isgeneratorfunction(request_records):
             return request_records(context)  # each generator on the way costs time per record

@@ -92,7 +92,7 @@ class Telemetry:
                 self.end_streams()
 
     def begin(self, name: str, parent: Context | None, attributes: Mapping[str, Any]) -> Span:
-        """Start and return a span. If traces are off, the span records nothing."""
+        """Start and return an OpenTelemetry span. If traces are off, it records nothing."""
         from opentelemetry.trace import INVALID_SPAN, SpanKind
 
         if self._exporters.tracer is None:
@@ -112,7 +112,10 @@ class Telemetry:
         return known[0]
 
     def find_parent(self, role: str, stream: str) -> Context | None:
-        """Return the parent for new spans of a stream: the stream's span, else the run's span."""
+        """Return the parent for new spans of a stream: the stream's span, else the run's span.
+
+        ``role`` is ``tap`` or ``target``.
+        """
         known = self._streams.get((role, stream))
         return self._parents[-1] if known is None else known[1]
 
