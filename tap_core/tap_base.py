@@ -240,7 +240,7 @@ class Tap(PluginBase):
         """
         if not is_default_writer(self._message_writer):
             self.logger.warning(
-                "'%s' is not used: what is written depends on the protocol.",
+                "'%s' is not used: the protocol determines the format of the output.",
                 type(self._message_writer).__qualname__,
             )
         if is_overridden(self, "write_message"):

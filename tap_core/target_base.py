@@ -502,7 +502,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     def _wind_up(self) -> None:
         """After a signal, emit the state and clean up the sinks. Do not write buffered records."""
-        self.logger.info("Stopping on a signal: no further drain is started.")
+        self.logger.info("Stopping after a signal: buffered records are not written.")
         self._states.release()
         if not self._has_ended:
             self._clean_up()

@@ -13,10 +13,10 @@ __all__ = ["remove_addresses"]
 
 _GONE: Final = "***"
 _SIGNS: Final = frozenset("/%?&@")
-"""Characters of which every removed word contains at least one."""
+"""Characters that mark a word to remove: each such word contains at least one of them."""
 
 _WORD: Final = re.compile(r'[^\s"<>`]+')
-"""Sequence of characters without spaces and without signs that no URL contains."""
+"""Sequence of characters, except spaces and characters that no URL contains."""
 
 _SLASHES: Final = r"(?://|\\/\\/|(?:%2[fF]){2})"
 _URL: Final = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]{{0,40}}(?::|%3[aA]){_SLASHES}")
@@ -55,7 +55,7 @@ _DEEP: Final = 2
 
 def remove_addresses(text: str) -> str:
     """Replace URLs, request paths, query parameters and response excerpts in a text by ``***``."""
-    while (clean := _remove_once(text)) != text:  # a removal may join other parts
+    while (clean := _remove_once(text)) != text:  # a removal may join words to a new path
         text = clean
     return text
 

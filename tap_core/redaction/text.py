@@ -34,7 +34,7 @@ _SHORTEST: Final = 3
 _SHORTEST_NUMBER: Final = 4
 _SHORTEST_BASE64: Final = 8
 _SHORTEST_LINE: Final = 16
-"""Minimum length, in characters, of a line that is hidden alone, of a value like a PEM key."""
+"""Minimum length, in characters, of a single line to hide, of a value such as a PEM key."""
 _SHORTEST_LONE_USER: Final = 16
 """Minimum length, in characters, of a URL's user that counts as a token without a password."""
 

@@ -100,8 +100,8 @@ def _reporting_references(original: Any) -> Any:
             yield from original(self, instance, _schema)
         except Unresolvable as error:
             raise InvalidJSONSchema(
-                f"The schema has nothing at '{error.ref}', and references are resolved in the"
-                " schema alone: put the referenced schema under its `$defs`."
+                f"The schema has nothing at '{error.ref}', and references to other documents are"
+                " not resolved: put the referenced schema under its `$defs`."
             ) from None
         except CannotDetermineSpecification as error:
             raise InvalidJSONSchema(

@@ -389,8 +389,8 @@ class SQLConnector:
         ]
         if not entries:
             self.logger.warning(
-                "Discovery found no tables and no views: %s. Check the database, and what its"
-                " user may see.",
+                "Discovery found no tables and no views: %s. Check the name of the database, and"
+                " the privileges of its user.",
                 f"looked in {', '.join(map(repr, schemas))}" if schemas else "there is no schema",
             )
         return entries

@@ -174,8 +174,8 @@ class SQLStream(Stream, abc.ABC):
             self.selected = False
         elif len(self.replication_path) > 1:
             raise InvalidReplicationKeyException(
-                f"Table '{self.name}' cannot be read by '{self.replication_key}', which is inside"
-                " of a column: choose a column as the cursor."
+                f"Table '{self.name}' cannot be sorted by '{self.replication_key}', which is inside"
+                " a column: choose a column as the cursor."
             )
 
     def get_selected_schema(self) -> JsonSchema:

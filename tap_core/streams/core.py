@@ -135,7 +135,7 @@ class Stream(StreamProperties, abc.ABC):
     """Context that is being synced, read-only; change it in `preprocess_context`."""
 
     _is_read_by_one: bool = False
-    """True if one process must read all contexts, because the source counts the stream's jobs."""
+    """True if one process must read all contexts, because it counts the stream's jobs."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
     _stream_version: int | None = None

@@ -147,17 +147,17 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     """Maximum seconds from the first to the last byte of a response, None for no limit."""
 
     incremental_sync: DatetimeBasedCursor | None = None
-    """Cursor by which the stream is read in windows; None reads the stream as a whole.
+    """Cursor by which the stream is read in time windows; None reads the stream as a whole.
 
     The cursor field is the replication key, unless the stream or a catalog defines another one.
     """
 
     stream_interval: TimeWindow | None = None
-    """Window that is being read, for code that builds requests or changes records."""
+    """Time window that is being read, for code that builds requests or changes records."""
 
     max_parallel_windows: int = 1
-    """Number of threads that may read windows. Set it above 1 only if this stream, and the code it
-    uses, is thread-safe. Contexts that are synced in threads read one window at a time."""
+    """Number of threads that may read time windows. Set it above 1 only if this stream, and the
+    code it uses, is thread-safe. Contexts that are synced in threads read one window at a time."""
 
     _record_filter: CursorRecordFilter | None = None
     """Filter for the records of the current window; None if the API filters them."""

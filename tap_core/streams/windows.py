@@ -421,7 +421,7 @@ class WindowReader(ContextReader):
         if order is None or (passed is None and not cursor.filters):
             return None
         upper = end if cursor.filters else None
-        lower = cursor.format.read(cursor.format.write(lower))  # the start that a request would get
+        lower = cursor.format.read(cursor.format.write(lower))  # as precise as in a request
         find = make_getter(self.stream.replication_path)
         return CursorRecordFilter(order, find, lower=lower, upper=upper, passed=passed)
 
@@ -448,7 +448,7 @@ def _find_cursor_order(order: ReplicationKeyComparator) -> CursorComparator | No
     """Return ``order`` if it is a `CursorComparator`, the comparator of a cursor, else None."""
     if type(order) is ReplicationKeyComparator:
         return None
-    from tap_core.incremental.cursor_comparator import CursorComparator  # only if there is one
+    from tap_core.incremental.cursor_comparator import CursorComparator  # only for a cursor
 
     return order if isinstance(order, CursorComparator) else None
 
