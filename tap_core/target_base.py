@@ -166,7 +166,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
                 self.logger.info("End of input: %s.", _format_counts(counts))
                 self.process_endofpipe()
             if self._is_stopping:
-                self._wind_up()
+                self._finish_after_signal()
         return 0
 
     @final
@@ -500,7 +500,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
 
-    def _wind_up(self) -> None:
+    def _finish_after_signal(self) -> None:
         """After a signal, emit the state and clean up the sinks. Do not write buffered records."""
         self.logger.info("Stopping after a signal: buffered records are not written.")
         self._states.release()

@@ -58,8 +58,8 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
         if schema is not False:
             yield ANY_SCHEMA, {}
         return
-    plain, parts = _split_combinators(schema)
-    for number, variant in enumerate(_expanded(plain, parts)):
+    base, option_lists = _split_combinators(schema)
+    for number, variant in enumerate(_expanded(base, option_lists)):
         if number == _MAX_VARIANTS:
             raise SchemaNotValidError(
                 f"its anyOf, oneOf and allOf together allow more than {_MAX_VARIANTS:,}"
@@ -68,43 +68,45 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
         yield variant
 
 
-def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[str, _Schema]]:
-    """Yield a (type name, schema) pair for each combination of one option per list in ``parts``.
+def _expanded(
+    base: _Schema, option_lists: Sequence[_Alternatives]
+) -> Iterator[tuple[str, _Schema]]:
+    """Yield a (type name, schema) pair for each combination of one option per list.
 
     Args:
-        plain: Schema without ``allOf``, ``anyOf`` and ``oneOf``, which each option is merged into.
-        parts: Lists of options. A value must match at least one schema of each list.
+        base: Schema without ``allOf``, ``anyOf`` and ``oneOf``, which each option is merged into.
+        option_lists: Lists of options. A value must match at least one schema of each list.
     """
-    while parts and len(parts[0]) == 1:  # allOf may have thousands of members
-        narrowed, inner = _split_combinators(parts[0][0])
-        plain, parts = _intersect(plain, narrowed), [*inner, *parts[1:]]
-    if not parts:
-        for kind in _kinds(plain):
-            yield kind, plain
+    while option_lists and len(option_lists[0]) == 1:  # allOf may have thousands of members
+        narrowed, inner = _split_combinators(option_lists[0][0])
+        base, option_lists = _intersect(base, narrowed), [*inner, *option_lists[1:]]
+    if not option_lists:
+        for kind in _kinds(base):
+            yield kind, base
         return
-    for alternative in parts[0]:
+    for alternative in option_lists[0]:
         narrowed, inner = _split_combinators(alternative)
-        yield from _expanded(_intersect(plain, narrowed), [*inner, *parts[1:]])
+        yield from _expanded(_intersect(base, narrowed), [*inner, *option_lists[1:]])
 
 
 def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
-    """Return a schema without ``allOf``, ``anyOf`` and ``oneOf``, and their members.
+    """Return a schema without ``allOf``, ``anyOf`` and ``oneOf``, and lists of their options.
 
-    The members are a list of lists: one for each ``anyOf`` and ``oneOf``, and one with a single
-    schema for each member of ``allOf``. A value must match at least one schema of each list.
+    There is one list for each ``anyOf`` and ``oneOf``, and one with a single schema for each member
+    of ``allOf``. A value must match at least one schema of each list.
     """
-    plain = {keyword: value for keyword, value in schema.items() if _is_usable(keyword, value)}
-    parts: list[_Alternatives] = []
+    base = {keyword: value for keyword, value in schema.items() if _is_usable(keyword, value)}
+    option_lists: list[_Alternatives] = []
     for keyword in _COMBINING:
         members = schema.get(keyword)
         alternatives = (
             [m for m in members if isinstance(m, Mapping)] if isinstance(members, list) else []
         )
         if keyword == "allOf":
-            parts += ([member] for member in alternatives)
+            option_lists += ([member] for member in alternatives)
         elif alternatives:
-            parts.append(alternatives)
-    return plain, parts
+            option_lists.append(alternatives)
+    return base, option_lists
 
 
 def _is_usable(keyword: str, value: Any) -> bool:

@@ -236,7 +236,7 @@ class SQLStream(Stream, abc.ABC):
         query = self.build_query(context=context)
         texts = get_text_columns(_columns(query), self._conformed_properties())
         with self.connector._connect() as connection:  # noqa: SLF001 - plugins override it
-            result = connection.execute(query, execution_options=_streaming(connection))
+            result = connection.execute(query, execution_options=_get_streaming_options(connection))
             with result:  # closes the cursor if the consumer stops early
                 read = compile_row_reader(list(result.keys()), texts, get_processors(result))
                 for page in iterate_pages(result):
@@ -282,7 +282,7 @@ class SQLStream(Stream, abc.ABC):
         return properties
 
 
-def _streaming(connection: sa.Connection) -> dict[str, Any]:
+def _get_streaming_options(connection: sa.Connection) -> dict[str, Any]:
     """Return SQLAlchemy's execution options for reading a query through a server-side cursor.
 
     Options that are set on the connection take precedence.

@@ -175,7 +175,7 @@ class StateDocument:
     def encode(self) -> bytes:
         """Return the whole state document as JSON on one line, without a line end."""
         with self.lock:
-            return b"".join(chain.from_iterable(self._pieces()))
+            return b"".join(chain.from_iterable(self._encode_parts()))
 
     def encode_if_changed(self) -> bytes | None:
         """Return the state as one line of JSON, or None if it is unchanged since the last call."""
@@ -189,7 +189,7 @@ class StateDocument:
             self._last_text = line
             return line
 
-    def _pieces(self) -> Iterator[Iterable[bytes]]:
+    def _encode_parts(self) -> Iterator[Iterable[bytes]]:
         """Yield the JSON text of the document in parts: groups of bytes objects to concatenate."""
         before = b"{"
         for key, value in list(self.tap_state.items()):  # the tap's code may add keys meanwhile

@@ -27,10 +27,10 @@ class EncodedStreamState:
         "_encoder",
         "_entries",
         "_index",
-        "_pieces",
         "_shared",
         "_shared_positions",
         "_stale",
+        "_texts",
         "name",
         "state",
     )
@@ -51,7 +51,7 @@ class EncodedStreamState:
         self._index: PartitionIndex | None = None
         self._around_partitions: tuple[bytes, bytes] | None = None
         self._entries: list[Any] | None = None
-        self._pieces: list[bytes] = []
+        self._texts: list[bytes] = []
         self._stale: set[int] = set()
 
     def index(self, *, add: bool) -> PartitionIndex:
@@ -122,7 +122,7 @@ class EncodedStreamState:
             return (self._encode_unpartitioned(),)
         self._encode_stale(entries)
         before, after = self._encode_around()
-        return chain((before,), self._pieces, (after,))
+        return chain((before,), self._texts, (after,))
 
     def _encode_unpartitioned(self) -> bytes:
         """Return the JSON text of a state dict that has no partitions."""
@@ -148,16 +148,16 @@ class EncodedStreamState:
 
     def _encode_stale(self, entries: list[Any]) -> None:
         """Encode and cache the JSON text of the partitions that are new or have changed."""
-        if entries is not self._entries or len(self._pieces) > len(entries):
+        if entries is not self._entries or len(self._texts) > len(entries):
             self._start_list(entries)
         for position in chain(self._stale, self._shared_positions):
-            if position < len(self._pieces):
-                self._pieces[position] = self._piece(position, entries[position])
+            if position < len(self._texts):
+                self._texts[position] = self._encode_partition(position, entries[position])
         self._stale.clear()
-        for position in range(len(self._pieces), len(entries)):
-            self._pieces.append(self._piece(position, entries[position]))
+        for position in range(len(self._texts), len(entries)):
+            self._texts.append(self._encode_partition(position, entries[position]))
 
-    def _piece(self, position: int, entry: Any) -> bytes:
+    def _encode_partition(self, position: int, entry: Any) -> bytes:
         """Return the JSON text of a partition, with a leading comma unless it is the first."""
         text = self._encoder.value(entry)
         return b"," + text if position else text
@@ -168,7 +168,7 @@ class EncodedStreamState:
         If the cache was disabled for partitions of the old list, it is disabled for the whole
         stream, because these partitions may have other positions in the new list.
         """
-        self._shared = self._shared or (bool(self._shared_positions) and bool(self._pieces))
+        self._shared = self._shared or (bool(self._shared_positions) and bool(self._texts))
         self._entries = entries
-        self._pieces = []
+        self._texts = []
         self._around_partitions = None

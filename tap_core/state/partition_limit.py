@@ -246,7 +246,7 @@ class _Lowest:
 
 def retain_entries(
     entries: Iterable[dict[str, Any]],
-    rule: PartitionLimit,
+    limit: PartitionLimit,
     keeps: Callable[[Context], bool],
 ) -> list[dict[str, Any]]:
     """Return the partition entries to keep in the state at the end of a stream.
@@ -256,13 +256,13 @@ def retain_entries(
 
     Args:
         entries: Entries of the list ``partitions`` in the stream's state.
-        rule: Partition limit of the run, which knows the partitions that were read.
+        limit: Partition limit of the run, which knows the partitions that were read.
         keeps: Function that returns False for the context of an obsolete partition.
     """
     return [
         entry
         for entry in entries
-        if not (context := entry.get("context")) or rule.was_visited(context) or keeps(context)
+        if not (context := entry.get("context")) or limit.was_visited(context) or keeps(context)
     ]
 
 

@@ -52,7 +52,7 @@ def send_within_limits(
     rate_limit: float | None = None,
     session: requests.Session,
     secrets: Callable[[], Secrets],
-    **how: Any,
+    **options: Any,
 ) -> requests.Response:
     """Send a request within the rate limits of the tap and the stream, and return the response.
 
@@ -66,12 +66,12 @@ def send_within_limits(
         rate_limit: Maximum requests per second of the stream; None for no limit.
         session: HTTP session that sends the request.
         secrets: Function that returns the values to hide in traces and error messages.
-        how: Other arguments of `tap_core.http.transport.send_request`.
+        options: Other arguments of `tap_core.http.transport.send_request`.
     """
     wait_for_slot(tap, stream, rate_limit)
     request = authenticator(request)
     with trace_request(stream, request, secrets) as record_status:
-        response = send_request(session, request, secrets=secrets, **how)
+        response = send_request(session, request, secrets=secrets, **options)
         record_status(response.status_code)
     report_retry_after(tap, stream, response)
     return response

@@ -562,8 +562,8 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Request all pages of a context and yield their records."""
-        walk = self.get_new_paginator() or SinglePagePaginator()
-        prepare = self._choose_request_builder(context, walk)
+        paginator = self.get_new_paginator() or SinglePagePaginator()
+        prepare = self._choose_request_builder(context, paginator)
         tries = RetryState(self._request)
         decorated = self.request_decorator(tries)
         sent: list[requests.PreparedRequest] = []
@@ -591,24 +591,24 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
             with annotate_errors(self.name, sent, tries, self._secrets):
                 yield from iterate_records(
-                    walk, fetch, self._parsed, stopped, lambda: self._reader.has_ended
+                    paginator, fetch, self._parsed, stopped, lambda: self._reader.has_ended
                 )
 
     def _choose_request_builder(
-        self, context: Context | None, walk: BaseAPIPaginator[Any]
+        self, context: Context | None, paginator: BaseAPIPaginator[Any]
     ) -> Callable[[], requests.PreparedRequest]:
         """Return the function that builds the request for the current page of a paginator.
 
         It calls `prepare_request`, which is deprecated, only if a subclass overrides it.
         """
         if type(self).prepare_request is _HTTPStream.prepare_request:
-            return partial(self._prepare_request, context=context, page=walk)
+            return partial(self._prepare_request, context=context, page=paginator)
         warnings.warn(
             "prepare_request is deprecated, use get_http_request instead",
             SingerSDKDeprecationWarning,
             stacklevel=3,
         )
-        return lambda: self.prepare_request(context, walk.current_value)
+        return lambda: self.prepare_request(context, paginator.current_value)
 
     def _parsed(self, response: requests.Response) -> Iterable[Record]:
         """Return a response's records; a response with a tolerated error status has no records."""
