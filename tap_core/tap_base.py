@@ -205,10 +205,7 @@ class Tap(PluginBase):
 
     @property
     def message_writer(self) -> Any:
-        """Object that writes Singer messages of the tap's code.
-
-        Each access first writes buffered rows.
-        """
+        """Writer of the tap's own Singer messages. Each access first writes the buffered rows."""
         if "run" in self.__dict__:
             self.run.settle()
         return self._message_writer
@@ -221,10 +218,7 @@ class Tap(PluginBase):
 
     @property
     def protocol_writer(self) -> ProtocolWriter:
-        """Object that writes the events of a sync, such as rows and states, to the output.
-
-        By default it writes Singer messages with `message_writer`.
-        """
+        """Object that writes the events of a sync; by default it writes Singer messages."""
         if self._protocol_writer is None:
             self._protocol_writer = make_event_writer(self._message_writer)
         return self._protocol_writer

@@ -511,8 +511,7 @@ class Stream(StreamProperties, abc.ABC):
 
         For date-time keys it is the start time of the tap: records that change during the sync may
         be missing from pages already read. Override it for keys of other types, such as event
-        identifiers or log positions. With ``incremental_sync`` it is None, because the end of the
-        time range limits the bookmark.
+        identifiers or log positions. It is None for ``incremental_sync``, which has an end time.
         """
         del context
         if self._reader.has_cursor or not self.is_timestamp_replication_key:
@@ -548,10 +547,7 @@ class Stream(StreamProperties, abc.ABC):
         return get_partition_state(self, context)
 
     def _get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the items of a context that identify its bookmark; None for None.
-
-        These are the items with a key in ``state_partitioning_keys``, or all if that is None.
-        """
+        """Return a context's items in ``state_partitioning_keys``, which identify its bookmark."""
         return self.state_manager.get_state_partition_context(context)
 
     def _parse_datetime(self, value: str) -> datetime:
@@ -584,18 +580,11 @@ class Stream(StreamProperties, abc.ABC):
         advance_bookmark(self, latest_record, context)
 
     def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Replace the progress markers in a state dict by a bookmark.
-
-        ``state`` is the state dict of a partition; None means that of the stream.
-        """
+        """Replace the progress markers in ``state``, by default the stream's, by a bookmark."""
         finalize_state(self, state)
 
     def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:
-        """Replace progress markers by bookmarks, and write a STATE message.
-
-        ``state`` is the state dict to finalize. If it is None or empty, those of this stream and
-        its selected children are finalized.
-        """
+        """Store progress markers in ``state``, or of the stream and children, as bookmarks."""
         if state:
             self._finalize_state(state)
         elif not finalize_with_children(self):
@@ -610,18 +599,12 @@ class Stream(StreamProperties, abc.ABC):
         sync.engine.sync_stream(self, context)
 
     def _prepare_for_threads(self, threads: int) -> None:
-        """Create the objects that all copies of this stream share, such as an HTTP session.
-
-        It is called before ``threads`` threads read the stream, each with a copy of it.
-        """
+        """Create what copies of this stream share, such as an HTTP session, before threads read."""
 
     def _sync_records(
         self, context: Context | None = None, *, write_messages: bool = True
     ) -> Iterator[Record]:
-        """Sync all contexts, or only ``context`` if it is not None, and yield each record.
-
-        If ``write_messages`` is False, no messages are written; the caller writes the records.
-        """
+        """Sync ``context``, by default all contexts; yield each record and, if asked, write it."""
         return sync.compat_path.sync_with_hooks(self, context, write_messages=write_messages)
 
     def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None:
@@ -738,12 +721,7 @@ class Stream(StreamProperties, abc.ABC):
     def get_record_counter(
         self, *, endpoint: str | None = None, log_interval: float = metrics.DEFAULT_LOG_INTERVAL
     ) -> metrics.Counter:
-        """Return a counter that logs the number of this stream's records as a metric.
-
-        Args:
-            endpoint: Value of the metric's tag ``endpoint``.
-            log_interval: Minimum seconds between two log lines.
-        """
+        """Return a counter that logs this stream's records, every ``log_interval`` seconds."""
         return metrics.record_counter(self.name, endpoint=endpoint, log_interval=log_interval)
 
     def get_batch_counter(self) -> metrics.Counter:

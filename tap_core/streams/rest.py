@@ -203,13 +203,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         """
 
     def get_url(self, context: Context | None) -> str:
-        """Return the URL for a context: ``url_base + path`` with each ``{key}`` replaced.
-
-        The value of a key is that in the context, else the setting of this name.
-
-        Raises:
-            FatalAPIError: A value makes a segment of the path ``.`` or ``..``.
-        """
+        """Return ``url_base + path``; a context value or a setting replaces each ``{key}``."""
         url = f"{self.url_base}{self.path or ''}"
         values = {**self.config, **(context or {})} if "{" in url else {}
         return check_dot_segments(url, self._fill_placeholders(url, values))
@@ -479,10 +473,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return describe_failure(response, self._secrets(), self.path)
 
     def _check_body(self, response: requests.Response) -> None:
-        """Check the body of a successful response, early enough to retry.
-
-        The default does nothing.
-        """
+        """Check a successful response's body, early enough to retry. The default does nothing."""
 
     # Retries
 
@@ -597,10 +588,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def _choose_request_builder(
         self, context: Context | None, paginator: BaseAPIPaginator[Any]
     ) -> Callable[[], requests.PreparedRequest]:
-        """Return the function that builds the request for the current page of a paginator.
-
-        It calls `prepare_request`, which is deprecated, only if a subclass overrides it.
-        """
+        """Return a function that builds a page's request, by `prepare_request` if overridden."""
         if type(self).prepare_request is _HTTPStream.prepare_request:
             return partial(self._prepare_request, context=context, page=paginator)
         warnings.warn(
