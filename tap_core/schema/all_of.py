@@ -77,7 +77,7 @@ def _union(first: Any, second: Any) -> Any:
 def _intersection(first: Any, second: Any) -> Any:
     """Return the items that two lists have in common.
 
-    If there are none, or if either value is not a list, return the second value.
+    If they share no item, or if either value is not a list, return the second value.
     """
     if not isinstance(first, list) or not isinstance(second, list):
         return second
