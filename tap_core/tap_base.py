@@ -228,7 +228,7 @@ class Tap(PluginBase):
         self._protocol_writer = writer
 
     def set_protocol_writer(self, writer: ProtocolWriter) -> None:
-        """Use the writer of another protocol than Singer for all output.
+        """Write all output with ``writer``, the writer of a protocol other than Singer.
 
         Singer messages of the tap's code are converted to that protocol.
         """
@@ -482,7 +482,7 @@ class Tap(PluginBase):
         return cast(TapState, self.document.tap_state)
 
     def use_catalog(self, catalog: Catalog) -> None:
-        """Replace the input catalog by one that was built from this tap's discovered streams."""
+        """Replace the input catalog, and apply the new one to this tap's discovered streams."""
         self._input_catalog = catalog
         self._catalog = None
         for stream in self.streams.values():

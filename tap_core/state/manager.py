@@ -441,7 +441,8 @@ class StreamStateManager:
     def _is_finished_beyond(self, context: Context | None) -> bool:
         """Return True if the partition of a context has no entry in the state, but is finished.
 
-        Such a partition is beyond the partition limit. Its bookmark is part of the shared bookmark.
+        Such a partition is beyond the partition limit. Its bookmark is included in the one that all
+        partitions share.
         """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         return not (

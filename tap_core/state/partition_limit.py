@@ -90,7 +90,7 @@ class PartitionLimit:
 
     @property
     def is_idle(self) -> bool:
-        """True if no limit is set, and no earlier run has stored a shared bookmark."""
+        """True if no limit is set, and no earlier run has replaced bookmarks by a shared one."""
         return self.limit is None and not self._shared
 
     def has_room(self, entries: int) -> bool:
@@ -100,7 +100,8 @@ class PartitionLimit:
     def beyond(self, context: Context) -> dict[str, Any]:
         """Return the state dict of a partition beyond the limit, which is kept only in memory.
 
-        A missing dict is created with the shared bookmark of an earlier run, if there is one.
+        A missing dict is created with the bookmark that partitions shared in an earlier run, if
+        any.
         """
         state = self._beyond.setdefault(freeze_context(context), {})
         if not state:
@@ -128,7 +129,10 @@ class PartitionLimit:
         )
 
     def begin(self, entry: dict[str, Any]) -> None:
-        """Copy the shared bookmark of an earlier run, if any, to the entry of a new partition."""
+        """Set a new partition's bookmark to the one that an earlier run stored for all partitions.
+
+        Nothing is done if there is no such bookmark.
+        """
         entry.update(self._shared)
 
     def is_beyond(self, context: Context) -> bool:

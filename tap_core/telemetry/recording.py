@@ -79,7 +79,7 @@ class Telemetry:
 
     @contextmanager
     def run_span(self, name: str) -> Iterator[Trace]:
-        """Context manager: trace a run as a span, the parent of the spans of its streams."""
+        """Context manager that records a run as a span, the parent of its streams' spans."""
         span = self.begin(name, self._parents[-1], {})
         parent = _as_parent(span)
         self._parents.append(parent)
@@ -127,7 +127,7 @@ class Telemetry:
 
     @contextmanager
     def stream_span(self, stream: str) -> Iterator[None]:
-        """Context manager: trace the reading of a tap's stream as a span."""
+        """Context manager that records the reading of a tap's stream as an OpenTelemetry span."""
         try:
             with _ended(self.begin_stream("tap", stream)):
                 yield
@@ -135,7 +135,7 @@ class Telemetry:
             self._streams.pop(("tap", stream), None)
 
     def batch_span(self, stream: str, table: str) -> AbstractContextManager[Trace]:
-        """Return a context manager that traces the commit of a batch of rows as a span."""
+        """Return a context manager that records the commit of a batch of rows as a span."""
         attributes = {_STREAM: stream, "db.collection.name": table}
         return _ended(self.begin("commit batch", self.find_parent("target", stream), attributes))
 
@@ -143,9 +143,9 @@ class Telemetry:
     def request_span(
         self, stream: str, request: requests.PreparedRequest, secrets: Callable[[], Secrets]
     ) -> Iterator[Callable[[int], None]]:
-        """Context manager: trace an HTTP request as a span and record its duration.
+        """Context manager that records an HTTP request as a span, and its duration as a metric.
 
-        Yield a function to call with the status code of the response.
+        It yields a function, which the caller must call with the status code of the response.
         """
         from tap_core.redaction.http import collect_sent_secrets
 
@@ -235,7 +235,7 @@ class Telemetry:
 
 @contextmanager
 def _ended(span: Span) -> Iterator[Trace]:
-    """Context manager: end a span when the block ends. An exception marks the span as failed."""
+    """Context manager that ends a span when its block ends; an exception marks it as failed."""
     trace = Trace(span)
     try:
         yield trace
