@@ -547,7 +547,7 @@ class Stream(StreamProperties, abc.ABC):
         return get_partition_state(self, context)
 
     def _get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return a context's items in ``state_partitioning_keys``, which identify its bookmark."""
+        """Return the items of a context that identify its bookmark, by default all of them."""
         return self.state_manager.get_state_partition_context(context)
 
     def _parse_datetime(self, value: str) -> datetime:
