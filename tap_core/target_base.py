@@ -166,7 +166,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
                 self.logger.info("End of input: %s.", _format_counts(counts))
                 self.process_endofpipe()
             if self._is_stopping:
-                self._wind_up()
+                self._finish_after_signal()
         return 0
 
     @final
@@ -215,7 +215,10 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Stream maps and schemas
 
     def setup_mapper(self) -> None:
-        """Create the stream maps, or if no setting needs them, delay it until `mapper` is read."""
+        """Create the stream maps.
+
+        If no setting needs them, they are created when `mapper` is read.
+        """
         if self.config.get("stream_maps") or self.config.get("flattening_enabled"):
             super().setup_mapper()
         else:
@@ -263,12 +266,12 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._router.process_record(message_dict)
 
     def _process_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Drain the sinks of a BATCH message's stream, then load the batch files into them."""
+        """Write the buffered records of a BATCH message's stream, then load the batch files."""
         self._assert_line_requires(message_dict, requires={"stream", "encoding", "manifest"})
         self._router.process_batch(message_dict)
 
     def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
-        """Drain the sinks of an ACTIVATE_VERSION message's stream, then activate the version."""
+        """Write the buffered records of an ACTIVATE_VERSION message's stream, then activate it."""
         for route in self._router.get_routes(message_dict["stream"]):
             sink = self.get_sink(route.alias)
             if not sink.process_activate_version_messages:
@@ -291,7 +294,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @property
     def max_parallelism(self) -> int:
-        """Maximum number of sinks that are drained in parallel; 8 by default."""
+        """Maximum number of sinks that write their records in parallel; 8 by default."""
         return _MAX_PARALLELISM if self._max_parallelism is None else self._max_parallelism
 
     @max_parallelism.setter
@@ -333,7 +336,10 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return successor
 
     def _retire(self, sink: Sink) -> None:
-        """Drain a sink that has been replaced. It is cleaned up at the end of the run."""
+        """Write the buffered records of a sink that has been replaced.
+
+        The sink is cleaned up at the end of the run.
+        """
         self.drain_one(sink)
         self._states.release()
         self._router.forget(sink)
@@ -392,7 +398,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Drains
 
     def process_endofpipe(self) -> None:
-        """Drain and clean up all sinks, at the end of the input."""
+        """Write the buffered records of all sinks and clean them up, at the end of the input."""
         self.drain_all(is_endofpipe=True)
 
     @final
@@ -450,7 +456,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._last_full_drain_at = time.monotonic()
 
     def _handle_max_record_age(self) -> None:
-        """Drain all sinks if records have been buffered for longer than the maximum age."""
+        """Write the records of all sinks, if some are buffered for longer than the maximum age."""
         if not any(sink.current_size for sink in self._states.watermark.holders):
             self._reset_max_record_age()
         elif self._max_record_age_in_minutes > self._MAX_RECORD_AGE_IN_MINUTES:
@@ -494,9 +500,9 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
 
-    def _wind_up(self) -> None:
+    def _finish_after_signal(self) -> None:
         """After a signal, emit the state and clean up the sinks. Do not write buffered records."""
-        self.logger.info("Stopping on a signal: no further drain is started.")
+        self.logger.info("Stopping after a signal: buffered records are not written.")
         self._states.release()
         if not self._has_ended:
             self._clean_up()

@@ -63,9 +63,10 @@ _PAGE_TOKEN: Final = re.compile(
 
 
 def _as_word(word: str, end: str = "") -> str:
-    """Return a regular expression that finds a word in a name, in lower, upper or camel case.
+    """Return a regular expression that finds ``word`` as a separate word in a name.
 
-    ``end`` is a pattern that must follow the word.
+    For ``sig`` it matches ``url_sig``, ``URL_SIG`` and ``urlSig``, but not ``design``. ``end`` is a
+    pattern that must follow the word.
     """
     title = word.capitalize()
     return (
@@ -97,7 +98,7 @@ The last part matches URLs with a user and a password, which occur in values.
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return True if the name of a setting suggests a secret: ``password`` or ``api_key``."""
+    """Return True if a setting's name suggests a secret, such as ``password`` or ``api_key``."""
     match = SECRET_NAME_PATTERN.search(name)
     if match is None:
         return False

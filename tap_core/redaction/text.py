@@ -34,7 +34,7 @@ _SHORTEST: Final = 3
 _SHORTEST_NUMBER: Final = 4
 _SHORTEST_BASE64: Final = 8
 _SHORTEST_LINE: Final = 16
-"""Minimum length, in characters, of a line that is hidden alone, of a value like a PEM key."""
+"""Minimum length, in characters, of a single line to hide, of a value such as a PEM key."""
 _SHORTEST_LONE_USER: Final = 16
 """Minimum length, in characters, of a URL's user that counts as a token without a password."""
 
@@ -84,11 +84,11 @@ class Secrets:
         return tuple(_sort_longest_first(form for value in self.values for form in _forms(value)))
 
     def hide(self, text: str) -> str:
-        """Replace the secret values, and values after a secret name, in a text by ``***``."""
+        """Replace the secret values, and values after names like ``password=``, by ``***``."""
         return redact_text(self.hide_values(text))
 
     def hide_values(self, text: str) -> str:
-        """Replace the secret values in a text by ``***``, also where they are encoded."""
+        """Replace the secret values in a text by ``***``, including their encoded forms."""
         for form in self.forms:
             if form in text:
                 text = text.replace(form, HIDDEN)
@@ -145,9 +145,9 @@ def _long_lines(value: str) -> Iterator[str]:
 
 
 def _base64_forms(data: bytes) -> Iterator[str]:
-    """Yield the Base64 texts by which the bytes appear in the encoding of longer data.
+    """Yield the forms that secret bytes can have within a longer Base64 text.
 
-    Base64 encodes groups of three bytes, so there is one text for each of three offsets.
+    Base64 encodes groups of three bytes, so there is one form for each of three offsets.
     """
     for offset in range(3):
         skipped = (offset * 8 + 5) // 6
@@ -168,7 +168,7 @@ Its arguments are the match of the name, and ``is_quoted``, which is True for a 
 
 
 def redact_text(text: str) -> str:
-    """Replace passwords in URLs, credentials, and values after a secret name by ``***``."""
+    """Replace URL passwords, credentials, and values in text like ``password=x`` by ``***``."""
     if len(text) > _LONGEST_SHAPE or not _DECODED_SIGNS.isdisjoint(text):
         return _replace_named(_hide_credentials(text), _is_secret_in_text)
     shape = text.translate(_DIGITS)
@@ -197,7 +197,7 @@ of this module depends on the value of a digit, so texts of the same shape have 
 
 
 def redact_parameters(text: str) -> str:
-    """Replace values after a secret name in a request or response body by ``***``.
+    """Replace values after a secret name, as in ``password=x``, in an HTTP body by ``***``.
 
     The value follows its name after ``=`` or ``:``.
     """
@@ -213,7 +213,7 @@ def _hide_credentials(text: str) -> str:
 
 
 def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
-    """Return True if the value after a name is secret, in a text that may contain prose.
+    """Return True if the value after a matched name is secret, in a text that may contain prose.
 
     Prose such as "token: expired" and "exit code: 1" contains no secret. ``is_quoted`` is True if
     the value is in quotes.
@@ -225,7 +225,7 @@ def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
 
 
 def _is_secret_in_body(name: re.Match[str], *, is_quoted: bool) -> bool:  # noqa: ARG001
-    """Return True if the value after a name is secret, in a request or response body.
+    """Return True if the value after a matched name is secret, in a request or response body.
 
     Such a body is data, not prose, so ``is_quoted`` has no effect.
     """
@@ -286,10 +286,12 @@ def _value_span(text: str, name: re.Match[str], opening: re.Match[str] | None) -
 
 
 def _is_unescaped(backslashes: str, escapes: str) -> bool:
-    """Return True if the quote after an even number of ``backslashes`` ends a value.
+    """Return True if a quote ends the value before it, because no backslash escapes the quote.
 
-    ``escapes`` are the backslashes before the value's opening quote. If there are any, the whole
-    value is in an escaped text, and the result is False.
+    Args:
+        backslashes: Backslashes directly before the quote.
+        escapes: Backslashes before the value's opening quote. If there are any, the whole value is
+            within an escaped text, and the result is False.
     """
     return not escapes and len(backslashes) % 2 == 0
 

@@ -20,7 +20,10 @@ _CHOICES: Final = ("oneOf", "anyOf")
 
 
 def to_json_schema(schema: JsonSchema) -> None:
-    """Convert the OpenAPI keywords of a schema to JSON Schema, in place, except ``nullable``."""
+    """Convert the OpenAPI keywords of a schema to JSON Schema keywords, in place.
+
+    ``x-nullable`` becomes ``nullable``, which the caller converts after the subschemas.
+    """
     _normalize_nullable(schema)
     _normalize_type(schema)
     _normalize_bounds(schema)
@@ -103,7 +106,7 @@ def _keep_lists_only(schema: JsonSchema) -> None:
 def accepts_null(schema: Any) -> bool:
     """Return True if ``type``, ``const``, ``oneOf`` and ``anyOf`` of a schema all allow null.
 
-    A keyword that the schema does not have allows null.
+    A keyword that the schema does not have is ignored. Other keywords are not checked.
     """
     if not isinstance(schema, Mapping):
         return bool(schema)

@@ -58,8 +58,8 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
         if schema is not False:
             yield ANY_SCHEMA, {}
         return
-    plain, parts = _split_combinators(schema)
-    for number, variant in enumerate(_expanded(plain, parts)):
+    base, option_lists = _split_combinators(schema)
+    for number, variant in enumerate(_expanded(base, option_lists)):
         if number == _MAX_VARIANTS:
             raise SchemaNotValidError(
                 f"its anyOf, oneOf and allOf together allow more than {_MAX_VARIANTS:,}"
@@ -68,49 +68,51 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
         yield variant
 
 
-def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[str, _Schema]]:
-    """Yield a (type name, schema) pair for each combination of one option per list in ``parts``.
+def _expanded(
+    base: _Schema, option_lists: Sequence[_Alternatives]
+) -> Iterator[tuple[str, _Schema]]:
+    """Yield a (type name, schema) pair for each combination of one option per list.
 
     Args:
-        plain: Schema without ``allOf``, ``anyOf`` and ``oneOf``, which each option is merged into.
-        parts: Lists of options. A value must match at least one schema of each list.
+        base: Schema without ``allOf``, ``anyOf`` and ``oneOf``, which each option is merged into.
+        option_lists: Lists of options. A value must match at least one schema of each list.
     """
-    while parts and len(parts[0]) == 1:  # allOf may have thousands of members
-        narrowed, inner = _split_combinators(parts[0][0])
-        plain, parts = _intersect(plain, narrowed), [*inner, *parts[1:]]
-    if not parts:
-        for kind in _kinds(plain):
-            yield kind, plain
+    while option_lists and len(option_lists[0]) == 1:  # allOf may have thousands of members
+        narrowed, inner = _split_combinators(option_lists[0][0])
+        base, option_lists = _intersect(base, narrowed), [*inner, *option_lists[1:]]
+    if not option_lists:
+        for kind in _kinds(base):
+            yield kind, base
         return
-    for alternative in parts[0]:
+    for alternative in option_lists[0]:
         narrowed, inner = _split_combinators(alternative)
-        yield from _expanded(_intersect(plain, narrowed), [*inner, *parts[1:]])
+        yield from _expanded(_intersect(base, narrowed), [*inner, *option_lists[1:]])
 
 
 def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
-    """Return a schema without ``allOf``, ``anyOf`` and ``oneOf``, and their members.
+    """Return a schema without ``allOf``, ``anyOf`` and ``oneOf``, and lists of their options.
 
-    The members are a list of lists: one for each ``anyOf`` and ``oneOf``, and one with a single
-    schema for each member of ``allOf``. A value must match at least one schema of each list.
+    There is one list for each ``anyOf`` and ``oneOf``, and one with a single schema for each member
+    of ``allOf``. A value must match at least one schema of each list.
     """
-    plain = {keyword: value for keyword, value in schema.items() if _is_usable(keyword, value)}
-    parts: list[_Alternatives] = []
+    base = {keyword: value for keyword, value in schema.items() if _is_usable(keyword, value)}
+    option_lists: list[_Alternatives] = []
     for keyword in _COMBINING:
         members = schema.get(keyword)
         alternatives = (
             [m for m in members if isinstance(m, Mapping)] if isinstance(members, list) else []
         )
         if keyword == "allOf":
-            parts += ([member] for member in alternatives)
+            option_lists += ([member] for member in alternatives)
         elif alternatives:
-            parts.append(alternatives)
-    return plain, parts
+            option_lists.append(alternatives)
+    return base, option_lists
 
 
 def _is_usable(keyword: str, value: Any) -> bool:
-    """Return True if a keyword can be kept: it combines no schemas, and its value has a valid type.
+    """Return True for a keyword other than ``allOf``, ``anyOf`` and ``oneOf`` with a valid value.
 
-    The keywords that combine schemas are ``allOf``, ``anyOf`` and ``oneOf``.
+    Only the values of ``format`` (text) and ``properties`` (an object) are checked.
     """
     kind = _KEYWORD_TYPES.get(keyword)
     return keyword not in _COMBINING and (kind is None or isinstance(value, kind))
@@ -131,13 +133,16 @@ def _intersect(first: _Schema, second: _Schema) -> _Schema:
 
 
 def _intersect_properties(first: _Schema, second: _Schema) -> dict[str, Any]:
-    """Return the properties of both; a property in both becomes ``{"allOf": [first, second]}``."""
+    """Return the properties of two schemas in one dict.
+
+    A property in both schemas becomes ``{"allOf": [first, second]}``.
+    """
     names = [name for name in second if name in first and first[name] != second[name]]
     return {**first, **second, **{name: {"allOf": [first[name], second[name]]} for name in names}}
 
 
 def _types(schema: _Schema) -> list[str]:
-    """Return the type names in ``type`` as a list; an empty list without a valid ``type``."""
+    """Return the ``type`` of a schema as a list of names; an empty list if it is not valid."""
     types = schema.get("type")
     if isinstance(types, str):
         return [types]
@@ -145,7 +150,7 @@ def _types(schema: _Schema) -> list[str]:
 
 
 def _shared_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """Return the type names in both lists; for integer and number, return integer."""
+    """Return the type names that two lists share. Integer and number share integer."""
     shared = [kind for kind in first if kind in second]
     if (
         not _NUMBERS.isdisjoint(first)
@@ -190,7 +195,7 @@ def allows_undeclared_properties(schema: _Schema) -> bool:
 
 
 def object_schema(schema: Any) -> _Schema:
-    """Return the object variants of a schema as one schema, or ``{}`` if it allows no objects."""
+    """Return one schema for all objects that a schema allows, or ``{}`` if it allows no objects."""
     variants = [variant for kind, variant in split_variants(schema) if kind == "object"]
     return merge_object_variants(variants) if variants else {}
 
@@ -211,9 +216,9 @@ def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
 
 
 def _merged_properties(variants: Iterable[_Schema], keyword: str) -> dict[str, Any]:
-    """Return the properties of all variants.
+    """Return the properties of several object schemas in one dict, by name.
 
-    If variants declare a property with different schemas, the property gets all of them under
+    If the schemas declare a property differently, all its declarations become a list under
     ``keyword``, such as ``{"anyOf": [...]}``.
     """
     collected: dict[str, list[Any]] = {}

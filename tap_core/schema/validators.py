@@ -87,9 +87,10 @@ def _with_empty_registry(original: Any) -> Any:
 
 
 def _reporting_references(original: Any) -> Any:
-    """Return a version of ``iter_errors`` that raises `InvalidJSONSchema` for unknown references.
+    """Return a version of a validator's ``iter_errors`` that raises `InvalidJSONSchema`.
 
-    A reference is unknown if the schema it refers to is not in the same document.
+    It is raised for a reference to a schema that is not in the same document, and for an unknown
+    ``$schema``.
     """
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
@@ -99,8 +100,8 @@ def _reporting_references(original: Any) -> Any:
             yield from original(self, instance, _schema)
         except Unresolvable as error:
             raise InvalidJSONSchema(
-                f"The schema has nothing at '{error.ref}', and references are resolved in the"
-                " schema alone: put the referenced schema under its `$defs`."
+                f"The schema has nothing at '{error.ref}', and references to other documents are"
+                " not resolved: put the referenced schema under its `$defs`."
             ) from None
         except CannotDetermineSpecification as error:
             raise InvalidJSONSchema(
@@ -111,10 +112,10 @@ def _reporting_references(original: Any) -> Any:
 
 
 def _evolving_bound(bound: Any, original: Any) -> Any:
-    """Return ``evolve``, the method that creates validators for subschemas, as a safe version.
+    """Return a version of a validator's ``evolve`` that creates only safe validators.
 
-    For a subschema with another ``$schema``, jsonschema chooses another validator class, which is
-    then replaced by its `bound_validator`.
+    jsonschema calls ``evolve`` to create the validator of a subschema. For a subschema with another
+    ``$schema`` it chooses another validator class, which is then replaced by its `bound_validator`.
     """
 
     def evolve(self: Any, **changes: Any) -> Any:

@@ -148,16 +148,16 @@ def _write(
     import msgspec
 
     try:
-        plain = _plain(obj, default)
+        encodable = _to_encodable(obj, default)
     except RecursionError:
         raise DataError("A value is nested too deeply to be written as JSON.") from None
-    encoded = msgspec.json.encode(plain, order="sorted" if sort_keys else None)
+    encoded = msgspec.json.encode(encodable, order="sorted" if sort_keys else None)
     if indent is not None:
         encoded = msgspec.json.format(encoded, indent=indent)
     return encoded.decode()
 
 
-def _plain(value: Any, default: Callable[[Any], Any]) -> Any:
+def _to_encodable(value: Any, default: Callable[[Any], Any]) -> Any:
     """Convert a value to types that msgspec writes as JSON.
 
     An integer or a Decimal becomes raw JSON with all its digits. ``default`` converts values that
@@ -168,12 +168,12 @@ def _plain(value: Any, default: Callable[[Any], Any]) -> Any:
     if isinstance(value, (str, int)):  # enums of the two kinds included
         return str.__str__(value) if isinstance(value, str) else _raw(int.__repr__(value))
     if isinstance(value, Mapping):
-        return {_key(key): _plain(item, default) for key, item in value.items()}
+        return {_key(key): _to_encodable(item, default) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item, default) for item in value]
+        return [_to_encodable(item, default) for item in value]
     if isinstance(value, Decimal):
         return _raw(str(value)) if value.is_finite() else None
-    return _plain(default(value), default)
+    return _to_encodable(default(value), default)
 
 
 def _raw(text: str) -> Any:
@@ -194,7 +194,7 @@ def _as_text(value: Any) -> str:
 
 
 def _plain_text(value: Any) -> str:
-    """Convert a value that the json module does not support to text.
+    """Return the text for a value that the json module cannot write, such as a datetime.
 
     Raises:
         TypeError: The value is a Decimal or a mapping, which must not become text.
@@ -209,5 +209,8 @@ def _escaped(character: re.Match[str]) -> str:
 
 
 def _refuse(value: Any) -> Any:
-    """Raise TypeError for a value that JSON does not support."""
+    """Raise TypeError, because JSON does not support ``value``.
+
+    This is the default of `dump_json`.
+    """
     raise TypeError(f"A value of type '{type(value).__name__}' cannot be written as JSON.")

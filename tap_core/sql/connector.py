@@ -389,8 +389,8 @@ class SQLConnector:
         ]
         if not entries:
             self.logger.warning(
-                "Discovery found no tables and no views: %s. Check the database, and what its"
-                " user may see.",
+                "Discovery found no tables and no views: %s. Check the name of the database, and"
+                " the privileges of its user.",
                 f"looked in {', '.join(map(repr, schemas))}" if schemas else "there is no schema",
             )
         return entries
@@ -479,9 +479,10 @@ class SQLConnector:
     def _get_listed_objects(
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str
     ) -> Collection[tuple[str, bool]] | None:
-        """Return the (name, is_view) pairs of an overridden `get_object_names`.
+        """Return the (name, is_view) pairs to discover, from an overridden `get_object_names`.
 
-        Return None if `get_object_names` is not overridden, so that all objects are discovered.
+        Return None if `get_object_names` is not overridden. Then all tables and views are
+        discovered.
         """
         method = getattr(type(self), "get_object_names", None)
         if method is SQLConnector.get_object_names:
@@ -539,7 +540,7 @@ class SQLConnector:
             yield connection
 
     def _column_type_for(self, definition: Any) -> _Type:
-        """Return the column type for a property's schema, as far as the database supports it.
+        """Return the column type for a property's schema, or a similar type that the database has.
 
         The schemas True and False are treated as ``{}``.
         """
@@ -984,7 +985,7 @@ def _ddl(statement: str, context: dict[str, object]) -> sa.DDL:
 
 
 def _may_become(option: _Type, current: _Type) -> bool:
-    """Return True if a column of type ``current`` can be changed to the type ``option``."""
+    """Return True if a change of a column from ``current`` to ``option`` keeps all values."""
     if not is_text(option):
         return str(option) == str(current)
     length = getattr(option, "length", None) or 0

@@ -174,8 +174,8 @@ class SQLStream(Stream, abc.ABC):
             self.selected = False
         elif len(self.replication_path) > 1:
             raise InvalidReplicationKeyException(
-                f"Table '{self.name}' cannot be read by '{self.replication_key}', which is inside"
-                " of a column: choose a column as the cursor."
+                f"Table '{self.name}' cannot be sorted by '{self.replication_key}', which is inside"
+                " a column: choose a column as the cursor."
             )
 
     def get_selected_schema(self) -> JsonSchema:
@@ -236,7 +236,7 @@ class SQLStream(Stream, abc.ABC):
         query = self.build_query(context=context)
         texts = get_text_columns(_columns(query), self._conformed_properties())
         with self.connector._connect() as connection:  # noqa: SLF001 - plugins override it
-            result = connection.execute(query, execution_options=_streaming(connection))
+            result = connection.execute(query, execution_options=_get_streaming_options(connection))
             with result:  # closes the cursor if the consumer stops early
                 read = compile_row_reader(list(result.keys()), texts, get_processors(result))
                 for page in iterate_pages(result):
@@ -261,7 +261,7 @@ class SQLStream(Stream, abc.ABC):
         return getattr(self.get_records, "__func__", None) is not SQLStream.get_records
 
     def _conformed_properties(self) -> Mapping[str, JsonSchema]:
-        """Return the schemas of the properties to convert to JSON values while reading.
+        """Return the schemas of properties whose values are converted to JSON while rows are read.
 
         The result is empty if other code may use the values first: an overridden method, a stream
         map, a child stream, or a caller outside of a sync.
@@ -282,8 +282,11 @@ class SQLStream(Stream, abc.ABC):
         return properties
 
 
-def _streaming(connection: sa.Connection) -> dict[str, Any]:
-    """Return SQLAlchemy's options for a server-side cursor, and those set on the connection."""
+def _get_streaming_options(connection: sa.Connection) -> dict[str, Any]:
+    """Return SQLAlchemy's execution options for reading a query through a server-side cursor.
+
+    Options that are set on the connection take precedence.
+    """
     chosen = connection.get_execution_options()
     return {"stream_results": True, "max_row_buffer": MAX_PAGE_ROWS, **chosen}
 

@@ -28,9 +28,9 @@ _WITHOUT_DATETIME: Final = frozenset({"cockroachdb", "postgresql", "redshift"})
 
 
 def adapt_type(sql_type: _Type, dialect: Dialect) -> _Type:
-    """Return a column type, or its replacement if the database does not support it.
+    """Return a column type, or a similar type if the database does not support it.
 
-    Example: PostgreSQL has no type name DATETIME, so TIMESTAMP is used.
+    Example: PostgreSQL has no type name DATETIME, so TIMESTAMP is returned.
     """
     if type(sql_type) is sa.DATETIME and dialect.name in _WITHOUT_DATETIME:
         return sa.DateTime(timezone=sql_type.timezone)
@@ -52,12 +52,12 @@ def type_rank(sql_type: _Type) -> tuple[int, int]:
 
 def is_text(sql_type: _Type) -> bool:
     """Return True if a column of this type holds text."""
-    return isinstance(_plain(sql_type), sa.String)
+    return isinstance(_unwrap(sql_type), sa.String)
 
 
 def loses_precision(current: _Type, new: _Type) -> bool:
     """Return True if a column of type ``current`` would round or truncate values of ``new``."""
-    before, after = _plain(current), _plain(new)
+    before, after = _unwrap(current), _unwrap(new)
     if isinstance(before, sa.Integer):
         return isinstance(after, (sa.Numeric, sa.Float))
     return isinstance(before, sa.Date) and isinstance(after, sa.DateTime)
@@ -68,7 +68,7 @@ def is_wider(current: _Type, new: _Type) -> bool:
 
     Any text type is wider than a type that is not text.
     """
-    before, after = _plain(current), _plain(new)
+    before, after = _unwrap(current), _unwrap(new)
     if isinstance(before, sa.Integer) and isinstance(after, sa.Integer):
         return _get_byte_size(after) > _get_byte_size(before)
     if not is_text(after):
@@ -88,7 +88,7 @@ def _get_byte_size(integer_type: sa.Integer) -> int:
     return 2 if isinstance(integer_type, sa.SmallInteger) else 4
 
 
-def _plain(sql_type: _Type) -> _Type:
+def _unwrap(sql_type: _Type) -> _Type:
     """Return the type that a `TypeDecorator` wraps; return any other type unchanged."""
     return sql_type.impl_instance if isinstance(sql_type, sa.TypeDecorator) else sql_type
 

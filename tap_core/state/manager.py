@@ -136,7 +136,7 @@ class StreamStateManager:
         return self.document.partitions(self.stream_name)
 
     def touch(self, context: Context | None = None) -> None:
-        """Report a change of a context's state dict, so that its cached JSON text is discarded."""
+        """Discard the cached JSON text of a context's state dict, because the dict has changed."""
         self.document.touch(self.stream_name, self.get_state_partition_context(context))
 
     @_locked
@@ -431,7 +431,7 @@ class StreamStateManager:
         return self.document.has_partition(self.stream_name, partition)
 
     def _visit(self, context: Context | None) -> None:
-        """Record for the partition limit that this run reads a context."""
+        """Record that this run reads a context, which keeps its partition in the state."""
         limit = self._limit_of_run
         if limit.reads_everything is None:
             limit.reads_everything = True
@@ -439,7 +439,11 @@ class StreamStateManager:
             limit.visit(partition)
 
     def _is_finished_beyond(self, context: Context | None) -> bool:
-        """Return True if the partition of a context, beyond the limit, is already finished."""
+        """Return True if the partition of a context has no entry in the state, but is finished.
+
+        Such a partition is beyond the partition limit. Its bookmark is included in the one that all
+        partitions share.
+        """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         return not (
             not partition
@@ -461,7 +465,7 @@ class StreamStateManager:
             self.order.warn_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)
 
     def _log_start(self, value: Any) -> None:
-        """Log the starting value: at INFO for the first context, at DEBUG for all others."""
+        """Log the value from which a context is read: at INFO for the first one, else at DEBUG."""
         if value is None:
             return
         level = logging.DEBUG if self._start_was_logged else logging.INFO

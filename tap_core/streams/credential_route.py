@@ -57,10 +57,11 @@ def make_session_authenticator(stream: Any, authenticator: Auth) -> Auth:
 
 
 def find_first_origin(stream: Any, request: requests.PreparedRequest) -> Origin | None:
-    """Return the origin of a pagination's first request if it may receive credentials.
+    """Return the origin of a pagination's first request, if it may also receive credentials.
 
-    In a child stream, the URL may contain values of a parent's record. Its origin is then only
-    returned if the URL without a context has the same origin.
+    Return None for the origin of ``url_base``, which receives them anyway. In a child stream, the
+    URL may contain values of a parent's record. Its origin is then only returned if the URL without
+    a context has the same origin.
     """
     asked = parse_origin(request.url)
     if asked is None or asked == _find_base_origin(stream):

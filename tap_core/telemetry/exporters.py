@@ -63,7 +63,10 @@ def is_configured() -> bool:
 
 
 def _is_on(signal: str) -> bool:
-    """Return True if environment variables enable a signal: ``TRACES`` or ``METRICS``."""
+    """Return True if environment variables enable OpenTelemetry's ``TRACES`` or ``METRICS``.
+
+    ``signal`` is one of these two words.
+    """
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporters = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
