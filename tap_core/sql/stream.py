@@ -31,6 +31,7 @@ from tap_core.sql.result_reader import (
     infer_value_type,
     iterate_pages,
 )
+from tap_core.state.comparison import ValueKind
 from tap_core.streams.core import Stream
 from tap_core.sync.plan import get_plan
 from tap_core.typing.inspect import TypeConformanceLevel
@@ -159,6 +160,17 @@ class SQLStream(Stream, abc.ABC):
     def is_sorted(self) -> bool:
         """True if the stream is incremental, because its query sorts rows by replication key."""
         return self.replication_method == REPLICATION_INCREMENTAL
+
+    @property
+    def check_sorted(self) -> bool:
+        """False for a replication key of text, which a database sorts by the column's collation.
+
+        Python sorts by code points, so that rows in the order of the database could be an error.
+        With an overridden query, which may sort differently, the order is checked.
+        """
+        members = ("apply_query_filters", "build_query", "get_records")
+        is_own = all(getattr(type(self), name) is getattr(SQLStream, name) for name in members)
+        return not is_own or self._reader.make_comparator().kind is not ValueKind.TEXT
 
     def apply_catalog(self, catalog: Catalog) -> None:
         """Replace the catalog entry by that of an input catalog; without one, deselect the stream.
