@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.config.loading import ConfigInput
+from tap_core.events import SchemaEvent
 from tap_core.exceptions import (
     CatalogFileError,
     ConfigurationError,
@@ -25,6 +26,7 @@ from tap_core.exceptions import (
 )
 from tap_core.limits.memory import STATE_BYTES, read_at_most
 from tap_core.protocols.error_classification import is_known_error
+from tap_core.protocols.resume import find_previously_sent, retained_bookmarks
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.protocols.singer.writer import encode_body
 from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
@@ -41,6 +43,7 @@ from target_spark.loader.interfaces import ProtocolBinding
 if TYPE_CHECKING:
     from tap_core.events import Event
     from tap_core.state.read_range import ReadRange
+    from tap_core.sync.interfaces import SyncStream
     from tap_core.tap_base import Tap
     from target_spark.config.options import LoadOptions
     from target_spark.extract.spark_distributor import SparkDistributor
@@ -129,7 +132,7 @@ def _load_tap(
         )
     if arguments.read_range is not None:
         apply_range(tap, arguments.read_range)
-        _refuse_overwrites(tap, options)
+        _refuse_overwrites(tap, target, options)
     reading = _TapSync(target, tap, source, options, arguments.here, state)
     faults = target.run_load(ProtocolBinding(SingerReader(), options), reading, retries_tasks=True)
     return 1 if faults else 0
@@ -171,7 +174,9 @@ class _TapSync:
         tap, target = self._tap, self._target
         self._start_rate_limit_server(opened)
         if self._source.read_range is None:
-            tap.load_state(self._choose_state(opened))
+            _load_state(
+                tap, self._choose_state(opened), _make_overwrite_check(target, self._options)
+            )
         tap.set_protocol_writer(
             output := _LoaderOutput(
                 opened.loader, target.make_event_mapper(), self._make_distributor(opened)
@@ -324,21 +329,51 @@ class _LoaderOutput:
                 self._loader.poll()
 
 
-def _refuse_overwrites(tap: Tap, options: LoadOptions) -> None:
+def _make_overwrite_check(
+    target: CommandTarget, options: LoadOptions
+) -> Callable[[SyncStream, Any], bool]:
+    """Return a function that returns True for a stream whose rows replace those of a table.
+
+    Its second argument, the state of the stream, has no effect.
+    """
+
+    def overwrites(stream: SyncStream, _state: Any) -> bool:
+        events = target.make_event_mapper()(get_schemas(stream))
+        names = {event.stream for event in events if isinstance(event, SchemaEvent)}
+        return any(options.mode(name, keyed=True) is WriteMode.OVERWRITE for name in names)
+
+    return overwrites
+
+
+def _load_state(
+    tap: Tap, state: dict[str, Any], overwrites: Callable[[SyncStream, Any], bool]
+) -> None:
+    """Load the state from which the sync starts, without the bookmarks of overwritten tables.
+
+    From its bookmark on, a stream would send its new rows only, and they would replace all others.
+    """
+    bookmarks = state.get("bookmarks")
+    if isinstance(bookmarks, dict):
+        state = {**state, "bookmarks": retained_bookmarks(bookmarks, tap.streams, overwrites)}
+        for name, sent in find_previously_sent(bookmarks, tap.streams, overwrites).items():
+            tap.streams[name].previously_sent_state = sent
+    tap.load_state(state)
+
+
+def _refuse_overwrites(tap: Tap, target: CommandTarget, options: LoadOptions) -> None:
     """Check that a backfill replaces no table by the rows of its range.
 
     Raises:
         UnsupportedError: The write mode of a selected stream is overwrite.
     """
+    overwrites = _make_overwrite_check(target, options)
     for stream in tap.streams.values():
-        if stream.selected:
-            for each in get_schemas(stream):
-                if options.mode(each.stream, keyed=True) is WriteMode.OVERWRITE:
-                    raise UnsupportedError(
-                        f"Stream {each.stream} is written by overwrite, and a backfill would"
-                        " replace its table by the rows of the range: deselect the stream, or"
-                        " set its write_mode to append or upsert."
-                    )
+        if stream.selected and overwrites(stream, None):
+            raise UnsupportedError(
+                f"Stream {stream.name} is written by overwrite, and a backfill would replace its"
+                " table by the rows of the range: deselect the stream, or set its write_mode to"
+                " append or upsert."
+            )
 
 
 def _leave() -> None:
