@@ -1,7 +1,8 @@
-"""`target-spark run` into tables that each run overwrites: their streams are read in full."""
+"""`target-spark run` reads streams in full whose tables it overwrites, or that do not exist."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from target_spark.target import TargetSpark
 from tests.extract.test_run_backfill import TAP, target_spark, write_settings
 
 SCHEMA = th.PropertiesList(
-    th.Property("id", th.IntegerType), th.Property("day", th.DateType)
+    th.Property("id", th.IntegerType),
+    th.Property("shop", th.IntegerType),
+    th.Property("day", th.DateType),
 ).to_dict()
 BOOKMARK = {"replication_key": "day", "replication_key_value": "2026-03-01"}
 
@@ -31,17 +34,29 @@ class Shops(Stream):
     schema = SCHEMA
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield nothing: the tests look at the state from which the stream would start."""
+        """Yield three records from the starting value on."""
+        start = self.get_starting_replication_key_value(context) or ""
+        for number in (1, 2, 3):
+            if (day := f"2026-0{number}-01") >= start:
+                yield {"id": number, "day": day}
+
+    def get_child_context(self, record: Record, context: Context | None) -> Context | None:
+        """Return the context of the visits of a shop."""
         del context
-        return ()
+        return {"shop": record["id"]}
 
 
-class Visits(Shops):
+class Visits(Stream):
     """The child stream, which is read in full for each shop."""
 
     name = "visits"
     parent_stream_type = Shops
-    replication_key = None
+    schema = SCHEMA
+
+    def get_records(self, context: Context | None) -> Iterable[Record]:
+        """Yield one record; its shop comes from the context."""
+        del context
+        yield {"id": 1}
 
 
 class TapShops(Tap):
@@ -91,3 +106,36 @@ def test_second_run_leaves_all_rows_in_an_overwritten_table(tmp_path: Path) -> N
         target_spark("run", "--tap", TAP, "--config", config)
         rows = pyarrow.parquet.read_table(tmp_path / "tables" / "days").to_pylist()
         assert [row["label"] for row in rows] == [label] * 6
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+def test_stream_whose_table_does_not_exist_is_read_in_full(tmp_path: Path) -> None:
+    """The state is that of the other tables, here of one that had another name."""
+    import pyarrow.parquet
+
+    tables = tmp_path / "tables"
+    for prefix in ("", "raw_"):
+        given = {"path": str(tables), "format": "parquet", "table_prefix": prefix}
+        config = write_settings(tmp_path, **given, label="x")
+        target_spark("run", "--tap", TAP, "--config", config)
+        assert pyarrow.parquet.read_table(tables / f"{prefix}days").num_rows == 6
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+def test_child_stream_that_is_new_gets_the_children_of_all_parents(tmp_path: Path) -> None:
+    """The bookmark of the parent would skip those of older records, which are not sent again."""
+    import pyarrow.parquet
+
+    tables = tmp_path / "tables"
+    settings_ = write_settings(tmp_path, path=str(tables), format="parquet")
+    catalog = {"streams": [TapShops().streams["shops"]._singer_catalog_entry.to_dict()]}
+    (tmp_path / "catalog.json").write_text(json.dumps(catalog))
+    words = ("run", "--tap", "tests.extract.test_run_overwrites:TapShops", "--config", settings_)
+    target_spark(*words, "--catalog", str(tmp_path / "catalog.json"))
+    target_spark(*words)
+    visits = pyarrow.parquet.read_table(tables / "visits").to_pylist()
+    assert sorted(row["shop"] for row in visits) == [1, 2, 3]
+    shops = pyarrow.parquet.read_table(tables / "shops").to_pylist()
+    assert sorted(row["id"] for row in shops) == [1, 2, 3, 3]
