@@ -282,11 +282,14 @@ class DatetimeBasedCursor:
         """
         return start if stored is None else max(start, self._lookback.before(stored))
 
-    def windows(self, lower: dt.datetime, end: dt.datetime) -> Iterator[TimeWindow]:
+    def windows(
+        self, lower: dt.datetime, end: dt.datetime, *, reads_end: bool = False
+    ) -> Iterator[TimeWindow]:
         """Yield consecutive time windows of the length ``step`` from ``lower`` to ``end``.
 
         Yield a single window without ``step``, and for a data feed, which has the newest records
-        first.
+        first. If ``lower`` equals ``end`` and there is no granularity, yield a window only if
+        ``reads_end`` is True.
         """
         spans = split_into_windows(
             lower,
@@ -294,6 +297,7 @@ class DatetimeBasedCursor:
             step=None if self.is_data_feed else self._step,
             granularity=self.granularity,
             joins_last=self.is_compare_strictly,
+            reads_end=reads_end,
             clamp=None if self.is_data_feed else self.clamp,
         )
         following = next(spans, None)
