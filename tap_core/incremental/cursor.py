@@ -284,11 +284,14 @@ class DatetimeBasedCursor:
         """
         return start if stored is None else max(start, self._lookback.before(stored))
 
-    def windows(self, lower: dt.datetime, end: dt.datetime) -> Iterator[TimeWindow]:
+    def windows(
+        self, lower: dt.datetime, end: dt.datetime, *, reads_end: bool = False
+    ) -> Iterator[TimeWindow]:
         """Yield consecutive time windows of the length ``step`` from ``lower`` to ``end``.
 
         There is a single window if ``step`` is not set, and also for a data feed, which returns the
-        newest records first and cannot be filtered by time.
+        newest records first and cannot be filtered by time. If ``lower`` equals ``end`` and there
+        is no granularity, a window is yielded only if ``reads_end`` is True.
         """
         spans = split_into_windows(
             lower,
@@ -296,6 +299,7 @@ class DatetimeBasedCursor:
             step=None if self.is_data_feed else self._step,
             granularity=self.granularity,
             joins_last=self.is_compare_strictly,
+            reads_end=reads_end,
             clamp=None if self.is_data_feed else self.clamp,
         )
         following = next(spans, None)

@@ -107,12 +107,14 @@ def split_into_windows(
     step: ISODuration | None = None,
     granularity: timedelta = timedelta(),
     joins_last: bool = False,
+    reads_end: bool = False,
     clamp: ClampPolicy | None = None,
 ) -> Iterator[tuple[datetime, datetime]]:
     """Yield a (start, end) pair for each window of the time interval from ``start`` to ``end``.
 
     No window is yielded if ``end`` is before ``start``. If both are equal, one window is yielded if
-    a granularity is set and ``joins_last`` is False; otherwise no window is yielded.
+    a granularity or ``reads_end`` is set and ``joins_last`` is False; otherwise no window is
+    yielded.
 
     Args:
         start: Start of the interval.
@@ -120,11 +122,13 @@ def split_into_windows(
         step: Length of a window; None for a single window.
         granularity: Smallest time unit of the API; a window ends this long before the next one.
         joins_last: True to extend the previous window instead of adding a last one of zero length.
+        reads_end: True if ``start`` is a bookmark that an interrupted sync may have left in the
+            middle of records with equal values.
         clamp: Policy that aligns the windows to days, weeks or months; None for no alignment.
     """
     if clamp is not None:
         start, end = clamp.ceiling(start), clamp.floor(end) - granularity
-    if start > end or (start == end and (joins_last or not granularity)):
+    if start > end or (start == end and (joins_last or not (granularity or reads_end))):
         return
     lower, number = start, 0
     while step is not None:

@@ -89,7 +89,7 @@ def from_cdk_state(
         return dict(state)
     if cursor_field is None or any(key in state for key in _NOTHING):
         return {}
-    if isinstance(state.get("states"), Sequence):
+    if _has_slices(state):
         found = _translate_partitions(state, cursor_field, _bookmark)
         if keeps_global and "partitions" in found:
             found |= _translate_global_cursor(state, cursor_field)
@@ -116,7 +116,7 @@ def translate_custom_state(
         return dict(state)
     if any(key in state for key in _NOTHING):
         return {}
-    if by_slices and isinstance(state.get("states"), Sequence):
+    if by_slices and _has_slices(state):
         return _translate_partitions(state, cursor_field, to_state_entry)
     return to_state_entry(state, cursor_field)
 
@@ -218,6 +218,14 @@ def parse_context(partition: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _has_slices(state: Mapping[str, Any]) -> bool:
+    """Return True for the state of a stream with slices in airbyte-cdk's format.
+
+    A state with one cursor for all slices has no list of their states.
+    """
+    return isinstance(state.get("states"), Sequence) or bool(state.get("use_global_cursor"))
+
+
 def _translate_partitions(
     state: Mapping[str, Any],
     cursor_field: str,
@@ -238,7 +246,7 @@ def _translate_partitions(
             "context": parse_context(entry["partition"]),
             **read(entry.get("cursor") or {}, cursor_field),
         }
-        for entry in state["states"]
+        for entry in state.get("states") or ()
         if isinstance(entry, Mapping) and isinstance(entry.get("partition"), Mapping)
     ]
     if partitions:

@@ -31,6 +31,7 @@ from tap_core.sql.result_reader import (
     infer_value_type,
     iterate_pages,
 )
+from tap_core.state.comparison import ValueKind
 from tap_core.streams.core import Stream
 from tap_core.sync.plan import get_plan
 from tap_core.typing.inspect import TypeConformanceLevel
@@ -160,6 +161,11 @@ class SQLStream(Stream, abc.ABC):
         """True if the stream is incremental, because its query sorts rows by replication key."""
         return self.replication_method == REPLICATION_INCREMENTAL
 
+    @property
+    def check_sorted(self) -> bool:
+        """False if the query sorts rows by text, as a collation of the database defines."""
+        return not _sorts_by_collation(self)
+
     def apply_catalog(self, catalog: Catalog) -> None:
         """Replace the catalog entry by that of an input catalog; without one, deselect the stream.
 
@@ -248,17 +254,12 @@ class SQLStream(Stream, abc.ABC):
         None stands for the number of bytes, which is not known. Return None instead of the pair if
         `estimates_by_count` is False or if a subclass overrides `get_records`.
         """
-        if not self.estimates_by_count or self._has_custom_get_records:
+        if not self.estimates_by_count or _is_overridden(self, "get_records"):
             return None
         self._write_starting_replication_value(None)  # the query starts at this value
         rows = self.build_query().order_by(None).subquery()
         with self.connector._connect() as connection:  # noqa: SLF001 - plugins override it
             return connection.execute(sa.select(sa.func.count()).select_from(rows)).scalar(), None
-
-    @property
-    def _has_custom_get_records(self) -> bool:
-        """True if a subclass overrides `get_records`."""
-        return getattr(self.get_records, "__func__", None) is not SQLStream.get_records
 
     def _conformed_properties(self) -> Mapping[str, JsonSchema]:
         """Return the schemas of properties whose values are converted to JSON while rows are read.
@@ -268,7 +269,7 @@ class SQLStream(Stream, abc.ABC):
         """
         plan = get_plan(self)
         if (
-            self._has_custom_get_records
+            _is_overridden(self, "get_records")
             or self.TYPE_CONFORMANCE_LEVEL == TypeConformanceLevel.NONE
             or self._tap.run._source is not plan  # noqa: SLF001 - the stream that the engine reads
             or not plan.compiled
@@ -280,6 +281,24 @@ class SQLStream(Stream, abc.ABC):
             return {}
         properties: Mapping[str, JsonSchema] = self.effective_schema.get("properties", {})
         return properties
+
+
+def _is_overridden(stream: SQLStream, *names: str) -> bool:
+    """Return True if a subclass or the stream itself overrides one of these methods."""
+    return any(
+        getattr(getattr(stream, name), "__func__", None) is not getattr(SQLStream, name)
+        for name in names
+    )
+
+
+def _sorts_by_collation(stream: SQLStream) -> bool:
+    """Return True if the query of a stream sorts its rows by a replication key of text.
+
+    The order is that of the column's collation, not that of the code points, by which Python sorts.
+    Return False if the query is overridden, because it may not sort.
+    """
+    is_own = not _is_overridden(stream, "apply_query_filters", "build_query", "get_records")
+    return is_own and stream._reader.make_comparator().kind is ValueKind.TEXT  # noqa: SLF001
 
 
 def _get_streaming_options(connection: sa.Connection) -> dict[str, Any]:

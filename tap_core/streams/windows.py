@@ -217,7 +217,12 @@ class WindowReader(ContextReader):
         """
         stream, cursor = self.stream, current.cursor
         only = self._only
-        windows = [only.window] if only else cursor.windows(current.lower, current.end)
+        is_sorted = stream.state_manager.is_sorted  # its bookmark advances with each record
+        windows = (
+            [only.window]
+            if only
+            else cursor.windows(current.lower, current.end, reads_end=is_sorted)
+        )
         size, run = self._get_thread_count(current), stream._tap.run
         if size > 1:
             pool = current.threads.enter_context(WorkerPool(run, size, [stream]))

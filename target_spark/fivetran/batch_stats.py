@@ -24,8 +24,10 @@ from target_spark.fivetran.csv_parsing import (
     read_columns,
     read_header,
 )
+from target_spark.fivetran.existing_table import ExistingTable
 from target_spark.fivetran.file_reader import file_error, get_reading_lock, read_blocks
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.type_mapping import to_ddl
 
 __all__ = ["BatchStats", "count_rows"]
 
@@ -63,6 +65,7 @@ def count_rows(
     files: Sequence[RequestFile],
     params: FileParams,
     fivetran_schema: FivetranSchema,
+    existing: ExistingTable,
     compared: Collection[FileKind] = frozenset(FileKind),
 ) -> BatchStats:
     """Count the rows of Fivetran's batch files, and find out if a primary key is repeated.
@@ -70,14 +73,16 @@ def count_rows(
     Args:
         files: The files.
         params: The format of the files.
-        fivetran_schema: The columns of the table.
+        fivetran_schema: The columns of the batch.
+        existing: The table. Keys that have another type there count as repeated, because different
+            values may become equal in that type, such as the texts ``1`` and ``01``.
         compared: The kinds of files whose keys are compared. Rows of other kinds are only counted.
 
     Raises:
         BatchFileLoadError: A file cannot be parsed.
     """
     rows: Counter[FileKind] = Counter()
-    keys = _KeyCollector(fivetran_schema)
+    keys = _KeyCollector(fivetran_schema, existing)
     with get_reading_lock():
         for file in files:
             key_columns = fivetran_schema.keys if file.kind in compared else ()
@@ -100,12 +105,16 @@ class _KeyCollector:
     If the keys need more memory or cannot be compared exactly, they count as repeated.
     """
 
-    def __init__(self, fivetran_schema: FivetranSchema) -> None:
+    def __init__(self, fivetran_schema: FivetranSchema, existing: ExistingTable) -> None:
         self._columns = fivetran_schema.keys
         self._names = [str(number) for number in range(len(self._columns))]
         self._batches: list[Any] = []
         self._bytes = 0
-        self._is_unsure = any(column.type in _INEXACT for column in self._columns)
+        self._is_unsure = any(
+            column.type in _INEXACT
+            or to_ddl(column, existing.format) != existing.types[column.column].lower()
+            for column in self._columns
+        )
 
     def add(self, cells: Sequence[Any]) -> None:
         """Add the primary keys of a block of rows: one Arrow array of texts per key column."""

@@ -224,13 +224,15 @@ class _Calls:
     ) -> Iterator[tuple[TableService, str]]:
         """Context manager: lock a table for a call; yield a `TableService` and the table's name.
 
-        Meanwhile other calls for this table wait.
+        Meanwhile other calls for this table wait. A call whose client has left during its wait
+        ends without an effect, because the client has repeated it, and may have made later calls.
         """
         stream = _get_stream_id(request.schema_name, name)
         call.note(str(stream))
         with self._tables(request) as tables:
             table = tables.options.table(stream)
             with self.sparks.table_lock(table.key):
+                call.check_active()
                 yield tables, name
 
 

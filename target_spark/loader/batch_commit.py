@@ -57,6 +57,8 @@ from target_spark.loader.refused_schemas import check_not_null_policy, name_refu
 from target_spark.loader.write_modes import (
     build_version_delete,
     check_scd2_compatible,
+    find_distinct_key,
+    format_key,
     get_merge_keys,
     has_other_versions,
     make_empty_frame,
@@ -92,7 +94,7 @@ from target_spark.writers import get_writer
 from target_spark.writers.base import table_owner_error, table_removed_error
 from target_spark.writers.delta.small_batches import SmallBatch
 from target_spark.writers.delta.writer import DeltaWriter
-from target_spark.writers.sql import find_small_commit_conf, spark_conf
+from target_spark.writers.sql import build_file_size_conf, find_small_commit_conf, spark_conf
 
 __all__ = ["BatchWriter"]
 
@@ -118,11 +120,6 @@ _NO_ROWS: Final = Counts(0, {})
 
 _ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
 """Without this setting, Spark writes the rows of a small batch to one file per processor."""
-
-_FILE_SIZE_SETTINGS: Final = (
-    "spark.sql.files.maxPartitionBytes",
-    "spark.sql.adaptive.advisoryPartitionSizeInBytes",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +155,7 @@ class _TableState:
         drops_not_null: True if NOT NULL constraints of the columns must be dropped.
         is_new: True if this run created the table.
         before: The newest commit metadata that earlier runs left in the table, or None.
+        key: The key by which the table's rows are known to be distinct (`CommitMetadata.key`).
         written: Number of rows committed by this run.
         quarantined: Number of rows of this run committed to the quarantine table.
         changes: Column changes that no `CommitResult` has reported yet.
@@ -174,6 +172,7 @@ class _TableState:
     drops_not_null: bool = False
     is_new: bool = False
     before: CommitMetadata | None = None
+    key: str | None = None
     written: int = 0
     quarantined: int = 0
     changes: list[SchemaChange] = field(default_factory=list)
@@ -342,6 +341,8 @@ class BatchWriter:
         check_scd2_compatible(request, table_schema)
         if request.kept_version is not None:
             return self._delete_other_versions(spark, attempt, table_schema, request.kept_version)
+        state = self._tables[request.table.key]
+        state.key = find_distinct_key(self._writer, spark, request, table_schema.keys, state.key)
         if not request.batches:
             return self._commit_empty(spark, attempt, table_schema)
         return self._write_rows(spark, attempt, table_schema)
@@ -487,7 +488,7 @@ class BatchWriter:
             if state.commits:
                 raise table_removed_error(table)
             self._writer.create(spark, table, wanted, layout, has_rows=has_rows)
-            state.is_new = True
+            state.is_new, state.key = True, format_key(wanted.keys)
             state.remarks = (_describe_creation(table, wanted),) if self._dry else ()
             prepared_columns = wanted
         else:
@@ -547,6 +548,7 @@ class BatchWriter:
         marker = self._writer.get_last_metadata(spark, table)
         if marker is None:
             return
+        self._tables[table.key].key = marker.key
         if marker.run != self._run.id:  # not by time: the clock may have been set back
             self._tables[table.key].before = marker
             with self._starting:
@@ -765,7 +767,7 @@ class BatchWriter:
                 False if this is not known.
         """
         request = attempt.request
-        with spark_conf(spark, _file_size_settings(request.layout)):
+        with spark_conf(spark, build_file_size_conf(request.layout)):
             write = select_write_operation(
                 self._writer,
                 spark,
@@ -897,10 +899,10 @@ class BatchWriter:
     def _marker(self, table: Table, covered: CoveredState | None) -> CommitMetadata:
         run = self._run
         number = self._tables[table.key].commits + 1
-        replay = run.id if run.replays else None
+        replay, key = run.id if run.replays else None, self._tables[table.key].key
         at, state = (0, None) if covered is None else (covered.ordinal, covered.state.decode())
         return CommitMetadata(
-            run.job, run.id, self._started, number, at, state, replay, former=run.former
+            run.job, run.id, self._started, number, at, state, replay, None, key, run.former
         )
 
     def _metadata(self, request: CommitRequest) -> BatchMetadata:
@@ -982,16 +984,3 @@ def _is_small(request: CommitRequest) -> bool:
 def _warn_of_nulled(request: CommitRequest, count: int) -> None:
     if count:
         logger.warning(_NULLED, request.stream, count, request.table.name, META)
-
-
-def _file_size_settings(layout: TableLayout) -> dict[str, str]:
-    """Return Spark settings that keep output files near the configured size.
-
-    The settings limit the bytes that a task reads and shuffles, and thus the size of the file that
-    it writes. The result is empty if the layout has no file size.
-    """
-    return (
-        {}
-        if layout.file_bytes is None
-        else dict.fromkeys(_FILE_SIZE_SETTINGS, str(layout.file_bytes))
-    )

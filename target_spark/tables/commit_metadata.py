@@ -48,6 +48,8 @@ class CommitMetadata:
             in milliseconds since 1970; None if there is no such run. If that run resumed from an
             older state and its tap sends changes (log-based replication), it may have replaced rows
             by older versions.
+        key: The key columns as a JSON list, if the run has ensured that no two rows of the table
+            have the same key; None if it has not.
         former: Default names of the job in earlier releases. They are not stored in the commit.
     """
 
@@ -59,6 +61,7 @@ class CommitMetadata:
     state: str | None = None
     replay: str | None = None
     uncovered_since: int | None = None
+    key: str | None = None
     former: tuple[str, ...] = field(default=(), compare=False)
 
     def as_dict(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from target_spark.columns import IS_CURRENT, VALID_FROM, VALID_TO, SchemaChange, TableSchema
 from target_spark.errors import TableError
 from target_spark.tables.identifiers import format_instant, quote, sql_literal
+from target_spark.tables.model import TableLayout
 from target_spark.writers.base import DELETE_ONLY_COLUMN, MergeKeys, VersionDelete, sort_rows
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "as_initial_rows",
     "build_alter_statements",
     "build_end_values",
+    "build_file_size_conf",
     "build_version_delete",
     "check_folder_is_empty",
     "find_small_commit_conf",
@@ -42,6 +44,11 @@ _TUNED_BY_USERS: Final = {
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
 """Spark's defaults of settings that decide how a query is planned and compiled."""
+
+_FILE_SIZE_SETTINGS: Final = (
+    "spark.sql.files.maxPartitionBytes",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes",
+)
 
 _SMALL_COMMIT_CONF: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -147,6 +154,19 @@ def build_version_delete(target: str, deletion: VersionDelete) -> str:
     if not put:
         return f"DELETE FROM {target} WHERE {condition}"  # noqa: S608  (every name is quoted)
     return f"UPDATE {target} SET {put} WHERE {condition}"  # noqa: S608
+
+
+def build_file_size_conf(layout: TableLayout) -> dict[str, str]:
+    """Return Spark settings that keep output files near the configured size.
+
+    The settings limit the bytes that a task reads and shuffles, and thus the size of the file that
+    it writes. The result is empty if the layout has no file size.
+    """
+    return (
+        {}
+        if layout.file_bytes is None
+        else dict.fromkeys(_FILE_SIZE_SETTINGS, str(layout.file_bytes))
+    )
 
 
 def find_small_commit_conf(spark: SparkSession) -> dict[str, str]:

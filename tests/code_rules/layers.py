@@ -250,6 +250,7 @@ EXTRACT_MAY_USE: tuple[str, ...] = (
     "tap_core.singerlib.catalog",
     "tap_core.http",
     "tap_core.manifest",
+    "tap_core.protocols.resume",
     "tap_core.state",
     "tap_core.sync",
     "tap_core.tap_base",

@@ -463,6 +463,26 @@ def test_invalid_row_is_reported_by_number_and_column(
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.parametrize("kind", [FileKind.REPLACE, FileKind.UPDATE, FileKind.DELETE])
+def test_keys_that_are_distinct_only_beyond_the_microsecond_are_an_error(
+    path: Path, kind: FileKind
+) -> None:
+    """Cut to microseconds, two rows with different keys would become one; zeros do not matter."""
+    key = DestinationColumn("at", DataType.UTC_DATETIME, is_key=True, column="at")
+    value = DestinationColumn("seen", DataType.UTC_DATETIME, column="seen")
+    reading = RowReader(OPEN, FivetranSchema((key, value)), has_updates=True)
+    file = RequestFile(str(path), kind)
+    longer = "2024-01-08T18:52:07.7546851Z"
+    path.write_text(f"at,seen\n2024-01-08T18:52:07.754685000Z,{longer}\n")
+    assert sum(part.num_rows for part in reading.rows(file, 0)) == 1
+    path.write_text(f"at,seen\n2024-01-08T18:52:07Z,\n{longer},\n")
+    with pytest.raises(
+        BatchFileLoadError, match=r"than microseconds in row 2, column at"
+    ) as caught:
+        list(reading.rows(file, 0))
+    assert longer not in str(caught.value)
+
+
 def test_pkcs5_padding_is_removed(path: Path) -> None:
     """F39: also when the padding is a whole block."""
     for length in range(15, 33):

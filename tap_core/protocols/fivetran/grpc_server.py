@@ -107,6 +107,11 @@ class RpcCall:
         """Return True if the client of this gRPC call is still waiting for the response."""
         return not self.left and bool(self._context.is_active())
 
+    def check_active(self) -> None:
+        """Raise an error, which ends the call, if the client has left or the server is stopping."""
+        if self.left:
+            raise _get_end_status(self)
+
     def on_end(self, callback: Callable[[], None]) -> None:
         """Register a function that runs once when this gRPC call ends, in any thread.
 
