@@ -171,7 +171,7 @@ def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
         return True  # a file or a generator, which cannot be read twice
     shown = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
     texts = [url, *headers.values(), shown]
-    return any(form in text for form in secrets.forms for text in texts)
+    return any(secrets.hide_values(text) != text for text in texts)
 
 
 def _text(value: str | bytes) -> str:

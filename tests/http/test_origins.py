@@ -23,9 +23,11 @@ from tap_core.http.origins import (
     UntrustedHostError,
     check_allowed_hosts,
     declared_origin,
+    has_secrets,
     parse_origin,
 )
 from tap_core.pagination import BaseAPIPaginator, BaseHATEOASPaginator
+from tap_core.redaction import Secrets
 from tap_core.streams import GraphQLStream, RESTStream
 from tap_core.streams.credential_route import make_route
 from tests.http.certificates import over_tls, write_certificate
@@ -579,3 +581,11 @@ def test_digest_authentication_works_within_the_response_limits(server, source):
 
     server.answers_by(answer)
     assert source.records(Digest) == [{"id": 1}]
+
+
+@pytest.mark.parametrize("body", ["<p>a&amp;b'c</p>", '{"p": "a\\u0026b\\u0027c"}'])
+def test_secret_is_found_in_every_escape_of_a_body(body: str):
+    """SEC8: a body contains a secret also where XML or JSON escapes only some of its characters."""
+    request = requests.Request("POST", "https://other.example/", data=body).prepare()
+    assert has_secrets(request, Secrets.from_values(["a&b'c"]))
+    assert not has_secrets(request, Secrets.from_values(["a&b&c"]))
