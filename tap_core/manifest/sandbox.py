@@ -137,7 +137,7 @@ def _join(parts: Iterable[str]) -> str:
 class Sandbox(SandboxedEnvironment):
     """Jinja sandbox that limits the time and the size of renderings, for all templates."""
 
-    intercepted_binops = frozenset({"+", "*", "%", "**"})
+    intercepted_binops = frozenset({"+", "*", "%", "**", "//"})
     concat = staticmethod(_join)
 
     def __init__(self, finalize: Callable[[Any], Any] = decimals_to_floats) -> None:
@@ -199,6 +199,8 @@ class Sandbox(SandboxedEnvironment):
             return _count_size(bounds.multiply(left, right))
         if operator == "%":
             return _count_size(bounds.modulo(left, right))
+        if operator == "//":
+            return bounds.floor_divide(left, right)
         if operator == "**":
             return bounds.power(left, right)
         return super().call_binop(context, operator, left, right)
