@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import requests
+from requests.auth import HTTPDigestAuth
 
 from tap_core.authenticators import (
     APIKeyAuthenticator,
@@ -16,7 +17,7 @@ from tap_core.authenticators import (
     BearerTokenAuthenticator,
     SimpleAuthenticator,
 )
-from tap_core.exceptions import ConfigurationError
+from tap_core.exceptions import ConfigurationError, FatalAPIError
 from tap_core.http.https_policy import require_https
 from tap_core.http.origins import (
     Origin,
@@ -325,6 +326,45 @@ def test_redirect_of_a_request_without_credentials_is_followed(server, source, o
     server.answers(redirect(f"{other.url}/there"))
     assert source.records(authenticator=SimpleAuthenticator()) == [{"id": 2}]
     assert sorted(other.asked[0].headers) == sorted(HEADERS)
+
+
+class Challenged(Users):
+    """A stream that authenticates with HTTP Digest, which answers the challenge of a server."""
+
+    def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
+        auth = HTTPDigestAuth("someone", self.config["password"])
+        return super().build_prepared_request(*args, auth=auth, **kwargs)
+
+
+class ChallengedLinks(Challenged, OlderLinked):
+    """The same, and it requests the next link unchanged."""
+
+    authenticator = SimpleAuthenticator()
+
+
+CHALLENGE = Reply(status=401, headers={"WWW-Authenticate": 'Digest realm="a", nonce="b"'})
+
+
+@pytest.mark.parametrize("first", [[], [CHALLENGE]])
+@pytest.mark.filterwarnings("ignore:prepare_request is deprecated")
+def test_challenge_of_another_origin_is_not_answered(server, source, other, first):
+    """SEC8: the answer is a hash of the password, from which the password can be found."""
+    link = page({"id": 1}, next=f"{other.url}/page2")
+    for kind, reply in ((Challenged, redirect(f"{other.url}/there")), (ChallengedLinks, link)):
+        server.answers(*first, reply)
+        with pytest.raises(UntrustedHostError):
+            source.records(kind, config={"password": SECRET})
+        assert other.asked == []
+    assert len(seen_secrets(server)) == 2 * len(first)  # Digest works at the origin
+
+
+def test_challenge_after_a_redirect_to_an_allowed_host_is_not_answered(server, source, other):
+    """SEC8: the request that follows the redirect has no credentials, and gets none later."""
+    server.answers(redirect(f"{other.url}/there"))
+    other.answers(CHALLENGE, page({"id": 2}))
+    with pytest.raises(FatalAPIError, match="401"):
+        source.records(Challenged, config={"password": SECRET}, allowed_hosts=[other.url])
+    assert seen_secrets(other) == []
 
 
 def test_second_redirect_of_a_chain_is_checked(server, source, other):
