@@ -51,6 +51,11 @@ _ESCAPED: Final = re.compile(
 _NAMED: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _USER_INFO: Final = re.compile(r"(?:(?<=//)|(?<=/\\/)|(?<=\\/\\/))[^/?#\s\"'<>\\]+@")
 _ORACLE_LOGIN: Final = re.compile(r"(?<=:thin:|:oci8:)[^\s/@]{1,200}/[^\s@]{1,200}@")
+_PRIVATE_KEY: Final = re.compile(
+    r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)((?:[^-]|-(?!----))+)"
+    r"(?:-----END [A-Z ]{0,40}KEY-----)?"
+)
+"""Private key in PEM format (RFC 7468), possibly with escaped line breaks, or truncated."""
 _PROSE: Final = r"""\s+[a-z]{1,12}(?=\s|$|[.,;:!?"')}\]]+(?:\s|$))"""
 """End of prose such as "your token has expired": a short lower-case word after the name."""
 _SCHEME: Final = re.compile(
@@ -212,7 +217,7 @@ Its arguments are the match of the name, and ``is_quoted``, which is True for a 
 
 
 def redact_text(text: str) -> str:
-    """Replace passwords in URLs, credentials, and values after a secret name by ``***``."""
+    """Replace passwords in URLs, credentials, private keys, and values after a secret name."""
     if len(text) > _LONGEST_SHAPE or not _DECODED_SIGNS.isdisjoint(text):
         return _replace_named(_hide_credentials(text), _is_secret_in_text)
     shape = text.translate(_DIGITS)
@@ -249,10 +254,12 @@ def redact_parameters(text: str) -> str:
 
 
 def _hide_credentials(text: str) -> str:
-    """Replace passwords in URLs, and credentials after ``Bearer`` or ``Basic``, by ``***``."""
+    """Replace passwords in URLs, private keys, and credentials after ``Bearer`` or ``Basic``."""
     if "@" in text:
         text = _USER_INFO.sub(f"{HIDDEN}@", text)
         text = _ORACLE_LOGIN.sub(f"{HIDDEN}@", text)
+    if "-----BEGIN" in text:
+        text = _PRIVATE_KEY.sub(rf"\1{HIDDEN}", text)
     return _SCHEME.sub(rf"\1 {HIDDEN}", text)
 
 
@@ -366,7 +373,11 @@ def _is_hidden(name: Any, item: Any) -> bool:
 
 
 def find_embedded_secrets(text: str) -> Iterator[str]:
-    """Yield the secrets in a URL or option string: ``pw`` in ``//u:pw@host`` or ``password=pw``."""
+    """Yield the secrets in a URL or option string: ``pw`` in ``//u:pw@host`` or ``password=pw``.
+
+    Private keys in PEM format are yielded too.
+    """
+    yield from (match[2] for match in _PRIVATE_KEY.finditer(text))
     for match in _USER_INFO.finditer(text):
         user, colon, password = match[0][:-1].partition(":")
         if colon:

@@ -71,6 +71,29 @@ def test_known_secret_is_hidden_in_every_encoding(write):
     assert inner[4:] not in shown
 
 
+KEY = (
+    "-----BEGIN RSA PRIVATE KEY-----\nDEK-Info: AES-128\n\nMIIEow+/IBAAKCAQEA=\n"
+    "-----END RSA PRIVATE KEY-----"
+)
+
+
+@pytest.mark.parametrize("written", [KEY, KEY.replace("\n", "\\n"), KEY[:70]])
+def test_private_key_is_hidden_without_a_secret_name(written):
+    """SEC5: a private key is hidden in every text."""
+    assert redact_text(f"key of {written}") == "key of -----BEGIN RSA PRIVATE KEY-----***"
+
+
+def test_private_key_is_a_secret_of_every_setting():
+    """SEC5: a line of the key is hidden too."""
+    hide = collect_secrets({"file": KEY}).hide_values
+    assert hide("line MIIEow+/IBAAKCAQEA= of the key") == "line *** of the key"
+
+
+def test_public_key_and_certificate_are_not_hidden():
+    for text in (KEY.replace("PRIVATE", "PUBLIC"), "-----BEGIN CERTIFICATE-----\nMII"):
+        assert redact_text(text) == text
+
+
 def test_text_around_an_escaped_secret_keeps_its_escapes():
     line = r'{"a": "\u0022", "b": "x\u0026y\u002Bz", "c": "x&#38;y+z", "d": "\\&amp;"}'
     shown = r'{"a": "\u0022", "b": "***", "c": "***", "d": "\\&amp;"}'
@@ -127,6 +150,7 @@ def test_values_that_a_text_names_as_secret_are_hidden(text, shown):
             "://",
         ),
         *("@", "a@", "//u", "Bearer ", "password='\\", "a.b-", "\n", "key:", " ", "=", "Token a "),
+        *("-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----a", "&#", "\\u", "&amp;"),
     ],
 )
 def test_redaction_of_hostile_texts_takes_linear_time(shape, size):
