@@ -241,6 +241,8 @@ def _set_hooks() -> None:
         sys.excepthook = _show_error
     if threading.excepthook is threading.__excepthook__:
         threading.excepthook = _show_error_of_thread
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _show_ignored_error
 
 
 def _show_error(
@@ -251,6 +253,14 @@ def _show_error(
 
 def _show_error_of_thread(args: threading.ExceptHookArgs) -> None:
     if args.exc_value is not None and not issubclass(args.exc_type, SystemExit):
+        _show_error(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+def _show_ignored_error(args: sys.UnraisableHookArgs) -> None:
+    """Show an error that Python ignores, such as one of a finalizer or of an exit function."""
+    if args.exc_value is not None:
+        place = getattr(args.object, "__qualname__", type(args.object).__qualname__)
+        write_to_stderr(f"{args.err_msg or 'Exception ignored in'}: {place}\n")
         _show_error(args.exc_type, args.exc_value, args.exc_traceback)
 
 

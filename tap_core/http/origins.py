@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import requests
+from requests.auth import AuthBase
 from requests.cookies import RequestsCookieJar
 from requests.structures import CaseInsensitiveDict
 
@@ -161,8 +162,11 @@ def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
 
     A secret is recognized by its value, also encoded, or by the name of its header or key. Cookies
     are ignored, since they are never sent to another origin. A body that can be read only once (a
-    file or a generator) is assumed to contain a secret.
+    file or a generator) is assumed to contain a secret, and so is a request whose authentication
+    (HTTP Digest, NTLM) would answer a challenge of the server.
     """
+    if any(map(_answers_challenge, _response_hooks(request))):
+        return True
     headers = {_text(name): _text(value) for name, value in (request.headers or {}).items()}
     headers.pop("Cookie", None)
     url, body = str(request.url or ""), cast("Any", request.body)
@@ -174,7 +178,17 @@ def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
         return True  # a file or a generator, which cannot be read twice
     shown = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
     texts = [url, *headers.values(), shown]
-    return any(form in text for form in secrets.forms for text in texts)
+    return any(secrets.hide_values(text) != text for text in texts)
+
+
+def _response_hooks(request: requests.PreparedRequest) -> list[Any]:
+    hooks: Any = request.hooks or {}
+    return list(hooks.get("response") or ())
+
+
+def _answers_challenge(hook: Any) -> bool:
+    """Return True for a response hook with which requests answers a 401 with credentials."""
+    return isinstance(getattr(hook, "__self__", None), AuthBase)
 
 
 def _text(value: str | bytes) -> str:
@@ -355,6 +369,8 @@ def _strip(following: requests.PreparedRequest, *, keep_body: bool) -> None:
 
     The body is kept only if ``keep_body`` is True.
     """
+    hooks = [hook for hook in _response_hooks(following) if not _answers_challenge(hook)]
+    following.hooks = {"response": hooks}
     kept = (*_HARMLESS, "Content-Type", "Content-Length") if keep_body else _HARMLESS
     headers = {name: following.headers[name] for name in kept if name in following.headers}
     following.headers = CaseInsensitiveDict(headers)

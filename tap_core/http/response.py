@@ -57,6 +57,9 @@ _MOST_PER_BYTE = 40
 _XML_SIZES = ((b"<", 90), (b"=", 250))
 """Approximate bytes of memory per XML character: a tag, and an attribute, which makes its element
 a mapping."""
+_EXPANDED = 200
+"""Largest memory of expanded attributes per byte of XML: the parser, expat, expands a document to
+at most 100 times its size, and a Python text is a copy of it."""
 _NO_CONTENT = frozenset({204, 205})
 
 
@@ -238,6 +241,17 @@ def check_xml_size(response: requests.Response, body: bytes) -> None:
         ResponseTooLargeError: The size estimated from tags and attributes exceeds the limit.
     """
     _check_memory(response, "XML", sum(each * body.count(mark) for mark, each in _XML_SIZES))
+
+
+def check_xml_entities(response: requests.Response, body: bytes) -> None:
+    """Reject XML that declares entities, if attributes that repeat them could fill the memory.
+
+    The limit is the same as in `check_json_size`.
+
+    Raises:
+        ResponseTooLargeError: The size that expanded attributes may have exceeds the limit.
+    """
+    _check_memory(response, "XML with entities", _EXPANDED * len(body))
 
 
 def _check_memory(response: requests.Response, format: str, size: int) -> None:

@@ -37,6 +37,8 @@ TEMPLATE_SECONDS: Final = Limit("TAP_CORE_TEMPLATE_SECONDS", 10)
 
 _MOST_BITS: Final = 4_000_000
 """Maximum number of bits of an integer that a power or a product returns."""
+_MOST_DIVISION: Final = 10**10
+"""Maximum product of the bits of a divisor and of its quotient: a division of about 20 ms."""
 _MOST_DIGITS: Final = 100_000
 """Maximum number of integer digits of a Decimal that is converted to an integer or text."""
 _SMALL: Final = 1 << 64
@@ -127,6 +129,17 @@ def _find_integers(text: str) -> list[int]:
     return [int(digits[:12]) for digits in _DIGITS.findall(text)]
 
 
+def _check_division(left: Any, right: Any) -> None:
+    """Raise LimitExceededError if a division of two integers would take too long."""
+    if isinstance(left, int) and isinstance(right, int):
+        divisor = right.bit_length()
+        if divisor * (left.bit_length() - divisor) > _MOST_DIVISION:
+            raise LimitExceededError(
+                f"A number of {left.bit_length():,} bits is too long to be divided by one of"
+                f" {divisor:,} bits."
+            )
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Size limit for the values in an expression, with operators that check their results.
@@ -194,7 +207,17 @@ class Bounds:
         if isinstance(left, _TEXTS):
             text = left if isinstance(left, str) else bytes(left).decode("latin-1")
             self.check_percent(text, right)
+        _check_division(left, right)
         return left % right
+
+    def floor_divide(self, left: Any, right: Any) -> Any:
+        """Return ``left // right``.
+
+        Raises:
+            LimitExceededError: The division of these integers would take too long.
+        """
+        _check_division(left, right)
+        return left // right
 
     def _check_bits(self, bits: float) -> None:
         """Raise LimitExceededError if an integer would have more than 4,000,000 bits."""

@@ -151,7 +151,7 @@ def _join(parts: Iterable[str]) -> str:
 class Sandbox(SandboxedEnvironment):
     """Jinja environment for untrusted templates, with limits on their time and memory."""
 
-    intercepted_binops = frozenset({"+", "*", "%", "**"})
+    intercepted_binops = frozenset({"+", "*", "%", "**", "//"})
     concat = staticmethod(_join)
 
     def __init__(self, finalize: Callable[[Any], Any] = decimals_to_floats) -> None:
@@ -220,6 +220,8 @@ class Sandbox(SandboxedEnvironment):
             return _count_size(bounds.multiply(left, right))
         if operator == "%":
             return _count_size(bounds.modulo(left, right))
+        if operator == "//":
+            return bounds.floor_divide(left, right)
         if operator == "**":
             return bounds.power(left, right)
         return super().call_binop(context, operator, left, right)

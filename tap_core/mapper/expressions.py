@@ -25,6 +25,7 @@ from tap_core.mapper.functions import (
     call_method,
     checked_size,
     count_element,
+    floor_divide,
     iterate,
     left_shift,
     modulo,
@@ -200,6 +201,7 @@ _HELPERS: dict[str, Any] = {
     "call_method": call_method,
     "dict": dict,
     "each": iterate,
+    "floor_divide": floor_divide,
     "formatted": safe_format,
     "joined": safe_join,
     "left_shift": left_shift,
@@ -211,19 +213,23 @@ _HELPERS: dict[str, Any] = {
 }
 
 _PLAIN_OPERATORS = (
-    *(ast.Sub, ast.Div, ast.FloorDiv),
+    *(ast.Sub, ast.Div),
     *(ast.BitAnd, ast.BitOr, ast.BitXor),
 )
 """Operators whose results cannot be much larger than their operands; they stay unchanged."""
 
 _GUARDED_OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
+    ast.FloorDiv: "floor_divide",
     ast.LShift: "left_shift",
     ast.Mod: "modulo",
     ast.Mult: "multiply",
     ast.Pow: "power",
     ast.RShift: "right_shift",
 }
+
+_TIMED_OPERATORS = (ast.FloorDiv, ast.Mod, ast.Mult, ast.Pow)
+"""Operators that take a long time for large integers; their functions also get the record."""
 
 _Write: TypeAlias = Callable[["_Translator", Any], ast.expr]
 
@@ -345,11 +351,12 @@ def _binary(translator: _Translator, node: ast.BinOp) -> ast.expr:
     sizeless = any(_is_number(side) for side in (node.left, node.right))
     if isinstance(node.op, ast.Mod):  # text on the left side is a format
         sizeless = _is_number(node.left)
-    is_plain = isinstance(node.op, (ast.Add, ast.Mod)) and sizeless
+    is_plain = isinstance(node.op, (ast.Add, ast.FloorDiv, ast.Mod)) and sizeless
     if isinstance(node.op, _PLAIN_OPERATORS) or is_plain:
         return ast.BinOp(left, node.op, right)
     if type(node.op) in _GUARDED_OPERATORS:
-        return _call(_GUARDED_OPERATORS[type(node.op)], left, right)
+        record = [_load("n")] if isinstance(node.op, _TIMED_OPERATORS) else []
+        return _call(_GUARDED_OPERATORS[type(node.op)], *record, left, right)
     raise NotAllowedError(f"the operator {type(node.op).__name__} is not available")
 
 

@@ -12,6 +12,7 @@ import json
 import operator
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from random import random
 from time import monotonic
@@ -37,6 +38,7 @@ __all__ = [
     "call_method",
     "checked_size",
     "count_element",
+    "floor_divide",
     "iterate",
     "left_shift",
     "map_functions",
@@ -68,9 +70,10 @@ _PAIR = 2
 _BITS = 8
 _CHECKED = 16
 _FEW = 100
-_LONG = 1 << 100_000
+_LONG_BITS = 100_000
+_LONG = 1 << _LONG_BITS
 _LOWEST = -_LONG
-"""Products of integers below ``_LOWEST`` or above ``_LONG`` are computed with a size check."""
+"""Integers below ``_LOWEST`` or above ``_LONG`` are computed with checks of size and time."""
 _MAX_SHIFT = 10_000
 _MAX_SHIFTED = int(sys.float_info.max)
 
@@ -108,6 +111,9 @@ PLAIN_METHODS = frozenset(
     for name in dir(kind)
 ) - set(GROWING_METHODS)
 """Names of methods that cannot return far more than they get; called without a size check."""
+
+_timed = threading.local()
+"""The record of this thread's evaluation, and the time at which the evaluation must have ended."""
 
 _PLAIN = frozenset((str, int, float, bool))
 _SIZELESS = frozenset((int, float, bool))
@@ -252,8 +258,10 @@ def add(left: Any, right: Any) -> Any:
     return left + right
 
 
-def multiply(left: Any, right: Any) -> Any:
+def multiply(record: Any, left: Any, right: Any) -> Any:
     """Return ``left * right``: the product of numbers, or a repeated text or list.
+
+    ``record`` is the record of the evaluation, whose time is limited.
 
     Raises:
         NotAllowedError: The result would be too long.
@@ -264,9 +272,34 @@ def multiply(left: Any, right: Any) -> Any:
                 raise NotAllowedError("the product of these two would be too long")
             if isinstance(many, (list, tuple)):
                 _check_weight(times * weight(many, _MAX_WEIGHT))
-    elif type(left) is int is type(right) and not _LOWEST < left < _LONG:
+    elif _is_long(left) or _is_long(right):
+        _check_time(record)
         return _BOUNDS.multiply(left, right)
     return left * right
+
+
+def _is_long(value: Any) -> bool:
+    return type(value) is int and not _LOWEST < value < _LONG
+
+
+def _check_time(record: Any) -> None:
+    """Check the time that operations with large integers take for the same record together.
+
+    Raises:
+        NotAllowedError: They take longer than `TEMPLATE_SECONDS`.
+    """
+    now = monotonic()
+    if getattr(_timed, "record", None) is not record:
+        _timed.record, _timed.end = record, now + TEMPLATE_SECONDS.value
+    elif now > _timed.end:
+        raise _too_slow()
+
+
+def _too_slow() -> NotAllowedError:
+    return NotAllowedError(
+        f"it takes longer than {TEMPLATE_SECONDS.value:g} seconds: simplify it, or raise"
+        f" {TEMPLATE_SECONDS.variable}"
+    )
 
 
 def _check_weight(size: int) -> None:
@@ -277,20 +310,37 @@ def _check_weight(size: int) -> None:
         )
 
 
-def power(base: Any, exponent: Any) -> Any:
-    """Return ``base ** exponent``.
+def power(record: Any, base: Any, exponent: Any) -> Any:
+    """Return ``base ** exponent``; ``record`` is that of the evaluation, whose time is limited.
 
     Raises:
         NotAllowedError: The absolute value of an operand exceeds 4,000,000.
     """
     if abs(base) > _MAX_POWER or abs(exponent) > _MAX_POWER:
         raise NotAllowedError("a number is too high to be raised to a power")
+    if type(base) is int is type(exponent) and exponent * base.bit_length() > _LONG_BITS:
+        _check_time(record)
     return _BOUNDS.power(base, exponent)
 
 
-def modulo(left: Any, right: Any) -> Any:
-    """Return ``left % right``: a remainder or, if ``left`` is text, the formatted text."""
-    return left % right if type(left) in _SIZELESS else _BOUNDS.modulo(left, right)
+def modulo(record: Any, left: Any, right: Any) -> Any:
+    """Return ``left % right``: a remainder or, if ``left`` is text, the formatted text.
+
+    ``record`` is the record of the evaluation, whose time is limited.
+    """
+    if _is_long(left):
+        _check_time(record)
+    elif type(left) in _SIZELESS:
+        return left % right
+    return _BOUNDS.modulo(left, right)
+
+
+def floor_divide(record: Any, left: Any, right: Any) -> Any:
+    """Return ``left // right``; ``record`` is that of the evaluation, whose time is limited."""
+    if not _is_long(left):
+        return left // right
+    _check_time(record)
+    return _BOUNDS.floor_divide(left, right)
 
 
 def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -395,10 +445,7 @@ def iterate(budget: list[float], items: Iterable[Any], form: _Form) -> Iterator[
         if budget[0] < 0:
             raise NotAllowedError(f"comprehensions have more than {_MAX_ROUNDS:,} iterations")
         if not budget[0] % _CHECKED and monotonic() > budget[2]:
-            raise NotAllowedError(
-                f"it takes longer than {TEMPLATE_SECONDS.value:g} seconds: simplify it, or raise"
-                f" {TEMPLATE_SECONDS.variable}"
-            )
+            raise _too_slow()
         yield item if form is None else _unpack(item, form)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, unquote_plus
 
 from tap_core.redaction.names import is_secret_name, is_secret_parameter
+from tap_core.redaction.process_secrets import redact
 from tap_core.redaction.text import Secrets, find_embedded_secrets, redact_text
 
 __all__ = [
@@ -108,11 +109,14 @@ def make_redactor(
 ) -> Callable[[str], str]:
     """Return a function that replaces the secret values of a config by ``***`` in a text.
 
+    The function also replaces the registered secrets of this process, such as access tokens.
+
     Args:
         config: Config of a plugin.
         schema: JSON Schema of the config, which may mark settings as secret.
     """
-    return collect_secrets(config, schema).hide
+    secrets = collect_secrets(config, schema)
+    return lambda text: redact(secrets.hide_values(text))
 
 
 def collect_secrets(config: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Secrets:

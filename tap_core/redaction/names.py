@@ -20,8 +20,8 @@ __all__ = [
 
 _GAP: Final = "[._ -]?"
 _KEYS: Final = (
-    "access|account|api|app|auth|decryption|encryption|functions?|master|private|shared|signing"
-    "|sse|storage|subscription"
+    "access|account|api|app|auth|decryption|encryption|functions?|hmac|master|private|session"
+    "|shared|signing|sse|ssh|storage|subscription"
 )
 
 _TERMS: Final = (

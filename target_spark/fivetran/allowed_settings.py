@@ -275,8 +275,8 @@ class CallRules:
         """
         if not self.folders:
             return path
-        real = Path(path).resolve()
-        if not any(real.is_relative_to(folder) for folder in self.folders):
+        real = None if "\0" in path else Path(path).resolve()
+        if real is None or not any(real.is_relative_to(folder) for folder in self.folders):
             raise BatchFileLoadError(
                 "A batch file of the call is not in a folder that the operator of this destination"
                 f" allows ({self.folders_variable})."

@@ -152,6 +152,8 @@ def _open_content(
         length = os.fstat(raw.fileno()).st_size
     except OSError as error:
         raise file_error(file, _explain_read_error(error)) from None
+    except ValueError:  # the name has a null character
+        raise file_error(file, "does not exist: its name is not a file name") from None
     if not length:
         raise file_error(file, "is empty: it has no header")
     if params.encryption is Encryption.AES:

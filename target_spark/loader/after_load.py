@@ -47,7 +47,8 @@ _POLL_SECONDS: Final = 0.1
 _GRACE_SECONDS: Final = 5.0
 """Seconds for a program to end after SIGTERM, and for its last output to arrive."""
 
-_LONGEST_LINE: Final = 8_192
+_LONGEST_LINE: Final = 1 << 20
+_LONGEST_PIECE: Final = 8_192
 _LONGEST_LABEL: Final = 80
 _KEPT_LINES: Final = 5
 _LONGEST_END: Final = 1_000
@@ -71,10 +72,15 @@ class Action:
     command: tuple[str, ...] = ()
     timeout_seconds: float | None = None
 
-    @property
-    def label(self) -> str:
-        """Short name of the action for messages, such as ``after_load.0 (OPTIMIZE sales)``."""
-        text = shlex.join(self.command) if self.sql is None else " ".join(self.sql.split())
+    def label(self, hide: Callable[[str], str]) -> str:
+        """Return a short text for messages, such as ``after_load.0 (OPTIMIZE sales)``.
+
+        ``hide`` removes secrets, before the text is quoted and shortened.
+        """
+        if self.sql is None:
+            text = hide(shlex.join(map(hide, self.command)))
+        else:
+            text = " ".join(hide(self.sql).split())
         shown = text if len(text) <= _LONGEST_LABEL else f"{text[:_LONGEST_LABEL]}…"
         return f"{self.setting} ({shown})"
 
@@ -135,20 +141,20 @@ def run_actions(
     for action in actions:
         if action.on not in {kind, "always"}:
             continue
-        begun, fault = time.monotonic(), None
+        begun, fault, label = time.monotonic(), None, action.label(hide)
         if interrupted.is_set():
             fault = "was not run, because a signal ended the actions"
         elif faults and action.on != "always":
             fault = "was not run, because an earlier action failed"
         else:
-            logger.info("%s: begins.", hide(action.label))
+            logger.info("%s: begins.", label)
             fault = _run_action(action, report, loaded, hide, interrupted)
         if fault is not None:
-            text = hide(f"{action.label} {fault}.")
+            text = hide(f"{label} {fault}.")
             report.add_remark(text)
             faults.append(AfterLoadError(text))
         seconds = round(time.monotonic() - begun, 3)
-        results.append({"action": hide(action.label), "seconds": seconds, "error": fault})
+        results.append({"action": label, "seconds": seconds, "error": fault})
         report.add_facts(after_load=list(results))
     return faults
 
@@ -294,18 +300,25 @@ def _log_output(
         kept: A list to which each line is also appended; None to only log the lines.
     """
     with pipe:
-        for line in _read_lines(pipe):
-            text = hide(line)
+        for text in _read_lines(pipe, hide):
             logger.info("%s: %s", setting, text)
             if kept is not None:
                 kept.append(text)
 
 
-def _read_lines(pipe: IO[bytes]) -> Iterator[str]:
-    """Yield the non-blank lines of a pipe. A line over 8,192 bytes is yielded in several pieces."""
+def _read_lines(pipe: IO[bytes], hide: Callable[[str], str]) -> Iterator[str]:
+    """Yield the non-blank lines of a pipe, without the secrets that ``hide`` removes.
+
+    A line over 8,192 characters is yielded in several pieces, and about 1 MiB of a longer line.
+    """
     while line := pipe.readline(_LONGEST_LINE):
-        if text := line.decode("utf-8", "replace").rstrip():
-            yield text
+        text = hide(line.decode("utf-8", "replace").rstrip())
+        if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+            text = text[:-_LONGEST_PIECE]  # its end may be the beginning of a secret
+            while (rest := pipe.readline(_LONGEST_LINE)) and not rest.endswith(b"\n"):
+                pass
+        for start in range(0, len(text), _LONGEST_PIECE):
+            yield text[start : start + _LONGEST_PIECE]
 
 
 def _describe_end(code: int) -> str:

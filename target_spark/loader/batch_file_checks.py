@@ -259,13 +259,16 @@ def _find_local_file(stream: StreamId, path: str, local: Path) -> Path:
         local: The same path with percent escapes decoded. It is tried first.
 
     Raises:
-        FilesError: Neither path is a regular file.
+        FilesError: Neither path is a regular file, or the system refuses the path.
     """
     literal = Path(_SCHEME.sub("", path, count=1))
-    for candidate in (local, literal):
-        if candidate.is_file():
-            return Path(os.path.abspath(candidate))  # noqa: PTH100  (keeps links, removes ..)
-    is_special_file = local.exists() and not local.is_dir()
+    try:
+        for candidate in (local, literal):
+            if candidate.is_file():
+                return Path(os.path.abspath(candidate))  # noqa: PTH100  (keeps links, removes ..)
+        is_special_file = local.exists() and not local.is_dir()
+    except OSError as error:  # the name is too long
+        raise explain_unreadable(stream, path, str(error.strerror).lower()) from None
     raise explain_unreadable(
         stream, path, "it is not a regular file" if is_special_file else "it does not exist"
     )

@@ -237,7 +237,7 @@ def name_table(table: Table, spark_conf: Mapping[str, Any]) -> tuple[str, str]:
     name = ".".join(table.identifier[-2:])
     uri = str(spark_conf.get(f"spark.sql.catalog.{catalog}.uri") or "")
     if uri.startswith("thrift://"):
-        return f"hive://{urlsplit(uri).netloc}", name
+        return f"hive://{_get_server(uri)}", name
     return (redact_url(uri), name) if uri else (catalog, name)
 
 
@@ -252,8 +252,14 @@ def _name_location(address: str) -> tuple[str, str]:
     parts = urlsplit(address)
     scheme = _OBJECT_STORES.get(parts.scheme)
     if scheme is None:
-        return f"{parts.scheme}://{parts.netloc}", f"/{parts.path.strip('/')}"
-    return f"{scheme}://{parts.netloc}", parts.path.strip("/") or "/"
+        return f"{parts.scheme}://{_get_server(address)}", f"/{parts.path.strip('/')}"
+    return f"{scheme}://{_get_server(address)}", parts.path.strip("/") or "/"
+
+
+def _get_server(address: str) -> str:
+    """Return the host and port, bucket or ``container@host`` of a URL, without a login."""
+    user, _, host = urlsplit(address).netloc.rpartition("@")
+    return host if ":" in user or not user else f"{user}@{host}"
 
 
 # Events

@@ -507,7 +507,13 @@ def test_batch_files_are_read_only_below_the_operators_folders(tmp_path: Path) -
     inside = str(tmp_path / "in" / "a.csv")
     assert own.check_file(inside) == inside
     assert rules().check_file("/etc/passwd") == "/etc/passwd"
-    for path in ("/etc/passwd", f"{tmp_path}/in/link.csv", f"{tmp_path}/in/../b.csv", "a.csv"):
+    for path in (
+        "/etc/passwd",
+        f"{tmp_path}/in/link.csv",
+        f"{tmp_path}/in/../b.csv",
+        "a.csv",
+        "a\0b",
+    ):
         with pytest.raises(BatchFileLoadError, match="TARGET_SPARK_ALLOW_FILES") as caught:
             own.check_file(path)
         assert "passwd" not in str(caught.value)

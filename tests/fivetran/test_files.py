@@ -244,6 +244,8 @@ def test_missing_file_or_folder_is_an_error(tmp_path: Path) -> None:
         list(read_blocks(RequestFile(str(tmp_path / "gone.csv"), FileKind.REPLACE), OPEN))
     with pytest.raises(BatchFileLoadError, match="cannot be read: Is a directory"):
         list(read_blocks(RequestFile(str(tmp_path), FileKind.REPLACE), OPEN))
+    with pytest.raises(BatchFileLoadError, match="its name is not a file name"):
+        list(read_blocks(RequestFile("/a\0b.csv", FileKind.REPLACE), OPEN))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

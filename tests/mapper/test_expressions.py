@@ -438,6 +438,19 @@ def test_time_of_comprehensions_is_limited(monkeypatch):
         ours("[7 ** 200000 % 5 == 1 for each in list('a' * 10000)]", {})
 
 
+@pytest.mark.parametrize(
+    "operation", ["3**250000", "2**99999 * 3**99999", "3**99999 // 7**9999", "3**99999 % 7**9999"]
+)
+def test_time_of_operations_with_long_integers_is_limited(monkeypatch, operation):
+    """SEC14: an expression may consist of thousands of slow operations."""
+    many = f"{' + '.join([operation] * 400)} > 0"
+    monkeypatch.setitem(vars(TEMPLATE_SECONDS), "value", 0.01)
+    with pytest.raises(MapExpressionError, match=r"it takes longer than 0\.01 seconds"):
+        ours(many, {})
+    monkeypatch.undo()
+    assert ours(f"{operation} > 0", {}) is True
+
+
 def test_limit_errors_name_the_exceeded_limit():
     with pytest.raises(MapExpressionError, match="too long"):
         ours("f'{text}'", {"text": "x" * 100_001})
