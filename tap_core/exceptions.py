@@ -34,6 +34,7 @@ contain the value of a secret setting.
     │   │   │   └── UntrustedHostError * credentials for another host; tap_core.http.origins
     │   │   ├── InvalidStreamSortException
     │   │   ├── MissingKeyPropertiesError
+    │   │   ├── PaginationLoopError *    the same page again and again; also a RuntimeError
     │   │   ├── PartitionsFailedError *  partitions that failed in other threads or processes
     │   │   ├── RecordsWithoutSchemaException
     │   │   ├── TapStreamConnectionFailure
@@ -101,6 +102,7 @@ __all__ = [
     "MaxRecordsLimitException",
     "MissingKeyPropertiesError",
     "MissingMethodError",
+    "PaginationLoopError",
     "PartitionsFailedError",
     "RecordsWithoutSchemaException",
     "RequestedAbortException",
@@ -290,6 +292,13 @@ class InvalidStreamSortException(FatalSyncError):  # noqa: N818  singer_sdk's na
 
 class PartitionsFailedError(FatalSyncError):
     """Raised after a sync if some partitions of a stream failed; the others are complete."""
+
+
+class PaginationLoopError(FatalSyncError, RuntimeError):
+    """Raised if a paginator requests the same page again and again.
+
+    It is a `RuntimeError` as well, because singer_sdk raises that.
+    """
 
 
 class MissingKeyPropertiesError(FatalSyncError):

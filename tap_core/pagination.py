@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import ParseResult, urlparse
 
-from tap_core.exceptions import SingerSDKPendingDeprecationWarning
+from tap_core.exceptions import PaginationLoopError, SingerSDKPendingDeprecationWarning
 
 if sys.version_info >= (3, 13):
     from warnings import deprecated
@@ -100,14 +100,14 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
         """Set `current_value` to the token of the next page, or set `finished`.
 
         Raises:
-            RuntimeError: The next token equals the current one, which would be an endless loop.
+            PaginationLoopError: The next token equals the current one.
         """
         self._page_count += 1
         new_value = self.get_next(response) if self.has_more(response) else None
         if not new_value:
             self._finished = True
         elif new_value == self._value:
-            raise RuntimeError(
+            raise PaginationLoopError(
                 f"Loop detected in pagination. Page {self._page_count} asks for itself as the"
                 f" next page: the token, {_described(new_value)}, is the one just used. Check"
                 f" that {type(self).__name__} reads it from the right place, that the request"

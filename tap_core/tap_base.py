@@ -360,10 +360,10 @@ class Tap(PluginBase):
         """Discover the streams, link children to parents, and return the streams sorted by name.
 
         Raises:
-            DiscoveryError: The parent of a child stream was not discovered.
+            DiscoveryError: `discover_streams` returned no streams, or a child without its parent.
         """
         by_type: dict[type[Stream], list[Stream]] = {}
-        for stream in self.discover_streams():
+        for stream in _check_discovered(self.discover_streams()):
             by_type.setdefault(type(stream), []).append(stream)
         for kind, children in by_type.items():
             if kind.parent_stream_type is None:
@@ -635,6 +635,27 @@ class StateWriter:
 
             run.emit(Checkpoint(line))
             self._last = line
+
+
+def _check_discovered(found: Any) -> Iterable[Stream]:
+    """Yield the streams that ``discover_streams`` returned.
+
+    Raises:
+        DiscoveryError: It returned None, or a class in place of a stream.
+    """
+    if found is None:
+        raise DiscoveryError(
+            "discover_streams() returned None. Return a list of streams, as in"
+            " return [Users(self), Orders(self)]."
+        )
+    for stream in found:
+        if isinstance(stream, type):
+            name = stream.__name__
+            raise DiscoveryError(
+                f"discover_streams() returned the class {name} in place of a stream. Return"
+                f" {name}(self)."
+            )
+        yield stream
 
 
 def _load_catalog(catalog: PurePath | str | dict[str, Any] | Catalog | None) -> Catalog | None:

@@ -500,7 +500,10 @@ class TargetSpark(PluginBase):
             rows = build_rows(report.as_dict(), loader.get_states(), versions)
             append_run(engine, options, run, rows, stopping)
         except Exception as error:  # noqa: BLE001  the run itself is not affected
-            self._warn(report, f"This run is not in the table {RUNS} (setting run_history)", error)
+            failure = f"This run is not in the table {RUNS} (setting run_history)"
+            if first_error_line(error) in map(first_error_line, faults):
+                error = TargetSparkError("the error that ended the run prevents this, too")
+            self._warn(report, failure, error)
         if self.config.get("report_html") and not self._stopping.is_set():
             self._write_page(engine, options, report)
 
@@ -614,7 +617,7 @@ class TargetSpark(PluginBase):
             try:
                 report.save(path)
             except OSError as error:
-                self.logger.warning("The report could not be written: %s", error)
+                self.logger.warning("Report '%s' cannot be written: %s", path, error.strerror)
 
 
 def _import_commands() -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -19,8 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from tap_core.config.dotenv_file import read_dotenv
-from tap_core.exceptions import ConfigFileError, ConfigValidationError
-from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
+from tap_core.exceptions import ConfigFileError, ConfigurationError, ConfigValidationError
+from tap_core.limits.memory import (
+    DOCUMENT_BYTES,
+    STATE_BYTES,
+    InputTooLargeError,
+    read_at_most,
+)
 from tap_core.redaction import is_secret
 from tap_core.redaction.config import is_showable
 from tap_core.singerlib.json import load_json
@@ -42,6 +48,7 @@ __all__ = [
     "parse_environment_config",
     "read_config_files",
     "read_environment",
+    "read_text",
 ]
 
 ENV = "ENV"
@@ -107,6 +114,22 @@ def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
     if faults:
         raise ConfigFileError("; ".join(faults), errors=faults)
     return merged
+
+
+def read_text(path: str, error: type[ConfigurationError], label: str) -> bytes:
+    """Return the content of a file that an option names, as bytes.
+
+    Args:
+        path: Path of the file, or ``-`` for standard input.
+        error: Class of the error to raise if the file cannot be read or is too large.
+        label: Kind of the file for the error message, such as "Catalog".
+    """
+    try:
+        return read_at_most(sys.stdin.buffer if path == "-" else Path(path), STATE_BYTES)
+    except InputTooLargeError as reason:
+        raise error(f"{label} file '{path}' cannot be read: {reason}") from None
+    except OSError as reason:
+        raise error(f"{label} file '{path}' cannot be read: {reason.strerror}") from None
 
 
 def _read_file(path: Path) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 
+from tap_core.exceptions import PaginationLoopError
+
 if TYPE_CHECKING:
     from tap_core.pagination import BaseAPIPaginator
 
@@ -39,7 +41,7 @@ def iterate_records(
         has_ended: Function that is called after each page; pagination ends if it returns True.
 
     Raises:
-        RuntimeError: The same requests return the same pages again and again.
+        PaginationLoopError: The same requests return the same pages again and again.
     """
     pages = 0
     detector = _CycleDetector()
@@ -72,7 +74,7 @@ class _CycleDetector:
         self._answers: dict[int, int | None] = {}
 
     def check(self, response: requests.Response) -> None:
-        """Raise RuntimeError if the same request has already returned the same body twice."""
+        """Raise PaginationLoopError if a request has already returned the same body twice."""
         request: requests.PreparedRequest | None = response.request
         if request is None:  # a response that a tap or a test has created itself
             return
@@ -82,7 +84,7 @@ class _CycleDetector:
             return
         answer = hash(response.content)
         if self._answers[asked] == answer:
-            raise RuntimeError(
+            raise PaginationLoopError(
                 "Loop detected in pagination. The same page was requested three times, with"
                 " other pages in between, and the response does not change. Check where the"
                 " paginator reads the next token, and how it recognizes the last page."

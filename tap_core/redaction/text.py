@@ -217,7 +217,7 @@ Its arguments are the match of the name, and ``is_quoted``, which is True for a 
 
 
 def redact_text(text: str) -> str:
-    """Replace URL passwords, credentials, private keys, and values as in ``password=x`` by ``***``."""
+    """Replace URL passwords, credentials, private keys and values as in ``key=x`` by ``***``."""
     if len(text) > _LONGEST_SHAPE or not _DECODED_SIGNS.isdisjoint(text):
         return _replace_named(_hide_credentials(text), _is_secret_in_text)
     shape = text.translate(_DIGITS)

@@ -103,7 +103,7 @@ class _PartitionSync:
         self._is_sent = make_resend_filter(stream, context)
         self._admits = stream._reader.begin(context)
         results = self.run.guarded(call_get_records(stream, context))
-        with closing_records(stream, self.run, results):
+        with closing_records(stream, results):
             yield from self._written(results, context, child_context, bookmark)
 
     def _written(

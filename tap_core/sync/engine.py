@@ -327,18 +327,17 @@ def open_child_pool(
 
 
 @contextmanager
-def closing_records(stream: SyncStream, run: SyncRun, records: Iterable[Any]) -> Iterator[None]:
+def closing_records(stream: SyncStream, records: Iterable[Any]) -> Iterator[None]:
     """Release the resources of reading a context (see `ContextReader.end`) after a ``with`` block.
 
-    The block reads ``records``. In worker threads, and if the output has a connected caller, this
-    iterator is closed too, because the process continues to run after an error.
+    The block reads ``records``. This iterator is closed too. Otherwise, after an error, it would be
+    closed while the interpreter shuts down, when it can no longer log.
     """
     try:
         yield
     finally:
         stream._reader.end()
-        stays = run.stop_signal is not None or run.outbox.check_caller is not None
-        close = getattr(records, "close", None) if stays else None
+        close = getattr(records, "close", None)
         if close is not None:
             close()
 
@@ -395,7 +394,7 @@ def sync_partition(
     with lock_context(stream, run, context):
         bookmark = begin_partition(stream, context, signpost)
         records = _read_records(stream, run, plan, context, bookmark)
-        with closing_records(stream, run, records), _open_cursor(stream, run, context) as cursor:
+        with closing_records(stream, records), _open_cursor(stream, run, context) as cursor:
             if stream.selected:
                 write = _write if plan.mapped is None else _write_mapped
                 done = write(_WriteArguments(stream, run, plan, cursor, tally), records, done)

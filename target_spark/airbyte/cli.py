@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import typer
 
-from tap_core.config.loading import ConfigInput, coerce_text
+from tap_core.config.loading import ConfigInput, coerce_text, read_text
 from tap_core.exceptions import CatalogFileError, ConfigurationError
 from tap_core.io.stdin import open_binary
 from tap_core.io.stdout import StdoutWriter
-from tap_core.protocols.airbyte.cli_args import get_files, read_text
+from tap_core.protocols.airbyte.cli_args import get_files
 from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
 from tap_core.protocols.airbyte.messages import line, trace_line
 from tap_core.protocols.fivetran.allowed_names import AllowedNames

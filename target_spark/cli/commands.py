@@ -446,8 +446,8 @@ def _print_unknown(tables: Sequence[str]) -> None:
 def _origin(jobs: Sequence[str], last: CommitMetadata, tables: Sequence[RecoveredTable]) -> str:
     of_job = [each.table for each in tables if each.marker and each.marker.job in jobs]
     return (
-        f"Job {jobs[0]}: the last committed state, of run {last.run}, from {len(of_job)} tables"
-        f" ({_some(of_job)})."
+        f"Job {jobs[0]}: the last committed state, of run {last.run}, from the tables"
+        f" {_some(of_job)}."
     )
 
 
@@ -476,7 +476,8 @@ def _replay(plugin: CommandTarget, stream: str, schema: str, *, overwrite: bool)
         source = open_binary(sys.stdin) if schema == "-" else Path(schema)
         text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError, InputTooLargeError) as error:
-        _print_line(f"The file of --schema cannot be read: {error}")
+        reason = getattr(error, "strerror", None) or error
+        _print_line(f"The file of --schema cannot be read: {schema}: {reason}")
         return 1
     described = select_one(plugin.make_event_mapper()(parse_schemas(text)), stream)
     outcome = replay(plugin.config, described, overwrite=overwrite)

@@ -124,7 +124,7 @@ def to_json(config: Mapping[str, Any], overview: Any) -> str:
 
 def describe_runs(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """Format the result of `list_runs` as lines of text, with secrets redacted."""
-    return _clean(config, _format_runs(rows)) or "The table of runs has no such run."
+    return _clean(config, _format_runs(rows)) or "The table of runs has no run of this stream."
 
 
 def describe_table(config: Mapping[str, Any], overview: Mapping[str, Any]) -> str:

@@ -36,6 +36,8 @@ _BEYOND_PARQUET: Final[Mapping[str, str]] = {
     "retain_days": "parquet folders keep no old files that could be deleted; remove it",
 }
 
+_S3_SCHEMES: Final = frozenset({"s3", "s3a", "s3n"})
+
 _Settings = Mapping[str, Any]
 
 
@@ -204,6 +206,12 @@ def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:
             yield (
                 f"{setting}: the address names no storage account; write"
                 " abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER"
+            )
+        elif scheme in _S3_SCHEMES and "@" in urlsplit(str(address)).netloc:
+            yield (
+                f"{setting}: the address contains credentials, which S3 does not read there; remove"
+                " them, and set spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key"
+                " in the setting spark"
             )
         elif setting != "staging" and table_format in APPENDING_FORMATS and _is_remote(address):
             yield (

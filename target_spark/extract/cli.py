@@ -14,23 +14,23 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tap_core.config.loading import ConfigInput
+from tap_core.config.loading import ConfigInput, read_text
 from tap_core.events import SchemaEvent, StreamId
 from tap_core.exceptions import (
     CatalogFileError,
     ConfigurationError,
     StateFileError,
 )
-from tap_core.limits.memory import STATE_BYTES, read_at_most
 from tap_core.protocols.error_classification import is_known_error
 from tap_core.protocols.resume import find_previously_sent, retained_bookmarks
+from tap_core.protocols.singer.catalog_file import parse_catalog
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.protocols.singer.writer import encode_body
 from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
 from tap_core.redaction.log_records import format_error
+from tap_core.state.reader import read_state
 from tap_core.sync.backfill import KeptStateWriter, apply_range
 from tap_core.sync.plan import get_schemas
 from target_spark.config import settings
@@ -112,8 +112,7 @@ def _load_tap(
         if tap_input
         else _split_settings(config_input.config, tap_class, plugin)
     )
-    catalog = _read_json_object(arguments.catalog, CatalogFileError)
-    state = _read_json_object(arguments.state, StateFileError)
+    catalog, state = _read_files(arguments)
     tap = tap_class(
         config=tap_config,
         catalog=catalog,
@@ -433,6 +432,23 @@ def _leave() -> None:
     raise SystemExit(0)
 
 
+def _read_files(
+    arguments: RunArguments,
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Return the catalog and the state in the files that the options name; None without a file.
+
+    Raises:
+        ConfigurationError: A file cannot be read or is invalid.
+    """
+    catalog, state = arguments.catalog, arguments.state
+    return (
+        parse_catalog(read_text(catalog, CatalogFileError, "Catalog"), catalog)
+        if catalog
+        else None,
+        read_state(read_text(state, StateFileError, "State"), state) if state else None,
+    )
+
+
 def _split_settings(
     config: Mapping[str, Any], tap_class: type[Tap], plugin: type[CommandTarget]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -453,27 +469,6 @@ def _split_settings(
         )
     tap = {name: value for name, value in config.items() if name in tap_names}
     return {name: value for name, value in config.items() if name not in tap}, tap
-
-
-def _read_json_object(path: str, error: type[ConfigurationError]) -> Any:
-    """Return the JSON object in a file, or None if ``path`` is empty.
-
-    Args:
-        path: The path of the file.
-        error: The class of the exception to raise.
-
-    Raises:
-        ConfigurationError: The file cannot be read or does not contain a JSON object.
-    """
-    if not path:
-        return None
-    try:
-        document = json.loads(read_at_most(Path(path), STATE_BYTES))
-    except (OSError, ValueError, RecursionError) as reason:
-        raise error(f"{path} cannot be read: {reason}") from None
-    if not isinstance(document, dict):
-        raise error(f"{path} is not a JSON object.")
-    return document
 
 
 def _refused(sentences: Iterable[str], hide: Sequence[Callable[[str], str]]) -> int:

@@ -236,7 +236,7 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise SparkUnavailableError(
-            f"Java does not run: {java} -version: {error}. {_JAVA_WAY_OUT}"
+            f"Java does not run: {java} -version: {_describe_java_failure(error)}. {_JAVA_WAY_OUT}"
         ) from error
     match = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
     if match is None:
@@ -247,6 +247,12 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
     if int(match[1]) < MIN_JAVA_VERSION:
         raise SparkUnavailableError(f"Java {match[1]} is too old: {java}. {_JAVA_WAY_OUT}")
     return java
+
+
+def _describe_java_failure(error: OSError | subprocess.SubprocessError) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"exit code {error.returncode} {error.stderr.strip().partition(chr(10))[0]}".strip()
+    return getattr(error, "strerror", None) or str(error)
 
 
 def spark_conf(settings: SparkSettings, spark_version: str) -> dict[str, str]:

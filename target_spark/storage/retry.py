@@ -141,6 +141,8 @@ _CLIENT: Final = {"pyspark.errors.exceptions.connect", "pyspark.errors.exception
 _FORGOTTEN: Final = re.compile(r"INVALID_HANDLE\..*|NO_ACTIVE_SESSION|RESPONSE_ALREADY_RECEIVED")
 """The names of Spark's errors for a session, or a call, that the server does not know."""
 _IN_WORDS: Final = re.compile(r'(?s)<_\w+ of RPC .*?status = StatusCode\.(\w+).*?details = "(.*?)"')
+_OBJECT_STORE_CAUSE: Final = re.compile(r"\n\s*(?:\x1b\[\d+m)?↳(?:\x1b\[0m)?\s*")
+"""The separator, colored on a terminal or not, before each cause in an error of deltalake."""
 
 _FULL: Final = (
     "No space left on device",
@@ -330,7 +332,8 @@ def _format_error(error: BaseException) -> str:
     """
     text = _IN_WORDS.sub(r"Spark Connect: \1: \2", str(error))
     context = error.__context__
-    return text if context is None or _WORDLESS not in text else str(context)
+    text = text if context is None or _WORDLESS not in text else str(context)
+    return _OBJECT_STORE_CAUSE.sub("\nCaused by: ", text)
 
 
 def _is_stale(text: str, names: _Names) -> bool:

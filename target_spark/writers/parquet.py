@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import SchemaChange, TableSchema
-from target_spark.errors import ConflictError, TableError, UnsupportedError
+from target_spark.errors import ConflictError, UnsupportedError
 from target_spark.spark.row_counts import counted
 from target_spark.storage.hadoop_fs import remove_folder, sync
 from target_spark.storage.lock_files import open_lock_file
@@ -47,6 +47,7 @@ from target_spark.writers.base import (
     to_ddl,
 )
 from target_spark.writers.parquet_footers import row_count
+from target_spark.writers.sql import check_folder_is_empty
 
 __all__ = ["ParquetWriter", "get_commit_time"]
 
@@ -100,7 +101,7 @@ class ParquetWriter:
         manifest = self._read(table)
         self._tables[table.key].set_manifest(manifest)
         if manifest is None:
-            _refuse_other_files(folder)
+            check_folder_is_empty(folder, "Parquet", allowed=_OURS)
             return None
         return manifest.schema
 
@@ -454,18 +455,6 @@ def _folder(table: Table) -> Path:
             f" {table.path}. Set format to delta for other places."
         )
     return folder
-
-
-def _refuse_other_files(folder: Path) -> None:
-    if not folder.is_dir():
-        return
-    files = (file.name for file in folder.iterdir() if file.name[0] not in "._")
-    foreign = next((name for name in files if not _OURS.fullmatch(name)), None)
-    if foreign is not None:
-        raise TableError(
-            f"{folder} has files that target-spark did not write ({foreign}). Set path to"
-            " another folder, or move them away."
-        )
 
 
 def _remove_unfinished(folder: Path) -> None:

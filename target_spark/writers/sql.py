@@ -6,7 +6,8 @@ that needs them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -56,6 +57,11 @@ _SMALL_COMMIT_CONF: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
 }
+
+_FORMAT_SIGNS: Final = {"_delta_log": "delta", "_manifest.json": "parquet", "metadata": "iceberg"}
+"""Names in the folder of a table that identify its format, the value of the setting ``format``."""
+
+_NO_NAME: Final = re.compile("")
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
@@ -199,21 +205,28 @@ def spark_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[Non
 
 
 def check_folder_is_empty(
-    folder: Path, table_format: str, *, allowed: Collection[str] = frozenset()
+    folder: Path, table_format: str, *, allowed: re.Pattern[str] = _NO_NAME
 ) -> None:
     """Check that a local folder has no files, so that a table can be created in the folder.
 
-    Hidden files, names that begin with ``_``, and the names in ``allowed`` are ignored.
+    Hidden files, names that begin with ``_``, and names that match ``allowed`` are ignored.
 
     Raises:
-        TableError: The folder has other files.
+        TableError: The folder has other files. The message names the setting ``format`` if they are
+            those of a table in another format.
     """
     if not folder.is_dir():
         return
-    names = (file.name for file in folder.iterdir())
-    foreign = next((name for name in names if name[0] not in "._" and name not in allowed), None)
-    if foreign is not None:
-        raise TableError(
-            f"{folder} has files ({foreign}) and is not a table in {table_format} format. Set path"
-            " to another folder, or move the files away."
-        )
+    names = {file.name for file in folder.iterdir()}
+    foreign = min(
+        (name for name in names if name[0] not in "._" and not allowed.fullmatch(name)),
+        default=None,
+    )
+    if foreign is None:
+        return
+    other = next((found for sign, found in _FORMAT_SIGNS.items() if sign in names), None)
+    remedy = f"Set format to {other}, or path" if other else "Set path"
+    raise TableError(
+        f"{folder} has files ({foreign}) and is not a table in {table_format} format. {remedy}"
+        f" to another folder{'' if other else ', or move the files away'}."
+    )

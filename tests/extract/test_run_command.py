@@ -49,8 +49,8 @@ def write_settings(folder: Path, name: str, **settings: Any) -> str:
             ["--tap", "tap_flights.tap:TapFlight"],
             "as in tap_x.tap:TapX. This module has tap_flights.tap:TapFlights.",
         ),
-        (["--tap", TAP, "--catalog", "nowhere.json"], "nowhere.json cannot be read"),
-        (["--tap", TAP, "--state", "nowhere.json"], "nowhere.json cannot be read"),
+        (["--tap", TAP, "--catalog", "nowhere.json"], "'nowhere.json' cannot be read: No such"),
+        (["--tap", TAP, "--state", "nowhere.json"], "State file 'nowhere.json' cannot be read: No"),
         (["--tap", TAP], "'visits' is a required property"),
         (["--tap", "tap_flights.tap:TapFlights"], "'path' is a required property"),
     ],
@@ -62,6 +62,17 @@ def test_invalid_argument_is_named_in_the_error(
     code = TargetSpark.get_command(["run"]).main(["run", *words], standalone_mode=False)
     assert code == 1
     assert message in capsys.readouterr().err
+
+
+def test_state_may_be_the_output_of_earlier_loads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file with one state per line is accepted, so the error is that of the tap's settings."""
+    states = tmp_path / "states.jsonl"
+    states.write_text('{"bookmarks": {}}\n{"bookmarks": {"a": {}}}\n')
+    words = ["run", "--tap", TAP, "--state", str(states)]
+    assert TargetSpark.get_command(["run"]).main(words, standalone_mode=False) == 1
+    assert "'visits' is a required property" in capsys.readouterr().err
 
 
 def test_tap_option_is_required() -> None:

@@ -17,6 +17,14 @@ class Rows(Stream):
     name = "rows"
     schema = {"properties": {"id": {"type": "integer"}}}
 
+    if KIND == "key":
+        primary_keys = ("row_id",)
+    if KIND == "deselected":
+        selected_by_default = False
+    if KIND == "unsorted":
+        replication_key = "id"
+        is_sorted = True
+
     def get_records(self, context):
         if KIND == "none":
             return None
@@ -25,6 +33,8 @@ class Rows(Stream):
     def yield_records(self):
         if KIND == "list":
             yield [{"id": 1}]
+        if KIND == "unsorted":
+            yield from self.yield_unsorted_records()
         if KIND in {"late", "sleeping"}:
             yield from ({"id": number} for number in range(57))
         if KIND == "sleeping":
@@ -33,6 +43,12 @@ class Rows(Stream):
             yield {"id": {}["no such key"]}
         yield {"id": 1}
 
+    def yield_unsorted_records(self):
+        try:
+            yield from ({"id": number} for number in (2, 1))
+        finally:
+            self.logger.info("The source was closed")
+
 
 class Pages(RESTStream):
     """Stream of an API, tried twice."""
@@ -40,6 +56,7 @@ class Pages(RESTStream):
     name = "pages"
     path = "/pages"
     schema = Rows.schema
+    next_page_token_jsonpath = "$.next"
 
     @property
     def url_base(self):
@@ -81,7 +98,11 @@ class TapErr(Bare):
     """Tap with one stream."""
 
     def discover_streams(self):
-        return [{"pages": Pages, "incomplete": Incomplete}.get(KIND, Rows)(self)]
+        if KIND == "no streams":
+            return None
+        if KIND == "class":
+            return [Rows]
+        return [{"pages": Pages, "loop": Pages, "incomplete": Incomplete}.get(KIND, Rows)(self)]
 
 
 (Bare if KIND == "bare" else TapErr).cli()

@@ -68,6 +68,19 @@ def run(tmp_path):
             ),
         ),
         (
+            "no streams",
+            {},
+            (
+                "discover_streams() returned None. Return a list of streams, as in"
+                " return [Users(self), Orders(self)]."
+            ),
+        ),
+        (
+            "class",
+            {},
+            ("discover_streams() returned the class Rows in place of a stream. Return Rows(self)."),
+        ),
+        (
             "incomplete",
             {},
             "The class Incomplete lacks url_base, which its base class requires: define it there.",
@@ -81,7 +94,7 @@ def run(tmp_path):
             ),
         ),
     ],
-    ids=["record", "none", "discover_streams", "abstract", "setting"],
+    ids=["record", "none", "discover_streams", "no streams", "class", "abstract", "setting"],
 )
 def test_known_error_is_one_sentence(run, kind, settings, sentence):
     done = run(kind, **settings)
@@ -115,6 +128,40 @@ def test_unreachable_api_is_one_line_per_retry_and_one_sentence(run):
         f" ConnectionError: {refused}"
     )
     assert "Traceback" not in done.stderr
+
+
+def test_pagination_loop_is_one_sentence_with_stream_and_request(run):
+    with serving() as server:
+        server.answers(Reply({"next": "b"}), Reply({"next": "b"}))
+        done = run("loop", api_url=server.url, token=TOKEN)
+    [sentence] = errors(done.stderr)
+    assert sentence.startswith("Loop detected in pagination. Page 2 asks for itself")
+    assert "[stream 'pages', GET " in sentence
+    assert "Traceback" not in done.stderr
+
+
+def test_records_are_closed_before_the_error_is_reported(run):
+    """Python would otherwise close them at its exit, when logging raises an ignored error."""
+    done = run("unsorted")
+    assert "Traceback" not in done.stderr
+    closed = done.stderr.index("The source was closed")
+    assert closed < done.stderr.index("| ERROR    | tap-err ")
+
+
+@pytest.mark.parametrize(
+    "kind, words",
+    [
+        ("key", "Stream 'rows': its schema does not declare the primary key 'row_id'"),
+        (
+            "deselected",
+            "No stream is selected, so no record is read. Select streams in the catalog",
+        ),
+    ],
+)
+def test_likely_mistake_is_one_warning(run, kind, words):
+    done = run(kind, code=0)
+    [warning] = [line for line in done.stderr.splitlines() if "| WARNING " in line]
+    assert words in warning
 
 
 def test_airbyte_check_and_singer_sync_show_the_same_sentence(run):

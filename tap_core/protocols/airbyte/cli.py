@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import typer
 
-from tap_core.config.loading import read_config_files
+from tap_core.config.loading import read_config_files, read_text
 from tap_core.exceptions import CatalogFileError, StateFileError
 from tap_core.io.stdout import StdoutWriter
-from tap_core.protocols.airbyte.cli_args import get_files, read_text
+from tap_core.protocols.airbyte.cli_args import get_files
 from tap_core.protocols.airbyte.error_trace import error_body
 from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
 from tap_core.protocols.airbyte.messages import control_line, line, trace_line

@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, TypeAlias, Ty
 import typer
 from typer.core import TyperArgument, TyperOption
 
-from tap_core.config.loading import ConfigInput
+from tap_core.config.loading import ConfigInput, read_text
 from tap_core.exceptions import (
     CatalogFileError,
     ConfigurationError,
     ConfigValidationError,
     StateFileError,
 )
-from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
 from tap_core.parsing.command_line import Program, choose_from, make_program
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.error_classification import is_known_error, summarize_error
@@ -353,7 +352,9 @@ def _try_out(tap_class: type[SyncTap], config: Sequence[str], test: str, catalog
     # singer_sdk passes no catalog here, but taps without discovery cannot be tested without one.
     tap = tap_class(
         config=given.config,
-        catalog=parse_catalog(_text(catalog), catalog) if catalog else None,
+        catalog=parse_catalog(read_text(catalog, CatalogFileError, "Catalog"), catalog)
+        if catalog
+        else None,
         parse_env_config=given.parse_env,
         validate_config=True,
     )
@@ -394,8 +395,10 @@ def _sync(
 ) -> None:
     _log_version(tap_class)
     given = ConfigInput.from_cli_args(*config)
-    described = parse_catalog(_text(catalog), catalog) if catalog else None
-    saved = read_state(_text(state, StateFileError, "State"), state) if state else None
+    described = (
+        parse_catalog(read_text(catalog, CatalogFileError, "Catalog"), catalog) if catalog else None
+    )
+    saved = read_state(read_text(state, StateFileError, "State"), state) if state else None
     tap = tap_class(
         config=given.config,
         catalog=described,
@@ -437,24 +440,6 @@ def _listen(
         code = listen(made, source)
     if code:
         raise typer.Exit(code)
-
-
-def _text(
-    path: str, error: type[ConfigurationError] = CatalogFileError, label: str = "Catalog"
-) -> bytes:
-    """Return the content of a catalog or state file as bytes. The path ``-`` is standard input.
-
-    Args:
-        path: Path of the file.
-        error: Class of the error to raise if the file cannot be read or is too large.
-        label: Kind of the file for the error message, such as "Catalog".
-    """
-    try:
-        return read_at_most(sys.stdin.buffer if path == "-" else Path(path), STATE_BYTES)
-    except InputTooLargeError as reason:
-        raise error(f"{label} file '{path}' cannot be read: {reason}") from None
-    except OSError as reason:
-        raise error(f"{label} file '{path}' cannot be read: {reason.strerror}") from None
 
 
 @contextlib.contextmanager

@@ -45,6 +45,8 @@ __all__ = [
 _OF_CATALOGS = re.compile(r"\d{5}-.*metadata\.json")
 """Names of metadata files that only a catalog points to: they have no `v<number>`."""
 
+_SUBFOLDERS = re.compile("metadata|data")
+
 _ISOLATION = "write.merge.isolation-level"
 _SERIALIZABLE = "serializable"
 
@@ -69,7 +71,7 @@ def check_is_iceberg(folder: Path) -> None:
             f"{folder} is an Iceberg table of a catalog, and only the catalog may change it. Set"
             " catalog and database to that catalog, or set path to another folder."
         )
-    check_folder_is_empty(folder, "Iceberg", allowed={"metadata", "data"})
+    check_folder_is_empty(folder, "Iceberg", allowed=_SUBFOLDERS)
 
 
 def snapshots(spark: SparkSession, table: Table) -> Iterator[IcebergSnapshot]:

@@ -94,7 +94,7 @@ def test_runs_of_an_unknown_stream_are_reported_as_missing(
 ) -> None:
     append(tmp_path / "tables", make_rows(at=0))
     code, out, _ = run_command(capsys, "runs", "--stream", "nope", *write_config(tmp_path))
-    assert (code, out) == (0, "The table of runs has no such run.\n")
+    assert (code, out) == (0, "The table of runs has no run of this stream.\n")
 
 
 def test_command_without_settings_names_the_option(capsys: pytest.CaptureFixture[str]) -> None:

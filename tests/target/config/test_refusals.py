@@ -36,6 +36,7 @@ def on(stream: str, **asked: Any) -> dict[str, Any]:
         ({"path": "/t", "format": "parquet", "compact": True}, ["compact: parquet"]),
         ({"path": "/t", "format": "parquet", "retain_days": 9}, ["retain_days: parquet"]),
         ({**on("s", write_mode="scd2"), "format": "parquet"}, ["streams.s.write_mode: parquet"]),
+        ({"path": "s3://u:p@lake/t"}, ["path: the address contains credentials"]),
         # clusters and partitions
         ({"path": "/t", "format": "iceberg", "cluster_by": ["x"]}, ["cluster_by: iceberg"]),
         ({"path": "/t", "cluster_by": ["x"], "partition_by": ["y"]}, ["cluster_by: a Delta table"]),

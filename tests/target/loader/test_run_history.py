@@ -251,6 +251,15 @@ def test_failed_append_changes_neither_the_run_nor_its_states(tmp_path: Path) ->
 
 
 @pytest.mark.thorough
+def test_error_of_the_run_is_not_repeated_for_the_table_of_runs(tmp_path: Path) -> None:
+    data = make_lines(schema("a", ID), record("a", id=1), state(1))
+    env = environment(JAVA_HOME=str(tmp_path / "no-java"))
+    done = run(tmp_path, data, env=env, format="parquet")
+    assert done.returncode == 1
+    assert b"(setting run_history): the error that ended the run prevents this, too." in done.stderr
+
+
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("table_format", ["iceberg", "parquet"])
 def test_spark_appends_to_the_table_of_runs(

@@ -188,6 +188,7 @@ def test_other_errors_pass_through_the_full_disk_context() -> None:
         ("one\ntwo", "one"),
         (TIMEOUT, "java.net.SocketTimeoutException: Read timed out"),
         ("a.B: x\n\tat y\nCaused by: c.D: z\n\tat w", "a.B: x (c.D: z)"),
+        ("Store\n  \x1b[31m↳\x1b[0m Copy\n   \x1b[31m↳\x1b[0m No space\n", "Store (No space)"),
         ("An error occurred while calling o1.x", "An error occurred while calling o1.x"),
     ],
 )

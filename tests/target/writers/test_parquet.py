@@ -19,6 +19,7 @@ from target_spark.tables.model import Table, TableLayout
 from target_spark.tables.parquet_manifest import CommitManifest
 from target_spark.writers import MergeKeys, parquet
 from target_spark.writers.parquet import ParquetWriter
+from target_spark.writers.sql import check_folder_is_empty
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -260,8 +261,18 @@ def test_folder_with_foreign_parquet_files_is_an_error(spark, tmp_path):
     (tmp_path / "_hidden").write_text("", encoding="utf-8")
     assert ParquetWriter().get_column_types(spark, Table(str(tmp_path), "x")) is None
     (tmp_path / "part-00000-6a3f.snappy.parquet").write_text("", encoding="utf-8")
-    with pytest.raises(TableError, match="did not write"):
+    with pytest.raises(TableError, match="is not a table in Parquet format"):
         ParquetWriter().get_column_types(spark, Table(str(tmp_path), "x"))
+
+
+@pytest.mark.parametrize(
+    "sign, table_format", [("_delta_log", "delta"), ("_manifest.json", "parquet")]
+)
+def test_table_in_another_format_is_an_error_that_names_the_setting(tmp_path, sign, table_format):
+    (tmp_path / "a.parquet").touch()
+    (tmp_path / sign).touch()
+    with pytest.raises(TableError, match=f"Set format to {table_format}, or path to another"):
+        check_folder_is_empty(tmp_path, "Iceberg")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"commit": 1}', '{"commit":1,"marker":3,"parts":[]}'])
