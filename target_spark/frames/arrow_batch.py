@@ -274,7 +274,7 @@ class _MetadataColumns:
         return (self._received if line.t is None else parsed[line.t] for line in self._lines)
 
     def _version_starts(self) -> Iterator[int]:
-        """Yield the extraction time of each row in microseconds since 1970, and never None.
+        """Yield the start of each row's validity in microseconds since 1970: its extraction time.
 
         For a row without a valid extraction time, yield the time at which the batch's first row was
         received.

@@ -318,11 +318,11 @@ def _compute_ordinals(
 
 
 def _build_offset_sql(ordinal_offsets: Sequence[tuple[int, int]], base_offset: int = 0) -> str:
-    """Return SQL for the number by which the files of BATCH messages shift a message's position.
+    """Return SQL for the number of lines in the batch files before a message of the input.
 
-    A file's lines count as one message each. The number is that of the lines in all files of
-    earlier BATCH messages. The SQL reads the position of the message in the input from the column
-    ``n``.
+    The SQL reads the message's position from the column ``n``. In it, each BATCH message counts as
+    one. Adding the SQL's result gives the ordinal, in which each line of a batch file counts as
+    one.
 
     Args:
         ordinal_offsets: For each BATCH message, in order, a tuple of its position in the input and

@@ -62,7 +62,7 @@ class BatchMetadata:
             values.
         sync_id: Airbyte's id of the sync; None if it is unknown.
         starts: The first ordinal (position in the input) of each partition that Spark workers read,
-            by partition number. Rows of these partitions have provisional ordinals (see
+            by partition number. It is needed to compute the ordinals of these rows (see
             `target_spark.storage.row_ordinals`). Empty if all rows have final ordinals.
     """
 

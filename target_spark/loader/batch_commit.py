@@ -129,8 +129,8 @@ _FILE_SIZE_SETTINGS: Final = (
 class _PreparedColumns:
     """The columns of a table after the writer has created or altered it for a stream.
 
-    They are kept, so that the next commit with the same table schema need not compare the columns
-    again.
+    While the stream's table schema stays the same, the next commits use them without comparing the
+    columns with the table again.
 
     Attributes:
         wanted: The table schema that the stream requires, for which the table was prepared.
@@ -161,8 +161,8 @@ class _TableState:
         written: Number of rows committed by this run.
         quarantined: Number of rows of this run committed to the quarantine table.
         changes: Column changes that no `CommitResult` has reported yet.
-        known_changes: All column changes so far, so that none is reported twice. Changes that are
-            not made are found again by each comparison with the table.
+        known_changes: All column changes so far, so that each is reported once. A change that the
+            stream's policy leaves out is found again by each comparison with the table.
         remarks: Further notes for the user about the table.
     """
 
@@ -247,8 +247,8 @@ class BatchWriter:
     def write(self, request: CommitRequest) -> CommitResult:
         """Commit batches of rows to a table, and quarantine the rows that do not fit its columns.
 
-        Transient errors of the storage are retried. A retry uses the same commit number, so no row
-        is written twice.
+        Transient errors of the storage are retried. A retry uses the same commit number, so that no
+        row is written twice.
 
         Raises:
             QuarantineError: More rows would be quarantined than the user allows.
@@ -688,7 +688,7 @@ class BatchWriter:
         return written.verify(request, frame.counts(request.count))
 
     def _evaluates_twice(self, spark: SparkSession, request: CommitRequest) -> bool:
-        """Return True if a commit would compute the batch's DataFrame more than once (by a MERGE).
+        """Return True if the commit (a MERGE) would compute the batch's DataFrame twice.
 
         The caller then writes the DataFrame to temporary files first, so that it is computed only
         once.

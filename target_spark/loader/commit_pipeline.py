@@ -188,8 +188,8 @@ class CommitPipeline:
 
         Args:
             stream: The stream, whose batches were kept until now.
-            upto: A position in the input, at or after the first row of each batch. States after the
-                rows are held back until the commit.
+            upto: A position in the input. The overwrite commits the stream's batches that begin at
+                or before it, and releases the states that they hold back.
         """
         self.ledger.close_batch(stream.id)
         self._enqueue(self._make_request(stream, stream.valid_batches(), upto))
@@ -297,8 +297,8 @@ class CommitPipeline:
         Args:
             stream: The stream.
             batches: The batches to commit; empty for a deletion.
-            upto: A position in the input, at or after the first row of each batch. The ledger
-                identifies the batches by it.
+            upto: A position in the input. After the commit, the ledger marks the batches of the
+                stream that begin at or before it as committed.
             kept_version: The table version to keep, for a deletion; None to commit the batches.
         """
         return CommitRequest(

@@ -36,8 +36,8 @@ class CommitRequest:
             made.
         waiting: The key under which the ledger records this request as uncommitted: the stream, or
             a separate key for a deletion.
-        upto: A position in the input, at or after the first row of each batch. The ledger marks the
-            batches that begin at or before it as committed.
+        upto: A position in the input. After the commit, the ledger marks the batches of the stream
+            that begin at or before it as committed.
         layout: Partitioning, clustering and file size of a new table.
         hard_delete: True if a delete record removes the row; False if it sets the row's deletion
             time.
@@ -60,9 +60,9 @@ class CommitRequest:
     cursor: str | None = None
 
     def covered(self, *, withheld: bool = False) -> CoveredState | None:
-        """Return the state to store in this commit, or None if no state may be stored.
+        """Return the newest state that this commit may store, or None if there is no such state.
 
-        It is the newest state before which all rows are committed once this commit is made. Call
+        A commit may store a state if all rows before the state are committed once it is made. Call
         the method right before the commit, because commits of other tables and new states change
         the result.
 
@@ -81,9 +81,10 @@ class CommitRequest:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of spooled rows that this commit frees, out of the limit for uncommitted rows.
+        """Bytes of spooled rows that this commit subtracts from the uncommitted bytes.
 
-        It is 0 for an overwrite, whose rows do not count against the limit.
+        The uncommitted bytes are limited. The result is 0 for an overwrite, whose rows do not
+        count.
         """
         if self.mode is WriteMode.OVERWRITE:
             return 0

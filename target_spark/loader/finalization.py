@@ -94,10 +94,9 @@ class TableFinalizer:
             self._pipeline.add_remark(stream.id, text)
 
     def add_state(self, streams: Iterable[LoadedStream], ordinal: int) -> None:
-        """Hold back a state until the tables of its streams are overwritten.
+        """Hold back a state of an Airbyte source until the tables of its streams are overwritten.
 
-        Nothing happens unless a stream overwrites its table and the protocol is Airbyte's, whose
-        status messages say that a stream is complete.
+        Nothing happens for Singer states, nor for streams that do not overwrite their table.
 
         Args:
             streams: The streams whose progress the state records.

@@ -86,10 +86,10 @@ class Ledger:
             self._report.count_state()
 
     def state_for_commit(self, stream: Hashable, upto: int) -> CoveredState | None:
-        """Return the newest state that the next commit may store, or None if there is none.
+        """Return the newest state that the next commit may store, or None.
 
-        With the next commit, all rows before this state are committed. The state may have been
-        emitted before.
+        A commit may store a state if all rows before the state are committed once it is made. The
+        state may have been emitted before.
 
         Args:
             stream: The key of the batches that the next commit writes.

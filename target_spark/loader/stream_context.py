@@ -230,7 +230,7 @@ def _remark_on_missing_cursor(
 def compute_schema_digest(event: SchemaEvent) -> bytes:
     """Return the SHA-256 digest of a SCHEMA message as received: its schema, keys and cursor.
 
-    A message with the digest of the newest one is a repetition and changes nothing.
+    If it equals the digest of the stream's newest SCHEMA message, the message changes nothing.
     """
     fields = [event.schema, event.keys, event.cursor, dict(event.nested)]
     text = json.dumps(fields, default=repr)

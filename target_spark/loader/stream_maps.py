@@ -6,9 +6,9 @@ map raises an error at the stream's SCHEMA message. Names, schemas and keys matc
 Singer targets produce with the same settings. A record with an unpaired surrogate cannot be
 decoded: it is passed to every output stream as a JSON string of its text, and quarantined later.
 
-Several streams may be mapped to one. Their table versions are not those of its table: to delete the
-rows of other versions would delete the rows of the other streams. So their ACTIVATE_VERSION
-messages have no effect. Airbyte's states and statuses of single streams are not supported then.
+If several streams are mapped to one, their ACTIVATE_VERSION messages have no effect, because
+deleting the rows of other versions would delete the rows of the other streams. Airbyte's states and
+statuses of single streams are not supported then.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Versions are only compared for equality; None is the version of rows without a version. Rows of
 other versions are deleted when the stream is known to be complete: after an ACTIVATE_VERSION
 message that follows rows of its version, or at the end of a complete input. Rows of this run must
-not be deleted. Nothing is therefore deleted if rows with another version came after the
-ACTIVATE_VERSION message, or if rows were received but none of them with the activated version.
+not be deleted. So nothing is deleted if rows with another version came after the ACTIVATE_VERSION
+message, or if rows were received, but no row with the activated version.
 """
 
 from __future__ import annotations

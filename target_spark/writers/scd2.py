@@ -299,10 +299,10 @@ def _is_outdated(keys: MergeKeys) -> Column:
 def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
     """Return a boolean column that is true if a delete record repeats an earlier deletion.
 
-    It must not delete its key again if the key was inserted again after that deletion. But if the
-    current row version equals the one that the deletion ended, the source may only have sent the
-    old row again, so the deletion is applied. If the source did insert an equal row after the
-    deletion, it sends that row again too, after the delete record.
+    Such a record must not delete a key that was inserted again after that deletion. But the column
+    is false, so that the record is applied, if the current row version equals the one that the
+    deletion ended: the source may only have sent the old row again. If the source did insert an
+    equal row after the deletion, it sends that row again too, after the delete record.
 
     Args:
         mark: Column with the deletion time.
@@ -318,10 +318,11 @@ def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
 def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
     """Return a boolean column that is true for a repeated record that a repeated deletion follows.
 
-    The key is deleted in the table. The record equals an ended row version, and the batch has the
-    recorded deletion of the key after it. If the stream has a replication key, the record must have
-    its newest value. With hard delete, the table has no deletion times, so any later delete record
-    counts, but only if the stream has a replication key.
+    It is true if the key is deleted in the table, the record equals an ended row version, and a
+    delete record that the table already contains follows in the batch. If the stream has a
+    replication key, the record must also have the newest value of this key. With hard delete, the
+    table has no deletion times. Then any later delete record counts, and the column is false for a
+    stream without a replication key.
 
     Args:
         keys: The key columns, and the columns by which rows are sorted and compared.
@@ -339,9 +340,10 @@ def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
 
 
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add columns: True if a record changes the values of its key, and the number of the change.
+    """Add a column that is true if a record changes the values of its key, and number the changes.
 
-    A third column is True if only the table version of the current row version changes.
+    The number in a second column is that of the key's changes up to the record. A third column is
+    true if only the table version of the current row version changes.
     """
     by_key = _by_key(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(

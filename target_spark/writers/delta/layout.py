@@ -1,7 +1,7 @@
 """SQL for the layout of a new Delta table: partitions, clustering, and column statistics.
 
-A `TableLayout` lists properties of the stream, and the SQL has the columns that these properties
-fill. A property that the stream does not have is ignored.
+A `TableLayout` lists properties of the stream; the SQL has the columns that store them. A property
+that the stream does not have is ignored.
 
 Delta partitions only by columns, so the year, month, day or hour of a date or timestamp is a
 generated column of the table. Its expression uses UTC in every session time zone: otherwise Delta
