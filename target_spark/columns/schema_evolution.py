@@ -476,7 +476,7 @@ class _Merge:
         self._by_feed[_feed(self.columns[at])] = at
 
     def _release_property(self, new: Column) -> None:
-        """Stop filling the table column that the property of ``new`` has filled so far, if any."""
+        """Stop filling the column that got the values of ``new``'s property so far, if any."""
         at = self._by_feed.get(_feed(new))
         if at is not None:
             self.columns[at] = replace(self.columns[at], feed=ColumnSource.NOTHING)

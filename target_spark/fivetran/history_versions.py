@@ -122,14 +122,15 @@ def _no_versions(table: str, why: str) -> TableError:
 
 
 def versions_in_batch(rows: DataFrame) -> DataFrame:
-    """Return the rows of a batch that write row versions: those of replace and update files."""
+    """Return the rows of replace and update files, which write row versions in history mode."""
     return rows.where(F.col(OP).isin(int(FileKind.REPLACE), int(FileKind.UPDATE)))
 
 
 def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSchema) -> DataFrame:
     """Replace unmodified values in a batch's row versions by those of the row's previous version.
 
-    An update of a row without a previous version is left out.
+    In Fivetran's history mode a table keeps all versions of a row. An update of a row without a
+    previous version is left out.
 
     Args:
         versions: The versions that the batch inserts or updates.
@@ -236,7 +237,7 @@ def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFra
 def _build_write_steps(
     versions: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the changes of the table that insert or update the row versions of a batch.
+    """Return the changes that insert or update a batch's row versions in a history mode table.
 
     If the batch also deletes a row, the row's active version in the batch ends with the deletion.
     """
@@ -256,7 +257,7 @@ def _build_write_steps(
 def _build_end_steps(
     versions: DataFrame, table: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the changes that remove or end existing row versions in the table.
+    """Return the changes that remove or end existing row versions in a history mode table.
 
     Versions that the batch contains too are left out, because `_build_write_steps` writes them.
     """

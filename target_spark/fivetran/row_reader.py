@@ -199,7 +199,7 @@ class _FileRowReader:
 
 
 def _null_unmodified(cells: Any | None, is_kept: Any | None) -> Any | None:
-    """Replace those cells by null whose text means that an update does not change the column.
+    """Return a column's cells, with null in place of each cell that an update leaves unmodified.
 
     Args:
         cells: The cells of a column, or None if the file lacks the column.

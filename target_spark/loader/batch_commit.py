@@ -181,12 +181,12 @@ class _TableState:
     remarks: tuple[str, ...] = ()
 
     def add_changes(self, changes: Sequence[SchemaChange]) -> None:
-        """Store column changes for the next report, except those that were stored before."""
+        """Store column changes for the next `CommitResult`, except those stored before."""
         self.changes += (change for change in changes if change not in self.known_changes)
         self.known_changes.update(changes)
 
     def take_changes(self) -> tuple[SchemaChange, ...]:
-        """Return the stored column changes that were not reported yet, and clear them."""
+        """Return the column changes that no `CommitResult` has reported yet, and clear them."""
         changes = tuple(self.changes)
         self.changes.clear()
         return changes
@@ -234,7 +234,7 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function that returns True if the format can change a column's old type to a new one."""
+        """Function that returns True if the table format can widen an old type (DDL) to a new."""
         return self._writer.can_widen
 
     @property

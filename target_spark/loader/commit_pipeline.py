@@ -239,10 +239,10 @@ class CommitPipeline:
             logger.info("Stream %s %s", stream, text)
 
     def wait(self) -> None:
-        """Block until all queued tasks have finished, one has failed, or a signal has arrived.
+        """Block until all queued commits and other tasks have finished, or one has failed.
 
-        After `stop`, wait only for running tasks. If a task failed because of a forbidden schema
-        change, wait for the tasks of the other tables.
+        Return also if a signal has arrived. After `stop`, wait only for running tasks. If a task
+        failed because of a forbidden schema change, wait for the tasks of the other tables.
         """
         with self._changed:
             while not (
@@ -270,13 +270,13 @@ class CommitPipeline:
                 self._changed.wait(_WAIT_SECONDS)
 
     def stop(self) -> None:
-        """Prevent further tasks from starting. Running tasks finish."""
+        """Prevent the writer threads from starting further commits. Running commits finish."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop the pipeline, wait for the running tasks, and join the writer threads."""
+        """Start no more commits, wait for the running ones, and join the writer threads."""
         self.stop()
         with self._changed:
             self._closed = True

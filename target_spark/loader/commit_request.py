@@ -76,7 +76,7 @@ class CommitRequest:
 
     @property
     def count(self) -> int:
-        """Number of rows of all batches, not counting rows in the files of BATCH messages."""
+        """Number of rows that this request commits, without rows in the files of BATCH messages."""
         return sum(batch.count for batch in self.batches)
 
     @property
@@ -92,12 +92,12 @@ class CommitRequest:
 
     @property
     def received_at(self) -> datetime:
-        """Time (UTC) at which the first row was received; 1970-01-01 if there are no batches."""
+        """Time (UTC) at which the request's first row was received; 1970-01-01 without batches."""
         return _to_utc_datetime(self.batches[0].received_at if self.batches else 0)
 
     @property
     def closed_at(self) -> datetime:
-        """Time (UTC) at which the last batch was closed; 1970-01-01 if there are no batches."""
+        """Time (UTC) at which the request's last batch was closed; 1970-01-01 without batches."""
         return _to_utc_datetime(self.batches[-1].closed_at if self.batches else 0)
 
 

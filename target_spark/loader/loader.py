@@ -277,7 +277,7 @@ class Loader:
             self._limit_batch(stream)
 
     def reserve(self, count: int) -> int:
-        """Reserve ``count`` consecutive ordinals (input positions), and return the first of them.
+        """Reserve ``count`` consecutive ordinals (input positions), and return the first one.
 
         The ordinals are for rows that other processes read.
         """

@@ -57,7 +57,7 @@ class StateFormat(Protocol):
         """
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Record that ``rows`` rows of a stream were committed to its quarantine table."""
+        """Count quarantined rows of a stream, for formats whose states report the number."""
 
 
 class GlobalStateFormat:

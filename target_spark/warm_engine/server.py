@@ -110,7 +110,7 @@ class EngineServer:
         return 0
 
     def request_stop(self) -> None:
-        """Reject new runs from now on, and end the engine when the last connected run has ended."""
+        """Reject new runs, and end the engine (shared Spark) when its last run has ended."""
         self._is_closing = True
         self._stop.set()
 
@@ -291,7 +291,7 @@ def main(arguments: Mapping[str, Any]) -> None:
 
 
 def _redirect_output(folder: EngineFolder) -> int:
-    """Redirect standard output and standard error of this process to the engine's log file.
+    """Redirect standard output and standard error of this engine process to its log file.
 
     Return a file descriptor of the previous standard output.
     """

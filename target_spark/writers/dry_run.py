@@ -147,7 +147,7 @@ class DryRunWriter:
     ) -> CommitStats:
         """Compute every row of the batch to find errors. Nothing is written.
 
-        The returned statistics are all 0, because the new row versions are not computed.
+        The returned statistics are all 0, because the new row versions (SCD2) are not computed.
         """
         _compute_rows(df)
         return CommitStats()

@@ -219,7 +219,7 @@ class ParquetWriter:
         _commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Raise an error, since Parquet tables keep no row versions.
+        """Raise an error, since Parquet tables keep no row versions (SCD2).
 
         Raises:
             UnsupportedError: Always.

@@ -110,7 +110,7 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
 def version_delete_condition(deletion: VersionDelete) -> str:
     """Return the SQL condition for rows of other table versions, which a `VersionDelete` deletes.
 
-    Rows that are already marked as deleted, or row versions that have ended, are excluded.
+    Rows that are already marked as deleted, and ended row versions of an scd2 table, are excluded.
     """
     others = f"NOT ({quote(deletion.column)} <=> {deletion.version}L)"
     if deletion.history:
@@ -119,7 +119,7 @@ def version_delete_condition(deletion: VersionDelete) -> str:
 
 
 def build_end_values(deletion: VersionDelete) -> dict[str, str]:
-    """Return the SQL values, by column, that end a row version or mark a row as deleted.
+    """Return the SQL values, by column, that end a row version (SCD2) or mark a row as deleted.
 
     The dictionary is empty if ``deletion`` removes the rows.
     """

@@ -89,7 +89,8 @@ def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
 def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> tuple[str, dict[str, str]]:
     """Return a PARTITIONED BY or CLUSTER BY clause, and the table properties that it needs.
 
-    The clause follows ``USING delta`` in CREATE TABLE. It is empty if the layout has neither.
+    The clause follows ``USING delta`` in CREATE TABLE. It is empty if the layout has neither
+    partitions nor clustering.
     """
     parts = ", ".join(quote(part.name) for part in build_partition_specs(table_schema, layout))
     clustered = get_clustering(table_schema, layout)

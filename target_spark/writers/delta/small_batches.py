@@ -35,7 +35,8 @@ class SmallBatch:
     def of(cls, rows: pa.Table, table_schema: TableSchema) -> SmallBatch:
         """Return a batch of ``rows``, with the column types of ``table_schema``.
 
-        Columns of ``rows`` that the schema does not have, such as the ordinal, are not written.
+        Columns of ``rows`` that the schema does not have, such as the ordinal (position in the
+        input), are not written.
         """
         names = set(rows.column_names)
         types = {name: ddl for name, ddl in table_schema.types.items() if name in names}
