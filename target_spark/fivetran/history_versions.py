@@ -83,7 +83,7 @@ class VersionedSchema:
 
     @property
     def history(self) -> HistoryMerge:
-        """Builder of the MERGE statement that inserts, ends and removes versions in the table."""
+        """Builder of the MERGE that inserts, ends and removes versions of rows in the table."""
         columns = [column.column for column in self.fivetran_schema.columns]
         ended = {column.column: source_column(column.column) for column in (self.end, self.active)}
         return HistoryMerge(columns, self.key_names, ended)

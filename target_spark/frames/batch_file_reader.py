@@ -1,16 +1,16 @@
 """Conversion of the files of BATCH messages (JSONL or Parquet) to spool files, by Spark.
 
 - Spool files keep uncommitted rows as lines of JSON. A row of a batch file becomes the same line as
-a RECORD message, so both are converted, quarantined and counted in the same way.
+  a RECORD message, so both are converted, quarantined and counted in the same way.
 - Rows are ordered by message, by file in the message's manifest, and by position in the file. Spark
-reads the blocks of a file in parallel. The first pass counts the lines of each block, and the
-second pass numbers them.
+  reads the blocks of a file in parallel. The first pass counts the lines of each block, and the
+  second pass numbers them.
 - An invalid JSON line, or one with an unpaired surrogate, is written as a JSON string, so that it
-is quarantined later. NaN and infinities become null. A line that does not start with ``{`` and end
-with ``}`` is an error, because the file is truncated or has another format.
+  is quarantined later. NaN and infinities become null. A line that does not start with ``{`` and
+  end with ``}`` is an error, because the file is truncated or has another format.
 - Parquet timestamps become ISO 8601 strings in UTC (without a zone if the file has none), and
-binary values become base64. If the schema allows more than strings in a string column, its values
-are parsed as JSON, because taps encode types as JSON that Parquet lacks.
+  binary values become base64. If the schema allows more than strings in a string column, its values
+  are parsed as JSON, because taps encode types as JSON that Parquet lacks.
 """
 
 from __future__ import annotations

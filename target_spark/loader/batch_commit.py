@@ -1,13 +1,13 @@
 """Commit of one batch to its table, with quarantine of the rows that do not match their schema.
 
 - Nearly every batch is valid, so the writer first tries to commit it directly. The Spark job fails
-on the first bad row, and then nothing is committed. From that failure on, the good rows of every
-batch of that table are written to temporary files and the bad rows are committed to the quarantine
-table. Only then are the good rows committed together with the state.
+  on the first bad row, and then nothing is committed. From that failure on, the good rows of every
+  batch of that table are written to temporary files and the bad rows are committed to the
+  quarantine table. Only then are the good rows committed together with the state.
 - The rows written plus the rows quarantined must equal the rows received; a difference raises an
-error.
+  error.
 - Commits of a table are numbered from 1 within a run. No other writer may use the table during the
-run.
+  run.
 """
 
 from __future__ import annotations
@@ -326,8 +326,8 @@ class BatchWriter:
     def _write(self, attempt: CommitAttempt) -> Verified:
         """Make the commit of a request after creating or altering the table, without retries.
 
-        The commit writes rows (see `_write_rows`), deletes the rows of other table versions, or
-        removes all rows (an overwrite without rows).
+        The commit writes rows (see `_write_rows`), deletes the rows of other Singer table versions,
+        or removes all rows (an overwrite without rows).
         """
         spark, request = self._engine.spark_on_demand(), attempt.request
         has_rows = request.kept_version is None
@@ -829,7 +829,7 @@ class BatchWriter:
         return written.verify(request, _NO_ROWS)
 
     def has_other_versions(self, table: Table, version: int) -> bool:
-        """Return True if a table has rows, not marked as deleted, of another table version."""
+        """Return True if a table has undeleted rows of another Singer table version."""
         column = self._versions_in
 
         def step() -> bool:

@@ -1,12 +1,12 @@
 """Queues of closed batches, one per table, and the writer threads that commit them.
 
 - The input thread closes batches, and their commit requests are queued per table. A writer thread
-takes a request, commits it, adds the result to the report, and emits states. Tasks of one table run
-one after the other in order of submission, so two threads never write to the same table.
+  takes a request, commits it, adds the result to the report, and emits states. Tasks of one table
+  run one after the other in order of submission, so two threads never write to the same table.
 - A commit is added to the report, and states are emitted, only after the batch writer has returned.
 - After the first failure, and after `CommitPipeline.stop`, no further task starts; running tasks
-finish. A schema that the user's policy forbids stops only the tasks of its table. Waits are short
-and repeated, so that a signal can interrupt the waiting thread.
+  finish. A schema that the user's policy forbids stops only the tasks of its table. Waits are short
+  and repeated, so that a signal can interrupt the waiting thread.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ class CommitPipeline:
         upto: int,
         kept_version: int | None = None,
     ) -> CommitRequest:
-        """Return a request to commit batches, or to delete the rows of old table versions.
+        """Return a request to commit batches, or to delete rows of old Singer table versions.
 
         Args:
             stream: The stream.
@@ -400,7 +400,7 @@ class CommitPipeline:
     def _commit(self, request: CommitRequest) -> None:
         """Make the commit of a request, report its result, and emit the states that waited for it.
 
-        A deletion of old versions is skipped if too many rows of the stream were quarantined.
+        A deletion of old table versions is skipped if too many rows of the stream were quarantined.
         """
         if request.kept_version is not None and request.stream in self.ledger.withheld():
             self.ledger.withhold(request.waiting, request.upto)

@@ -286,7 +286,7 @@ class Loader:
         return first
 
     def _prepare_stream(self, event: Rows | BatchFiles | SpooledRows) -> LoadedStream:
-        """Return the stream of an event with rows, and record its rows and their table version.
+        """Return the stream of an event, and record that it got rows of a Singer table version.
 
         The recorded rows hold back all later states until the rows are committed.
 
@@ -356,7 +356,7 @@ class Loader:
             self._finalizer.add_version(stream, self._ordinal)
 
     def _add_version_column(self, stream: LoadedStream) -> None:
-        """Add the table version column to a stream's schema once its rows have versions."""
+        """Add the Singer table version column to a stream's schema once its rows have versions."""
         if stream.versions.is_versioned and not stream.versioned:
             stream.versioned = True
             self._merge_schema(stream, stream.schema_message, stream.schema)

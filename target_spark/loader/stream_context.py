@@ -163,7 +163,7 @@ class LoadedStream:
 
     @property
     def deletion_key(self) -> Hashable:
-        """Key in the `Ledger` under which the deletion of old table versions holds back states."""
+        """`Ledger` key that holds back states until rows of old Singer versions are deleted."""
         return ("other versions", self.id)
 
     @property

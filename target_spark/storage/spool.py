@@ -1,11 +1,11 @@
 """Spool: files on disk that keep rows until their commit, one file per stream and batch.
 
 - A row is a line ``{"n":ordinal,"t":time_extracted,"v":version,"r":record}`` of JSON. Metadata of
-an Airbyte source precedes the record as ``"m"``. The record's bytes are unchanged. The ordinal is
-the position of the row in the input. It decides which of two rows is newer, because Spark does not
-keep the order of lines.
+  an Airbyte source precedes the record as ``"m"``. The record's bytes are unchanged. The ordinal is
+  the position of the row in the input. It decides which of two rows is newer, because Spark does
+  not keep the order of lines.
 - Each run has a spool folder with a locked file. A folder whose lock is free belongs to a run that
-has died, and is deleted by a later run.
+  has died, and is deleted by a later run.
 - Only the current user can read the folder, because it contains rows in plain text.
 """
 

@@ -145,13 +145,14 @@ def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMeta
 
 
 def find_last_commits(commits: Iterable[tuple[int, CommitMetadata | None]]) -> dict[str, int]:
-    """Return the table version of the last commit of each run, by run id, newest run first.
+    """Return the table's version after each run's last commit, by run id, newest run first.
 
     A commit without rows, such as a new column, repeats the metadata of the commit before it. Of
     several commits with the same metadata, the oldest is therefore the one that wrote rows.
 
     Args:
-        commits: The versions of the table with their commit metadata, newest first.
+        commits: The versions of the table (Delta versions or Iceberg snapshot ids), newest first,
+            each with the commit metadata.
     """
     found: dict[str, tuple[int, CommitMetadata]] = {}
     for version, metadata in commits:

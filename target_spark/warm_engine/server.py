@@ -1,10 +1,10 @@
 """The process of an engine (a shared Spark), which starts Spark, serves runs, and ends when idle.
 
 - A run stays connected to the engine's socket until it ends, so the engine notices the end of a run
-even if the run was killed.
+  even if the run was killed.
 - Each run gets a separate py4j server on the loopback interface. Its token is sent over the socket.
 - A run passes the file descriptors of its job's locks to the engine. The engine closes them when
-the JVM has ended all work for the run, so that no other run of the job can start before.
+  the JVM has ended all work for the run, so that no other run of the job can start before.
 - The JVM ends with this process, because its standard input is a pipe from this process.
 """
 

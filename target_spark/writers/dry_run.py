@@ -155,7 +155,7 @@ class DryRunWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, _commit: CommitMetadata
     ) -> CommitStats:
-        """Return the number of rows of other table versions that a run would delete or mark."""
+        """Return the number of rows of other Singer versions that a run would delete or mark."""
         if table.key in self._new:
             return CommitStats()
         rows = self.rows(spark, table)

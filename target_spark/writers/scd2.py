@@ -11,14 +11,14 @@ nothing either, unless they are newer than the table. A record counts as sent ag
 is true:
 
 - it equals the current row version, and its time is not later;
-- it equals an older row version, and either has the same start time, or has a lower cursor than
-the last one;
+- it equals an older row version, and either has the same start time, or has a lower cursor than the
+  last one;
 - it is a delete record with the time of an earlier deletion, and the row version that this deletion
-ended does not equal the current one;
+  ended does not equal the current one;
 - it equals the last row version, which has ended, and is followed in the batch by the delete record
-that ended it;
+  that ended it;
 - it has no time and equals the key's row version from before the run, and the batch so far has only
-row versions of the key that the table already contains.
+  row versions of the key that the table already contains.
 
 A real change back to earlier values differs from a repeated record only by its time or its cursor,
 so only the last rule applies to records without a time.

@@ -108,7 +108,7 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def version_delete_condition(deletion: VersionDelete) -> str:
-    """Return the SQL condition for rows of other table versions, which a `VersionDelete` deletes.
+    """Return the SQL condition for the rows of other Singer table versions, to be deleted.
 
     Rows that are already marked as deleted, and ended row versions of an scd2 table, are excluded.
     """
@@ -134,7 +134,7 @@ def build_end_values(deletion: VersionDelete) -> dict[str, str]:
 
 
 def build_version_delete(target: str, deletion: VersionDelete) -> str:
-    """Return the SQL statement that deletes rows of other table versions, or marks them as deleted.
+    """Return the SQL that deletes rows of other Singer table versions, or marks them as deleted.
 
     Args:
         target: The SQL name of the table.
