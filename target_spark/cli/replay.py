@@ -336,6 +336,8 @@ class ReplayWriter(BatchWriter):
     def _claim_records(self, spark: SparkSession, stay: Collection[int]) -> DataFrame:
         """Return the quarantined records, with this run's id in the column ``replay``.
 
+        The id marks the records that this run loads, so that the next run can complete the replay.
+
         Args:
             spark: The session.
             stay: The numbers of records that get no id, because they stay in the quarantine.

@@ -216,10 +216,11 @@ def build_steps(
 
 
 def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Aggregate a batch's earliest-start and delete files to two times per row of the table.
+    """Return two times per row of a batch's earliest-start and delete files in history mode.
 
-    Versions of the row in the table that start at or after its earliest start time are removed. The
-    active version ends 1 ms before that time or, without such a time, at the deletion time.
+    The first is the row's earliest start time: the table's versions of the row that start at or
+    after it are removed, and the active version ends 1 ms before it. The second is the deletion
+    time, at which the active version ends if there is no earliest start time.
     """
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)

@@ -189,8 +189,8 @@ class _FileRowReader:
         """Return a column's flags: for each row, true if an update does not change the column.
 
         Args:
-            cells: The cells of the column, or None if the file lacks the column. An update file
-                keeps all values of a missing column.
+            cells: The cells of the column, or None if the file lacks the column. Then all flags of
+                an update file are true, and those of any other file are false.
             rows: The number of rows.
         """
         if cells is None or not self.unmodified:

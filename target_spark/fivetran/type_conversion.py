@@ -68,9 +68,9 @@ def get_conversion(value: str, old: str, new: str) -> Conversion:
 
 
 def _get_converter(old: str, new: str) -> _Converter:
-    """Return the function that builds the SQL to convert a value of the kind ``old`` to ``new``.
+    """Return the function that builds the SQL to convert values between two kinds of types.
 
-    Kinds are the values of `_KINDS`, such as ``whole`` for all integer types.
+    A kind is a value of `_KINDS`, such as ``whole``, which means all integer types.
     """
     if new == "text":
         return _to_text

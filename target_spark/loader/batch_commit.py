@@ -409,7 +409,7 @@ class BatchWriter:
         Raises:
             StorageError: The error persisted until the retries were exhausted.
             DiskFullError: A disk is full.
-            EngineError: The Spark process ended.
+            SparkDiedError: Spark has ended.
         """
         state = self._tables[table.key]
         commits = state.commits
@@ -438,10 +438,10 @@ class BatchWriter:
                 raise
 
     def _raise_engine_failure(self, error: BaseException) -> None:
-        """Raise an EngineError from ``error`` if the Spark process has ended; otherwise do nothing.
+        """Raise the error with which Spark failed to start or ended; do nothing while Spark works.
 
-        If ``error`` says that the connection to the JVM broke, wait up to 10 seconds for the
-        process to end.
+        The cause of the raised error is ``error``. If ``error`` says that the connection to the JVM
+        broke, wait up to 10 seconds for the JVM to end.
         """
         end = time.monotonic() + (
             _DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0

@@ -92,7 +92,7 @@ class Ledger:
         state may have been emitted before.
 
         Args:
-            stream: The key of the batches that the next commit writes.
+            stream: The stream whose batches the next commit writes, or the key of a deletion.
             upto: A position in the input. The next commit writes the batches of ``stream`` that
                 begin at or before this position.
         """
@@ -165,7 +165,7 @@ class Ledger:
         """Mark closed batches as committed, so that they no longer hold back states.
 
         Args:
-            stream: The key of the batches.
+            stream: The stream of the batches, or the key of a deletion.
             upto: A position in the input; batches that begin at or before it are marked.
             carried: The state that the commit stores, or None if it stores no state.
 
@@ -186,7 +186,7 @@ class Ledger:
         The states are held back until a later batch of the stream is committed.
 
         Args:
-            stream: The key of the batches.
+            stream: The stream of the batches, or the key of a deletion.
             upto: A position in the input; batches that begin at or before it belong to the commit.
             carried: The state that the commit stores, or None if it stores no state.
 

@@ -399,9 +399,10 @@ def delete_rows(
 def _commit_if_unchanged(
     snapshot: DeltaSnapshot, marker: CommitMetadata, app_id: str, source_rows: int = 0
 ) -> bool:
-    """Commit the metadata of a statement that changed no row, for which deltalake makes no commit.
+    """Commit only metadata if a statement changed no row, because deltalake then makes no commit.
 
-    Return False if another writer has committed the version after ``snapshot``.
+    The caller has run the statement on ``snapshot``. Return True if the statement or this call has
+    made a commit; False if another writer has committed the version after ``snapshot``.
     """
     if snapshot.table.version() > snapshot.version:
         return True
@@ -467,7 +468,8 @@ def annotate_table(
 def _commit_properties(marker: CommitMetadata, app_id: str, **more: Any) -> CommitProperties:
     """Return deltalake's properties for the commit of a batch, which must not be retried.
 
-    They have the commit metadata, the transaction (``app_id`` and batch number), and ``more``.
+    They contain the commit metadata, the transaction (``app_id`` and batch number), and the items
+    of ``more`` as further metadata.
     """
     from deltalake import CommitProperties, Transaction
 
