@@ -81,10 +81,10 @@ class CommitRequest:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of spooled rows that this commit subtracts from the uncommitted bytes.
+        """Bytes of rows on disk that count as uncommitted until this commit is made.
 
-        The uncommitted bytes are limited. The result is 0 for an overwrite, whose rows do not
-        count.
+        The loader limits the uncommitted bytes. The result is 0 for an overwrite, whose rows the
+        limit does not include.
         """
         if self.mode is WriteMode.OVERWRITE:
             return 0

@@ -78,7 +78,7 @@ class TableFinalizer:
     def hold_states(self, stream: LoadedStream, ordinal: int) -> None:
         """Hold back states until a stream's table is overwritten or cleared of old Singer versions.
 
-        Nothing happens for a stream that does neither.
+        Nothing happens for a stream whose table needs neither.
 
         Args:
             stream: The stream.

@@ -100,7 +100,7 @@ class Ledger:
             return self._merge_covered(self._states.covered(self._frontier(stream, upto)))
 
     def state_before_commit(self) -> CoveredState | None:
-        """Return the newest state before which all rows are already committed, or None.
+        """Return the newest state whose rows are all committed already, or None.
 
         A commit stores this state if states after its own rows must be held back.
         """
@@ -108,10 +108,10 @@ class Ledger:
             return self._merge_covered(self._states.covered(self._frontier()))
 
     def release(self) -> None:
-        """Emit the states before which all rows are committed, but only the newest ones.
+        """Emit the states whose rows are all committed, but only the newest ones.
 
-        A newer state of the same stream replaces an older one, and a state of all streams replaces
-        all.
+        A newer state of a stream replaces the older ones of the stream, and a state of all streams
+        replaces all older states.
         """
         with self._lock:
             for state in self._states.take_releasable(self._frontier()):
@@ -181,7 +181,7 @@ class Ledger:
             self._drop_replaced_states()
 
     def withhold(self, stream: Hashable, upto: int, carried: CoveredState | None = None) -> None:
-        """Record a commit after which states stay held back: too many rows were quarantined.
+        """Record a commit that continues to hold back states, because it quarantined too many rows.
 
         The states are held back until a later batch of the stream is committed.
 

@@ -317,7 +317,7 @@ def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
 
 
 def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
-    """Return a boolean column that is true for a repeated record that a repeated deletion follows.
+    """Return a boolean column that is true for a repeated record that is deleted again later.
 
     It is true if the key is deleted in the table, the record equals an ended row version (SCD2),
     and a delete record that the table already contains follows in the batch. If the stream has a
@@ -341,10 +341,11 @@ def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
 
 
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add a column that is true if a record changes the values of its key, and number the changes.
+    """Add columns that mark the records that change the values of their key, and count the changes.
 
-    The number in a second column is that of the key's changes up to the record. A third column is
-    true if only the table version of the current row version (SCD2) changes.
+    The first column is true in such a record. The second has the number of the key's changes up to
+    the record. The third is true if only the table version of the current row version (SCD2)
+    changes.
     """
     by_key = _by_key(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(

@@ -93,8 +93,8 @@ def get_columns(table_schema: TableSchema) -> str:
 def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the rows to insert into an empty table: the newest row of each key.
 
-    With hard delete, rows that the batch also deletes are left out. Otherwise they are inserted
-    with their deletion time.
+    Rows with a deletion time in ``keys.removed`` are left out and, with hard delete, those with one
+    in ``keys.deleted``. Otherwise deleted rows are inserted with their deletion time.
 
     Args:
         newest: The newest row of each key, as `latest_by_key` returns it.

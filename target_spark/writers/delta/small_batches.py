@@ -74,8 +74,8 @@ def keep_newest(rows: pa.Table, keys: MergeKeys) -> pa.Table:
 def keep_initial_rows(newest: pa.Table, keys: MergeKeys) -> pa.Table:
     """Return the rows to insert into an empty table: the newest row of each key.
 
-    With hard delete, rows that the batch also deletes are left out. Otherwise they are inserted
-    with their deletion time.
+    Rows with a deletion time in ``keys.removed`` are left out and, with hard delete, those with one
+    in ``keys.deleted``. Otherwise deleted rows are inserted with their deletion time.
 
     Args:
         newest: The newest row of each key, as `keep_newest` returns it.
