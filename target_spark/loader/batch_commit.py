@@ -927,7 +927,7 @@ def _with_reachable_spool(
 
     Args:
         spark: Function that returns the Spark session.
-        staging_area: The storage for temporary files: a folder that Spark can read, or a remote
+        staging_area: The storage for temporary files: a local folder and, if configured, a remote
             URL.
         request: The commit request.
         with_retries: Function that calls its first argument and retries the call after transient
