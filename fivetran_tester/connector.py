@@ -283,7 +283,7 @@ class ConnectorTester:
         return UpdateReader(self.findings, full_update.tables, full_update.choice, model)
 
     def _build_request(self, state: str, reader: UpdateReader) -> Any:
-        """Return an UpdateRequest for a sync from ``state``, with the selection of its reader."""
+        """Return an UpdateRequest from ``state``, for the tables selected in ``reader``."""
         return proto_messages.UpdateRequest(
             configuration=self.configuration,
             selection=build_selection(reader.tables, reader.choice),

@@ -4,9 +4,9 @@ A run has one of three outcomes:
 
 - complete: exit code 0;
 - stopped by a signal: exit code 0. Commits in progress finish, and their states are emitted. After
-SIGINT the rows received so far are committed too. A second signal ends the process at once;
+  SIGINT the rows received so far are committed too. A second signal ends the process at once;
 - failed: exit code 1. After an error in the input, the rows before the error are committed. After
-any other failure, no further commit is made.
+  any other failure, no further commit is made.
 """
 
 from __future__ import annotations

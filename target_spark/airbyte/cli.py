@@ -120,7 +120,7 @@ class _CommandState:
 
 
 def _parse_spark_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with the object that the text of the setting ``spark`` describes as JSON.
+    """Return the settings with the JSON text of the setting ``spark`` parsed to an object.
 
     Airbyte's form can only enter text. Text that is not a JSON object is kept, and is rejected when
     the settings are validated.

@@ -63,7 +63,7 @@ def to_json_schema(table_schema: TableSchema) -> dict[str, Any]:
 
 
 def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = None) -> TableSchema:
-    """Return the `TableSchema` of an existing table, without properties that fill its columns.
+    """Return the `TableSchema` of an existing table, with columns that have no source of values.
 
     `diff_with_table` later assigns the properties of a stream to the columns.
 

@@ -132,10 +132,10 @@ def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _map_paths(columns: Iterable[Column]) -> dict[_Path, _Path]:
-    """Return the place in the table of each value in a record, including fields of structs.
+    """Return, for each path of a value in a record, the path of the value in the table.
 
-    The keys are paths in the record, in which each name follows its kind of source; the values are
-    paths in the table: ``("property", "user", "property", "id")`` -> ``("user", "id")``.
+    Fields of structs are included. In the path of the record, each name follows the kind of its
+    source: ``("property", "user", "property", "id")`` -> ``("user", "id")``.
     """
     targets: dict[_Path, _Path] = {}
     for column in columns:
@@ -208,7 +208,7 @@ def _is_ours(column: Column) -> bool:
 def _drop_whole_record_source(
     columns: Iterable[Column], keys: Collection[str]
 ) -> tuple[Column, ...]:
-    """Stop filling the column with the whole record as JSON once the schema declares properties.
+    """Stop filling the column that stores whole records as JSON, if the schema declares properties.
 
     The column is filled as long as the schema declares only keys. After that, the returned column
     has the ``feed`` (source of values) NOTHING.
@@ -225,10 +225,10 @@ def _drop_whole_record_source(
 
 
 def _mark_unfed_columns(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns, with ``feed`` (the source of values) changed where no value arrives.
+    """Return the columns, with a new ``feed`` (source of values) in those that get no values.
 
-    It becomes EMPTIED, so that null is written, in metadata columns and in columns whose property
-    now fills another column. Otherwise it becomes NOTHING, so that the column is not written.
+    It is EMPTIED, so that null is written, in metadata columns and in columns whose property now
+    fills another column. In all others it is NOTHING, so that the column is not written.
     """
     all_columns = tuple(columns)
     filled = {column.source for column in all_columns if column.feed is ColumnSource.PROPERTY}
@@ -476,7 +476,7 @@ class _Merge:
         self._by_feed[_feed(self.columns[at])] = at
 
     def _release_property(self, new: Column) -> None:
-        """Stop filling the table column that the property of ``new`` has filled so far, if any."""
+        """Stop filling the column that got the values of ``new``'s property so far, if any."""
         at = self._by_feed.get(_feed(new))
         if at is not None:
             self.columns[at] = replace(self.columns[at], feed=ColumnSource.NOTHING)
@@ -525,7 +525,7 @@ def _join_structs(old: Struct, new: Struct, rules: _Rules, path: _Path) -> _Join
 
 
 def _fill_fields(type_: ColumnType, *, only_scalars: bool = False) -> ColumnType | None:
-    """Return a table column's type in which records' properties fill the fields of structs.
+    """Return a table column's type with the properties of records as sources of its struct fields.
 
     A type without struct fields is returned unchanged. Return None if target-spark cannot write
     values of the type.

@@ -264,7 +264,7 @@ class LoadOptions:
         return self.format not in APPENDING_FORMATS
 
     def of(self, stream: StreamId) -> StreamOptions:
-        """Return the options of a stream. Options that are not set are those of all streams."""
+        """Return the options of a stream, completed by the options of all streams."""
         return self._get_stream_options(stream).with_defaults(self.every)
 
     def _get_stream_options(self, stream: StreamId) -> StreamOptions:

@@ -80,7 +80,7 @@ class TapDataSource(DataSource):
         raise UnsupportedError(_NO_STREAMING)
 
     def _request(self) -> ReadOptions:
-        """Return the options of the read, parsed at the first call and pickled with this object."""
+        """Return the parsed options of the data source, which are pickled with this object."""
         options: ReadOptions | None = self.__dict__.get("_parsed")
         if options is None:
             from target_spark.extract.reader_options import parse_options

@@ -130,7 +130,7 @@ class _ContextCollector:
     def read_here(self, _context: Any) -> tuple[()]:
         """Return no records, in place of the stream's `get_records`, and set `is_read_here`.
 
-        The tap calls it only if the stream cannot be divided into contexts for workers.
+        The tap calls it only if workers cannot read the stream in parts, such as per parent record.
         """
         self.is_read_here = True
         return ()

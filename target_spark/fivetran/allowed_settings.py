@@ -199,7 +199,7 @@ def is_allowed_spark_key(key: str) -> bool:
 
 
 def _find_stream_settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield name and value of each setting in ``streams``, which are those of a single stream."""
+    """Yield name and value of each setting of a single stream, from the setting ``streams``."""
     streams = config.get("streams")
     for settings in streams.values() if isinstance(streams, Mapping) else ():
         if isinstance(settings, Mapping):

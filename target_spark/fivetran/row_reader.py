@@ -203,8 +203,8 @@ class _FileRowReader:
         """Return a column's flags: for each row, true if an update does not change the column.
 
         Args:
-            cells: The cells of the column, or None if the file lacks the column. An update file
-                keeps all values of a missing column.
+            cells: The cells of the column, or None if the file lacks the column. Then all flags of
+                an update file are true, and those of any other file are false.
             rows: The number of rows.
         """
         if cells is None or not self.unmodified:
@@ -213,7 +213,7 @@ class _FileRowReader:
 
 
 def _null_unmodified(cells: Any | None, is_kept: Any | None) -> Any | None:
-    """Replace those cells by null whose text means that an update does not change the column.
+    """Return a column's cells, with null in place of each cell that an update leaves unmodified.
 
     Args:
         cells: The cells of a column, or None if the file lacks the column.

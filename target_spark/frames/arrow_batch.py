@@ -1,4 +1,4 @@
-"""Conversion of a small batch of rows from spool files to an Arrow table, without Spark.
+"""Conversion of a small batch of rows from spool files (JSON lines) to Arrow, without Spark.
 
 Rows and columns are the same as those of `target_spark.frames.spool_frame`. If a value does not fit
 its column, or if only Spark supports a feature of the batch, an error is raised. The caller then
@@ -215,7 +215,7 @@ class _MetadataColumns:
     """Builder of metadata columns, such as ``_sdc_received_at``, as Arrow arrays.
 
     Args:
-        lines: The rows, read from spool files.
+        lines: The rows, read from spool files (JSON lines on disk).
         metadata: The times and ids that are the same in all rows.
     """
 
@@ -274,7 +274,7 @@ class _MetadataColumns:
         return (self._received if line.t is None else parsed[line.t] for line in self._lines)
 
     def _version_starts(self) -> Iterator[int]:
-        """Yield the extraction time of each row in microseconds since 1970, and never None.
+        """Yield the start of each row's validity in microseconds since 1970: its extraction time.
 
         For a row without a valid extraction time, yield the time at which the batch's first row was
         received.

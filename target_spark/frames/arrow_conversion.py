@@ -420,7 +420,7 @@ def _matching(texts: pa.Array, pattern: str) -> pa.Array:
 
 
 def _all_true(conditions: pa.Array) -> bool:
-    """Return True if no boolean of an Arrow array is false. Nulls are ignored."""
+    """Return True if all values of a boolean Arrow array are true. Nulls are ignored."""
     return pc.all(conditions).as_py() is not False
 
 

@@ -1,16 +1,16 @@
 """Conversion of the files of BATCH messages (JSONL or Parquet) to spool files, by Spark.
 
 - Spool files keep uncommitted rows as lines of JSON. A row of a batch file becomes the same line as
-a RECORD message, so both are converted, quarantined and counted in the same way.
+  a RECORD message, so both are converted, quarantined and counted in the same way.
 - Rows are ordered by message, by file in the message's manifest, and by position in the file. Spark
-reads the blocks of a file in parallel. The first pass counts the lines of each block, and the
-second pass numbers them.
+  reads the blocks of a file in parallel. The first pass counts the lines of each block, and the
+  second pass numbers them.
 - An invalid JSON line, or one with an unpaired surrogate, is written as a JSON string, so that it
-is quarantined later. NaN and infinities become null. A line that does not start with ``{`` and end
-with ``}`` is an error, because the file is truncated or has another format.
+  is quarantined later. NaN and infinities become null. A line that does not start with ``{`` and
+  end with ``}`` is an error, because the file is truncated or has another format.
 - Parquet timestamps become ISO 8601 strings in UTC (without a zone if the file has none), and
-binary values become base64. If the schema allows more than strings in a string column, its values
-are parsed as JSON, because taps encode types as JSON that Parquet lacks.
+  binary values become base64. If the schema allows more than strings in a string column, its values
+  are parsed as JSON, because taps encode types as JSON that Parquet lacks.
 """
 
 from __future__ import annotations
@@ -318,11 +318,11 @@ def _compute_ordinals(
 
 
 def _build_offset_sql(ordinal_offsets: Sequence[tuple[int, int]], base_offset: int = 0) -> str:
-    """Return SQL for the number by which the files of BATCH messages shift a message's position.
+    """Return SQL for the number of lines in the batch files before a message of the input.
 
-    A file's lines count as one message each. The number is that of the lines in all files of
-    earlier BATCH messages. The SQL reads the position of the message in the input from the column
-    ``n``.
+    The SQL reads the message's position from the column ``n``. In it, each BATCH message counts as
+    one. Adding the SQL's result gives the ordinal, in which each line of a batch file counts as
+    one.
 
     Args:
         ordinal_offsets: For each BATCH message, in order, a tuple of its position in the input and
@@ -385,7 +385,7 @@ def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
 
 
 def _find_parquet_blocks(frame: DataFrame) -> list[_Block]:
-    """Return one block for each Parquet file, with its number of rows, sorted by file."""
+    """Return one `_Block` for each Parquet file, with the number of its rows, sorted by file."""
     deletes = int(DELETED_AT in frame.columns)
     files = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
     blocks = (_Block(row[0], 0, 0, row[1], row[1], deletes) for row in files.collect())

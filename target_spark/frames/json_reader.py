@@ -4,9 +4,10 @@ Spark's JSON reader silently changes some dates, timestamps and decimals, so the
 Integers and doubles are read as numbers in the fast mode, which takes a third less time than text.
 In this mode the reader rejects numbers in quotes, and integers such as ``1.0``.
 
-A line is ``{"n":ordinal,"t":time,"v":version,"r":record}``, with ``"m"`` (metadata from the Airbyte
-source) before the record if there is any. The record is parsed as one struct. The column for lines
-that cannot be parsed is not part of this struct, so no property can have the same name.
+A line is ``{"n":ordinal,"t":time,"v":version,"r":record}``, where the ordinal is the row's position
+in the input. Metadata from an Airbyte source precedes the record as ``"m"``. The record is parsed
+as one struct. The column for lines that cannot be parsed is not part of this struct, so no property
+can have the same name.
 """
 
 from __future__ import annotations

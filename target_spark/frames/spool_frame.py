@@ -1,4 +1,4 @@
-"""Rows from spool files as Spark DataFrames: good rows that fit the table schema, and bad rows.
+"""Rows from spool files (JSON lines) as DataFrames: rows that fit the schema, and bad rows.
 
 Good rows are computed in one of two modes:
 
@@ -62,7 +62,7 @@ class BatchMetadata:
             values.
         sync_id: Airbyte's id of the sync; None if it is unknown.
         starts: The first ordinal (position in the input) of each partition that Spark workers read,
-            by partition number. Rows of these partitions have provisional ordinals (see
+            by partition number. It is needed to compute the ordinals of these rows (see
             `target_spark.storage.row_ordinals`). Empty if all rows have final ordinals.
     """
 
@@ -284,7 +284,9 @@ class SpoolFrame:
         )
 
     def _read_lines(self, record: str, *, meta: bool = False) -> DataFrame:
-        """Return the lines of the spool files as a DataFrame, with the ordinal in the column ``n``.
+        """Return the lines of the spool files, which store rows as JSON, as a DataFrame.
+
+        The column ``n`` is the ordinal, the position of the row in the input.
 
         Args:
             record: The Spark DDL type of each record, such as ``STRUCT<id: STRING>``.

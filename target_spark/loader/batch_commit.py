@@ -1,13 +1,13 @@
 """Commit of one batch to its table, with quarantine of the rows that do not match their schema.
 
 - Nearly every batch is valid, so the writer first tries to commit it directly. The Spark job fails
-on the first bad row, and then nothing is committed. From that failure on, the good rows of every
-batch of that table are written to temporary files and the bad rows are committed to the quarantine
-table. Only then are the good rows committed together with the state.
+  on the first bad row, and then nothing is committed. From that failure on, the good rows of every
+  batch of that table are written to temporary files and the bad rows are committed to the
+  quarantine table. Only then are the good rows committed together with the state.
 - The rows written plus the rows quarantined must equal the rows received; a difference raises an
-error.
+  error.
 - Commits of a table are numbered from 1 within a run. No other writer may use the table during the
-run.
+  run.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ _ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
 class _PreparedColumns:
     """The columns of a table after the writer has created or altered it for a stream.
 
-    They are kept, so that the next commit with the same table schema need not compare the columns
-    again.
+    While the stream's table schema stays the same, the next commits use them without comparing the
+    columns with the table again.
 
     Attributes:
         wanted: The table schema that the stream requires, for which the table was prepared.
@@ -159,8 +159,8 @@ class _TableState:
         written: Number of rows committed by this run.
         quarantined: Number of rows of this run committed to the quarantine table.
         changes: Column changes that no `CommitResult` has reported yet.
-        known_changes: All column changes so far, so that none is reported twice. Changes that are
-            not made are found again by each comparison with the table.
+        known_changes: All column changes so far, so that each is reported once. A change that the
+            stream's policy leaves out is found again by each comparison with the table.
         remarks: Further notes for the user about the table.
     """
 
@@ -180,12 +180,12 @@ class _TableState:
     remarks: tuple[str, ...] = ()
 
     def add_changes(self, changes: Sequence[SchemaChange]) -> None:
-        """Store column changes for the next report, except those that were stored before."""
+        """Store column changes for the next `CommitResult`, except those stored before."""
         self.changes += (change for change in changes if change not in self.known_changes)
         self.known_changes.update(changes)
 
     def take_changes(self) -> tuple[SchemaChange, ...]:
-        """Return the stored column changes that were not reported yet, and clear them."""
+        """Return the column changes that no `CommitResult` has reported yet, and clear them."""
         changes = tuple(self.changes)
         self.changes.clear()
         return changes
@@ -233,7 +233,7 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function that returns True if the format can change a column's old type to a new one."""
+        """Function that returns True if the table format can widen an old type (DDL) to a new."""
         return self._writer.can_widen
 
     @property
@@ -246,8 +246,8 @@ class BatchWriter:
     def write(self, request: CommitRequest) -> CommitResult:
         """Commit batches of rows to a table, and quarantine the rows that do not fit its columns.
 
-        Transient errors of the storage are retried. A retry uses the same commit number, so no row
-        is written twice.
+        Transient errors of the storage are retried. A retry uses the same commit number, so that no
+        row is written twice.
 
         Raises:
             QuarantineError: More rows would be quarantined than the user allows.
@@ -325,8 +325,8 @@ class BatchWriter:
     def _write(self, attempt: CommitAttempt) -> Verified:
         """Make the commit of a request after creating or altering the table, without retries.
 
-        The commit writes rows (see `_write_rows`), deletes the rows of other table versions, or
-        removes all rows (an overwrite without rows).
+        The commit writes rows (see `_write_rows`), deletes the rows of other Singer table versions,
+        or removes all rows (an overwrite without rows).
         """
         spark, request = self._engine.spark_on_demand(), attempt.request
         has_rows = request.kept_version is None
@@ -410,7 +410,7 @@ class BatchWriter:
         Raises:
             StorageError: The error persisted until the retries were exhausted.
             DiskFullError: A disk is full.
-            EngineError: The Spark process ended.
+            SparkDiedError: Spark has ended.
         """
         state = self._tables[table.key]
         commits = state.commits
@@ -439,10 +439,10 @@ class BatchWriter:
                 raise
 
     def _raise_engine_failure(self, error: BaseException) -> None:
-        """Raise an EngineError from ``error`` if the Spark process has ended; otherwise do nothing.
+        """Raise the error with which Spark failed to start or ended; do nothing while Spark works.
 
-        If ``error`` says that the connection to the JVM broke, wait up to 10 seconds for the
-        process to end.
+        The cause of the raised error is ``error``. If ``error`` says that the connection to the JVM
+        broke, wait up to 10 seconds for the JVM to end.
         """
         end = time.monotonic() + (
             _DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0
@@ -690,7 +690,7 @@ class BatchWriter:
         return written.verify(request, frame.counts(request.count))
 
     def _evaluates_twice(self, spark: SparkSession, request: CommitRequest) -> bool:
-        """Return True if a commit would compute the batch's DataFrame more than once (by a MERGE).
+        """Return True if the commit (a MERGE) would compute the batch's DataFrame twice.
 
         The caller then writes the DataFrame to temporary files first, so that it is computed only
         once.
@@ -831,7 +831,7 @@ class BatchWriter:
         return written.verify(request, _NO_ROWS)
 
     def has_other_versions(self, table: Table, version: int) -> bool:
-        """Return True if a table has rows, not marked as deleted, of another table version."""
+        """Return True if a table has undeleted rows of another Singer table version."""
         column = self._versions_in
 
         def step() -> bool:
@@ -929,7 +929,8 @@ def _with_reachable_spool(
 
     Args:
         spark: Function that returns the Spark session.
-        staging_area: The staging area.
+        staging_area: The storage for temporary files: a local folder and, if configured, a remote
+            URL.
         request: The commit request.
         with_retries: Function that calls its first argument and retries the call after transient
             errors. Its second argument describes the call in log messages.

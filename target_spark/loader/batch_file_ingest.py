@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IngestedFiles:
-    """Result of `ingest_files`: a commit request that has only spool files, and row counts.
+    """Commit request whose batch files were converted to spool files, with row counts.
 
     Attributes:
         request: The commit request with one batch, whose rows are all in spool files (JSON lines).

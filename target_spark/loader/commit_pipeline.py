@@ -1,12 +1,12 @@
 """Queues of closed batches, one per table, and the writer threads that commit them.
 
 - The input thread closes batches, and their commit requests are queued per table. A writer thread
-takes a request, commits it, adds the result to the report, and emits states. Tasks of one table run
-one after the other in order of submission, so two threads never write to the same table.
+  takes a request, commits it, adds the result to the report, and emits states. Tasks of one table
+  run one after the other in order of submission, so two threads never write to the same table.
 - A commit is added to the report, and states are emitted, only after the batch writer has returned.
 - After the first failure, and after `CommitPipeline.stop`, no further task starts; running tasks
-finish. A schema that the user's policy forbids stops only the tasks of its table. Waits are short
-and repeated, so that a signal can interrupt the waiting thread.
+  finish. A schema that the user's policy forbids stops only the tasks of its table. Waits are short
+  and repeated, so that a signal can interrupt the waiting thread.
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ class CommitPipeline:
 
         Args:
             stream: The stream, whose batches were kept until now.
-            upto: A position in the input, at or after the first row of each batch. States after the
-                rows are held back until the commit.
+            upto: A position in the input. The overwrite commits the stream's batches that begin at
+                or before it, and releases the states that they hold back.
         """
         self.ledger.close_batch(stream.id)
         self._enqueue(self._make_request(stream, stream.valid_batches(), upto))
@@ -239,10 +239,10 @@ class CommitPipeline:
             logger.info("Stream %s %s", stream, text)
 
     def wait(self) -> None:
-        """Block until all queued tasks have finished, one has failed, or a signal has arrived.
+        """Block until all queued commits and other tasks have finished, or one has failed.
 
-        After `stop`, wait only for running tasks. If a task failed because of a forbidden schema
-        change, wait for the tasks of the other tables.
+        Return also if a signal has arrived. After `stop`, wait only for running tasks. If a task
+        failed because of a forbidden schema change, wait for the tasks of the other tables.
         """
         with self._changed:
             while not (
@@ -270,13 +270,13 @@ class CommitPipeline:
                 self._changed.wait(_WAIT_SECONDS)
 
     def stop(self) -> None:
-        """Prevent further tasks from starting. Running tasks finish."""
+        """Prevent the writer threads from starting further commits. Running commits finish."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop the pipeline, wait for the running tasks, and join the writer threads."""
+        """Start no more commits, wait for the running ones, and join the writer threads."""
         self.stop()
         with self._changed:
             self._closed = True
@@ -292,13 +292,13 @@ class CommitPipeline:
         upto: int,
         kept_version: int | None = None,
     ) -> CommitRequest:
-        """Return a request to commit batches, or to delete the rows of old table versions.
+        """Return a request to commit batches, or to delete rows of old Singer table versions.
 
         Args:
             stream: The stream.
             batches: The batches to commit; empty for a deletion.
-            upto: A position in the input, at or after the first row of each batch. The ledger
-                identifies the batches by it.
+            upto: A position in the input. After the commit, the ledger marks the batches of the
+                stream that begin at or before it as committed.
             kept_version: The table version to keep, for a deletion; None to commit the batches.
         """
         return CommitRequest(
@@ -400,7 +400,7 @@ class CommitPipeline:
     def _commit(self, request: CommitRequest) -> None:
         """Make the commit of a request, report its result, and emit the states that waited for it.
 
-        A deletion of old versions is skipped if too many rows of the stream were quarantined.
+        A deletion of old table versions is skipped if too many rows of the stream were quarantined.
         """
         if request.kept_version is not None and request.stream in self.ledger.withheld():
             self.ledger.withhold(request.waiting, request.upto)

@@ -36,8 +36,8 @@ class CommitRequest:
             made.
         waiting: The key under which the ledger records this request as uncommitted: the stream, or
             a separate key for a deletion.
-        upto: A position in the input, at or after the first row of each batch. The ledger marks the
-            batches that begin at or before it as committed.
+        upto: A position in the input. After the commit, the ledger marks the batches of the stream
+            that begin at or before it as committed.
         layout: Partitioning, clustering and file size of a new table.
         hard_delete: True if a delete record removes the row; False if it sets the row's deletion
             time.
@@ -60,9 +60,9 @@ class CommitRequest:
     cursor: str | None = None
 
     def covered(self, *, withheld: bool = False) -> CoveredState | None:
-        """Return the state to store in this commit, or None if no state may be stored.
+        """Return the newest state that this commit may store, or None if there is no such state.
 
-        It is the newest state before which all rows are committed once this commit is made. Call
+        A commit may store a state if all rows before the state are committed once it is made. Call
         the method right before the commit, because commits of other tables and new states change
         the result.
 
@@ -76,14 +76,15 @@ class CommitRequest:
 
     @property
     def count(self) -> int:
-        """Number of rows of all batches, not counting rows in the files of BATCH messages."""
+        """Number of rows that this request commits, without rows in the files of BATCH messages."""
         return sum(batch.count for batch in self.batches)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of spooled rows that this commit frees, out of the limit for uncommitted rows.
+        """Bytes of rows on disk that count as uncommitted until this commit is made.
 
-        It is 0 for an overwrite, whose rows do not count against the limit.
+        The loader limits the uncommitted bytes. The result is 0 for an overwrite, whose rows the
+        limit does not include.
         """
         if self.mode is WriteMode.OVERWRITE:
             return 0
@@ -91,12 +92,12 @@ class CommitRequest:
 
     @property
     def received_at(self) -> datetime:
-        """Time (UTC) at which the first row was received; 1970-01-01 if there are no batches."""
+        """Time (UTC) at which the request's first row was received; 1970-01-01 without batches."""
         return _to_utc_datetime(self.batches[0].received_at if self.batches else 0)
 
     @property
     def closed_at(self) -> datetime:
-        """Time (UTC) at which the last batch was closed; 1970-01-01 if there are no batches."""
+        """Time (UTC) at which the request's last batch was closed; 1970-01-01 without batches."""
         return _to_utc_datetime(self.batches[-1].closed_at if self.batches else 0)
 
 

@@ -4,10 +4,10 @@ Both are made only if the stream is known to be complete. It is complete after a
 end of the input, after an ACTIVATE_VERSION message that follows its rows, or after a status message
 of the source.
 
-Until the commit, states are held back: from the first SCHEMA message of a stream that overwrites
-its table, or from the ACTIVATE_VERSION message. In Airbyte's protocol, a stream that overwrites its
-table holds back only its own states and the states after its rows. No deletion is needed if all
-rows have the activated version.
+Until this commit, states are held back. This begins with the first SCHEMA message of a stream that
+overwrites its table, or with the ACTIVATE_VERSION message. In Airbyte's protocol, a stream that
+overwrites its table holds back only its own states and the states after its rows. No deletion is
+needed if all rows have the activated version.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class TableFinalizer:
         self._not_deleted: list[LoadedStream] = []
 
     def hold_states(self, stream: LoadedStream, ordinal: int) -> None:
-        """Hold back states until a stream's table is overwritten, or its old versions are deleted.
+        """Hold back states until a stream's table is overwritten or cleared of old Singer versions.
 
-        Nothing happens for a stream that does neither.
+        Nothing happens for a stream whose table needs neither.
 
         Args:
             stream: The stream.
@@ -94,10 +94,9 @@ class TableFinalizer:
             self._pipeline.add_remark(stream.id, text)
 
     def add_state(self, streams: Iterable[LoadedStream], ordinal: int) -> None:
-        """Hold back a state until the tables of its streams are overwritten.
+        """Hold back a state of an Airbyte source until the tables of its streams are overwritten.
 
-        Nothing happens unless a stream overwrites its table and the protocol is Airbyte's, whose
-        status messages say that a stream is complete.
+        Nothing happens for Singer states, nor for streams that do not overwrite their table.
 
         Args:
             streams: The streams whose progress the state records.
@@ -156,10 +155,10 @@ class TableFinalizer:
         return QuarantineError(" ".join([*unfit, *map(str, filter(None, [incomplete]))]))
 
     def _incomplete_error(self) -> IncompleteError | None:
-        """Return an error that lists the tables that were not overwritten or keep old versions.
+        """Return an error that lists the tables that are not overwritten or keep old rows.
 
-        A table is neither overwritten nor cleared of old versions if its stream may be incomplete.
-        Return None if there is no such table.
+        A table is not overwritten, or keeps rows of old Singer table versions, if its stream may be
+        incomplete. Return None if there is no such table.
         """
         faults = []
         if self._not_overwritten:
@@ -197,12 +196,12 @@ class TableFinalizer:
             self._not_deleted.append(stream)
 
     def _queue_deletion(self, stream: LoadedStream, ordinal: int) -> None:
-        """Queue the commit of a stream's last rows, then the deletion of its old table versions."""
+        """Queue the commit of a stream's last rows, then the deletion of old Singer versions."""
         self._engine.begin()
         self._pipeline.delete_versions(stream, ordinal)
 
     def _has_other_versions(self, stream: LoadedStream) -> bool:
-        """Return True if the stream's table has rows of versions other than the activated one.
+        """Return True if the stream's table has rows of other versions than the one activated.
 
         If the table has no such rows, no deletion is needed, so the states that were held back
         until the deletion are emitted.
@@ -217,6 +216,6 @@ class TableFinalizer:
         return False
 
     def _release_without_deletion(self, stream: LoadedStream) -> None:
-        """Cancel the deletion of old table versions, and emit the states that it held back."""
+        """Cancel the deletion of old Singer versions, and emit the states that it held back."""
         self._ledger.discard_open_batch(stream.deletion_key)
         self._ledger.release()

@@ -313,7 +313,7 @@ def _describe_outputs(
     table_format: str,
     name: Callable[[Table], tuple[str, str]],
 ) -> Iterator[OutputDataset]:
-    """Yield a stream's table as a dataset, and its quarantine table if rows were quarantined."""
+    """Yield a stream's table, and its quarantine table if it got rows, as OpenLineage datasets."""
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
 

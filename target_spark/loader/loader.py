@@ -1,13 +1,14 @@
 """The event loop of a load: reads events, batches their rows, and emits states after commits.
 
 - One thread processes events; the threads of `target_spark.loader.commit_pipeline` commit batches.
-They share the `Ledger` of `target_spark.loader.state_release`, which has a lock.
-- A state is emitted right after the commit with which all rows before the state are committed.
+  They share the `Ledger` of `target_spark.loader.state_release`, which has a lock.
+- A state is emitted as soon as all rows before it are committed.
 - In append or scd2 mode, a full batch stays open until the next STATE, up to 1.5 times its maximum
-size. Its commit then stores a state that includes all of its rows, and a resume repeats no row.
-- A batch is closed by its rows, bytes or age, or if the stream's keys or types change incompatibly.
-- The rows of a stream that overwrites its table are kept until the stream is known to be complete,
-and hold back states from its first SCHEMA on. After a failure no new commit starts.
+  size. Its commit then stores a state that includes all of its rows, and a resume repeats no row.
+- A batch is closed when it reaches a limit of rows, bytes or age, or when the stream's keys or
+  types change incompatibly.
+- If a stream overwrites its table, its rows are kept until the stream is known to be complete, and
+  states are held back from its first SCHEMA on. After a failure no new commit starts.
 """
 
 from __future__ import annotations
@@ -276,7 +277,7 @@ class Loader:
             self._limit_batch(stream)
 
     def reserve(self, count: int) -> int:
-        """Reserve ``count`` consecutive ordinals (input positions), and return the first of them.
+        """Reserve ``count`` consecutive ordinals (input positions), and return the first one.
 
         The ordinals are for rows that other processes read.
         """
@@ -285,10 +286,9 @@ class Loader:
         return first
 
     def _prepare_stream(self, event: Rows | BatchFiles | SpooledRows) -> LoadedStream:
-        """Return the stream of an event, and record that rows of the stream were received.
+        """Return the stream of an event, and record that it got rows of a Singer table version.
 
-        States after the rows are then held back until the rows are committed. The table version of
-        the rows is recorded as well.
+        The recorded rows hold back all later states until the rows are committed.
 
         Raises:
             RecordsWithoutSchemaException: The stream has no schema yet.
@@ -356,7 +356,7 @@ class Loader:
             self._finalizer.add_version(stream, self._ordinal)
 
     def _add_version_column(self, stream: LoadedStream) -> None:
-        """Add the table version column to a stream's schema once its rows have versions."""
+        """Add the Singer table version column to a stream's schema once its rows have versions."""
         if stream.versions.is_versioned and not stream.versioned:
             stream.versioned = True
             self._merge_schema(stream, stream.schema_message, stream.schema)

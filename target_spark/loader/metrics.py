@@ -19,7 +19,7 @@ _LOAD: Final = "load"
 
 @contextmanager
 def job_timer(faults: Sequence[object]) -> Iterator[None]:
-    """Context manager: log the duration of a run, which is its block, as a Singer metric.
+    """Context manager: log the duration of its block, a whole run, as a Singer metric.
 
     ``faults`` is the list of the run's errors. If it is not empty when the block ends, the run is
     logged as failed.

@@ -1,10 +1,9 @@
 """States that wait for their rows to be committed, and the interface for their output format.
 
 A state has a scope: one stream, or all streams (None). Only the newest state of a scope is needed,
-and a state of all streams replaces every earlier one. Of the states between the beginnings of two
-consecutive batches, only the newest of each scope is kept, because all of them would be emitted at
-the same time. The content of a state depends on the protocol (Singer or Airbyte), so the caller
-provides a `StateFormat`.
+and a state of all streams replaces every earlier one. If no batch begins between two states of a
+scope, only the newer one is kept, because both would be emitted at the same time. The content of a
+state depends on the protocol (Singer or Airbyte), so the caller provides a `StateFormat`.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class StateFormat(Protocol):
         """
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Record that ``rows`` rows of a stream were committed to its quarantine table."""
+        """Count quarantined rows of a stream, for formats whose states report the number."""
 
 
 class GlobalStateFormat:

@@ -162,7 +162,7 @@ class _LiveLine:
             return True
 
     def _write(self, text: str, wait_seconds: float | None) -> bool:
-        """Write a text. Return False if the terminal is closed or does not accept it in time."""
+        """Write to the terminal. Return False if it is closed or accepts no text in time."""
         data = text.encode(errors="replace")
         with suppress(OSError):
             if select.select([], [self._descriptor], [], wait_seconds)[1]:

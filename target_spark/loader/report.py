@@ -59,9 +59,9 @@ class StreamCounts:
     The attributes are keys in the JSON file of the report; renaming one would change that file.
 
     Attributes:
-        table: Name or path of the table.
-        place: Location of the table: its name in the catalog, or without a catalog the path of its
-            folder.
+        table: Name of the table, without catalog and database.
+        place: Full location of the table: its name in the catalog with catalog and database, or
+            without a catalog the path of its folder.
         received: Rows received.
         written: Rows committed to the table.
         quarantined: Rows committed to the quarantine table.

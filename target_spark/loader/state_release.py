@@ -86,13 +86,13 @@ class Ledger:
             self._report.count_state()
 
     def state_for_commit(self, stream: Hashable, upto: int) -> CoveredState | None:
-        """Return the newest state that the next commit may store, or None if there is none.
+        """Return the newest state that the next commit may store, or None.
 
-        With the next commit, all rows before this state are committed. The state may have been
-        emitted before.
+        A commit may store a state if all rows before the state are committed once it is made. The
+        state may have been emitted before.
 
         Args:
-            stream: The key of the batches that the next commit writes.
+            stream: The stream whose batches the next commit writes, or the key of a deletion.
             upto: A position in the input. The next commit writes the batches of ``stream`` that
                 begin at or before this position.
         """
@@ -100,7 +100,7 @@ class Ledger:
             return self._merge_covered(self._states.covered(self._frontier(stream, upto)))
 
     def state_before_commit(self) -> CoveredState | None:
-        """Return the newest state before which all rows are already committed, or None.
+        """Return the newest state whose rows are all committed already, or None.
 
         A commit stores this state if states after its own rows must be held back.
         """
@@ -108,10 +108,10 @@ class Ledger:
             return self._merge_covered(self._states.covered(self._frontier()))
 
     def release(self) -> None:
-        """Emit the states before which all rows are committed, but only the newest ones.
+        """Emit the states whose rows are all committed, but only the newest ones.
 
-        A newer state of the same stream replaces an older one, and a state of all streams replaces
-        all.
+        A newer state of a stream replaces the older ones of the stream, and a state of all streams
+        replaces all older states.
         """
         with self._lock:
             for state in self._states.take_releasable(self._frontier()):
@@ -165,7 +165,7 @@ class Ledger:
         """Mark closed batches as committed, so that they no longer hold back states.
 
         Args:
-            stream: The key of the batches.
+            stream: The stream of the batches, or the key of a deletion.
             upto: A position in the input; batches that begin at or before it are marked.
             carried: The state that the commit stores, or None if it stores no state.
 
@@ -181,12 +181,12 @@ class Ledger:
             self._drop_replaced_states()
 
     def withhold(self, stream: Hashable, upto: int, carried: CoveredState | None = None) -> None:
-        """Record a commit after which states stay held back: too many rows were quarantined.
+        """Record a commit that continues to hold back states, because it quarantined too many rows.
 
         The states are held back until a later batch of the stream is committed.
 
         Args:
-            stream: The key of the batches.
+            stream: The stream of the batches, or the key of a deletion.
             upto: A position in the input; batches that begin at or before it belong to the commit.
             carried: The state that the commit stores, or None if it stores no state.
 

@@ -163,7 +163,7 @@ class LoadedStream:
 
     @property
     def deletion_key(self) -> Hashable:
-        """Key in the `Ledger` under which the deletion of old table versions holds back states."""
+        """`Ledger` key that holds back states until rows of old Singer versions are deleted."""
         return ("other versions", self.id)
 
     @property
@@ -192,7 +192,7 @@ class LoadedStream:
         return tuple(batch for batch in self.kept_batches if batch.version in {valid, None})
 
     def mark_deletions(self) -> None:
-        """Add the column `_sdc_deleted_at` to the table schema, if it is missing."""
+        """Add the column `_sdc_deleted_at` if it is missing, to mark rows as deleted."""
         self.table_schema = self.table_schema.with_metadata(DELETED_AT)
 
 
@@ -230,7 +230,7 @@ def _remark_on_missing_cursor(
 def compute_schema_digest(event: SchemaEvent) -> bytes:
     """Return the SHA-256 digest of a SCHEMA message as received: its schema, keys and cursor.
 
-    A message with the digest of the newest one is a repetition and changes nothing.
+    If it equals the digest of the stream's newest SCHEMA message, the message changes nothing.
     """
     fields = [event.schema, event.keys, event.cursor, dict(event.nested)]
     text = json.dumps(fields, default=repr)

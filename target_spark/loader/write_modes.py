@@ -136,7 +136,7 @@ def make_empty_frame(spark: SparkSession, table_schema: TableSchema) -> DataFram
 def build_version_delete(
     request: CommitRequest, table_schema: TableSchema, version: int, column: str
 ) -> VersionDelete:
-    """Return the description of a commit that deletes all rows of other table versions.
+    """Return the description of a commit that deletes all rows of other Singer table versions.
 
     Args:
         request: The commit request. Its ``hard_delete`` decides if rows are removed or only marked

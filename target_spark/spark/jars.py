@@ -213,7 +213,7 @@ def azure_library(hadoop: str) -> Library:
 
 
 def every_library() -> Iterator[Library]:
-    """Yield the `Library` of each table format and object storage, for each supported Spark."""
+    """Yield the `Library` of each table format and object storage, for each Spark version."""
     yield from map(format_library, ARTIFACTS.values())
     for hadoop, sdk in HADOOP_AWS.values():
         yield s3_library(hadoop, sdk)

@@ -230,9 +230,10 @@ class SparkProvider:
         return self._start().thread_session()
 
     def spark_on_demand(self) -> SparkSession:
-        """Return the thread's session, or a lazy one if Spark starts on demand and has not started.
+        """Return the calling thread's session, which may be lazy.
 
-        A lazy session starts Spark when it is used, not when it is only passed on.
+        If Spark starts on demand and has not started, the session is lazy: it starts Spark when it
+        is used, not when it is only passed on.
         """
         if self._starts_on_demand and self._session is None:
             return self.lazy_spark()

@@ -1,8 +1,9 @@
 """Reader of an Iceberg table's metadata file, and of the snapshots and commit metadata in it.
 
 This module does not import Spark. It reads tables in local folders. Only the current snapshot and
-its ancestors count, not one that was rolled back. Older ones may be expired, and snapshots of other
-writers may have any summary. Source: Iceberg table specification, "Table Metadata".
+its ancestors are read, not snapshots that were rolled back. Old ancestors may be missing because
+they have expired. Snapshots of other writers may have any summary. Source: Iceberg table
+specification, "Table Metadata".
 """
 
 from __future__ import annotations

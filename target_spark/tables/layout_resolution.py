@@ -95,9 +95,9 @@ def reject_empty_partition_values(
 ) -> TableSchema:
     """Return a table schema that quarantines rows with an empty string in a partition column.
 
-    This is needed for Delta tables, which would store null instead. The properties of the text
-    partition columns are stored in ``filled``. For another format, the schema is returned
-    unchanged.
+    This is needed for Delta tables, which would store null instead. The returned schema lists the
+    properties of the text partition columns in its attribute ``filled``. For another table format,
+    the schema is returned unchanged.
     """
     if options.format != "delta":
         return table_schema

@@ -57,7 +57,7 @@ class Table:
         return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
     def with_suffix(self, suffix: str) -> Table:
-        """Return a reference to the table whose name and path end with ``suffix`` in addition."""
+        """Return a reference to the table whose name and path are this table's plus ``suffix``."""
         path = self.path and f"{self.path}{suffix}"
         name = self.identifier[-1:] and (f"{self.identifier[-1]}{suffix}",)
         return Table(path, f"{self.name}{suffix}", (*self.identifier[:-1], *name))

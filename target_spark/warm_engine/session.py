@@ -1,9 +1,9 @@
 """Spark sessions of a run in an engine, which is a background Spark process that runs share.
 
-The run uses the JVM of the engine, but in separate sessions. If no engine can be used, or the
-engine ends during the run, the run starts its own Spark. In the second case it first waits until
-the JVM of the engine has ended, because that JVM could still complete a commit, which would then be
-written twice.
+The run uses the JVM of the engine, but in separate sessions. If no engine can be used, the run
+starts its own Spark. If the engine ends during the run, the run first waits until the JVM of the
+engine has ended, because that JVM could still complete a commit, which would then be written twice.
+Then the run starts its own Spark.
 """
 
 from __future__ import annotations
@@ -373,7 +373,7 @@ class EngineSession:
         return response
 
     def _explain_other_engines(self) -> None:
-        """Log the settings in which each running engine differs from this run, if there are any."""
+        """Log the settings in which each running engine (shared Spark) differs from this run."""
         for folder in list_engines():
             try:
                 folder.connect(_CONNECT_SECONDS).close()
@@ -392,7 +392,7 @@ class EngineSession:
             )
 
     def _wait_for_loss(self) -> bool:
-        """Wait at most ten seconds for the end of the engine; return True if it has ended.
+        """Wait up to ten seconds for the end of the shared Spark; return True if it ended.
 
         Return True immediately if this run does not use an engine any more.
         """

@@ -88,7 +88,8 @@ class MergeKeys:
             version begins if one of them differs.
         cursor: Column with the replication key, which grows with each version of a row; None if
             unknown.
-        received: Time that the run gave to records without a time (SCD2 only).
+        received: Start time of the row versions of records without an extraction time: the time at
+            which the batch's first row was received (SCD2 only).
         sort_by: Columns that sort the rows within each file, if rows are added without a merge.
         by_cursor: True if the row with the highest ``cursor`` is the newest, where null is the
             lowest value. ``order`` then decides only between equal cursors, and a batch row

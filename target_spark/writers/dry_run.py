@@ -147,7 +147,7 @@ class DryRunWriter:
     ) -> CommitStats:
         """Compute every row of the batch to find errors. Nothing is written.
 
-        The returned statistics are all 0, because the new row versions are not computed.
+        The returned statistics are all 0, because the new row versions (SCD2) are not computed.
         """
         _compute_rows(df)
         return CommitStats()
@@ -155,7 +155,7 @@ class DryRunWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, _commit: CommitMetadata
     ) -> CommitStats:
-        """Return the number of rows of other table versions that a run would delete or mark."""
+        """Return the number of rows of other Singer versions that a run would delete or mark."""
         if table.key in self._new:
             return CommitStats()
         rows = self.rows(spark, table)

@@ -1,11 +1,11 @@
 """Plain Parquet tables: a folder of Parquet files, and a manifest that lists the committed files.
 
 - Spark writes a batch to a staging folder. Its files are moved to ``part-<commit>-<i>.parquet``.
-They are committed when a new manifest that lists them replaces the old one by a rename.
+  They are committed when a new manifest that lists them replaces the old one by a rename.
 - Before each write, temporary manifests of interrupted commits are removed, so that their rename
-can no longer succeed. Then the Parquet files that the manifest does not list are removed.
+  can no longer succeed. Then the Parquet files that the manifest does not list are removed.
 - Readers list the folder and may see the files of a commit shortly before it is complete. After a
-resume no row is in the folder twice.
+  resume no row is in the folder twice.
 
 Upserts and type changes are not supported. New columns exist only in new files, and readers merge
 the schemas (``mergeSchema``). The folder must be on a local file system.
@@ -220,7 +220,7 @@ class ParquetWriter:
         _commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Raise an error, since Parquet tables keep no row versions.
+        """Raise an error, since Parquet tables keep no row versions (SCD2).
 
         Raises:
             UnsupportedError: Always.

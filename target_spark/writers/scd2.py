@@ -6,18 +6,19 @@ Only columns of the stream are compared, not metadata columns; null equals null.
 a key do not overlap: each begins when the previous one ends. If the times of records do not
 increase, a row version begins one microsecond after the previous one.
 
-A record that a source sends again changes nothing. Neither do the batch's earlier records of its
-key, unless they are newer than the table. A record counts as sent again if one of these is true:
+A record that a source sends again changes nothing. The batch's earlier records of its key change
+nothing either, unless they are newer than the table. A record counts as sent again if one of these
+is true:
 
 - it equals the current row version, and its time is not later;
-- it equals an older row version, and either has the same start time, or has a lower cursor than
-the last one;
+- it equals an older row version, and either has the same start time, or has a lower cursor than the
+  last one;
 - it is a delete record with the time of an earlier deletion, and the row version that this deletion
-ended does not equal the current one;
+  ended does not equal the current one;
 - it equals the last row version, which has ended, and is followed in the batch by the delete record
-that ended it;
+  that ended it;
 - it has no time and equals the key's row version from before the run, and the batch so far has only
-row versions of the key that the table already contains.
+  row versions of the key that the table already contains.
 
 A real change back to earlier values differs from a repeated record only by its time or its cursor,
 so only the last rule applies to records without a time.
@@ -127,7 +128,7 @@ def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _state_struct(compared: Sequence[str]) -> Column:
-    """Return one struct column of the compared columns. It is never null, even if they all are."""
+    """Return a struct column of the compared columns. It is not null even if all of them are."""
     named = (_col(name).alias(f"c{number}") for number, name in enumerate(compared))
     return F.struct(F.lit(0).alias("c"), *named)
 
@@ -174,10 +175,10 @@ def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys)
 
 
 def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add to each record the start times of the row versions with the same key and values.
+    """Add to each record the start times of the SCD2 row versions with the same key and values.
 
     Delete records instead get the times of earlier deletions of their key, and the values of the
-    row versions that those deletions ended. They show if a record was loaded before.
+    row versions that those deletions ended. These columns show if a record was loaded before.
     """
     names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
     ended = F.struct(F.col(_MARK).alias("mark"), state.alias("state"))
@@ -216,7 +217,7 @@ def _version(df: DataFrame) -> Column:
 
 
 def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
-    """Return the changes that records make to the table: row versions to begin, end or update.
+    """Return the changes that records make to an SCD2 table: row versions to begin, end or update.
 
     Args:
         events: The records, joined with the current row versions of their keys.
@@ -240,7 +241,7 @@ def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -
 
 
 def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) -> DataFrame:
-    """Remove records that the source has sent again and that the table already contains.
+    """Remove records that the source has sent again and that the SCD2 table already contains.
 
     The docstring of this module lists the rules.
 
@@ -268,7 +269,7 @@ def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) 
 
 
 def _is_known(keys: MergeKeys) -> Column:
-    """Return a boolean column that is true if the table already contains a record.
+    """Return a boolean column that is true if the SCD2 table already contains a record.
 
     The table then has a row version with the same key and values, or the same recorded deletion.
     """
@@ -280,7 +281,7 @@ def _is_known(keys: MergeKeys) -> Column:
 
 
 def _is_outdated(keys: MergeKeys) -> Column:
-    """Return a boolean column that is true if a record repeats an older row version of its key.
+    """Return a boolean column that is true if a record repeats an older row version (SCD2).
 
     It is also true if a delete record repeats an earlier deletion of a key that exists again.
     """
@@ -299,10 +300,10 @@ def _is_outdated(keys: MergeKeys) -> Column:
 def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
     """Return a boolean column that is true if a delete record repeats an earlier deletion.
 
-    It must not delete its key again if the key was inserted again after that deletion. But if the
-    current row version equals the one that the deletion ended, the source may only have sent the
-    old row again, so the deletion is applied. If the source did insert an equal row after the
-    deletion, it sends that row again too, after the delete record.
+    Such a record must not delete a key that was inserted again after that deletion. But the column
+    is false, so that the record is applied, if the current row version (SCD2) equals the one that
+    the deletion ended: the source may only have sent the old row again. If the source did insert an
+    equal row after the deletion, it sends that row again too, after the delete record.
 
     Args:
         mark: Column with the deletion time.
@@ -316,12 +317,13 @@ def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
 
 
 def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
-    """Return a boolean column that is true for a repeated record that a repeated deletion follows.
+    """Return a boolean column that is true for a repeated record that is deleted again later.
 
-    The key is deleted in the table. The record equals an ended row version, and the batch has the
-    recorded deletion of the key after it. If the stream has a replication key, the record must have
-    its newest value. With hard delete, the table has no deletion times, so any later delete record
-    counts, but only if the stream has a replication key.
+    It is true if the key is deleted in the table, the record equals an ended row version (SCD2),
+    and a delete record that the table already contains follows in the batch. If the stream has a
+    replication key, the record must also have the newest value of this key. With hard delete, the
+    table has no deletion times. Then any later delete record counts, and the column is false for a
+    stream without a replication key.
 
     Args:
         keys: The key columns, and the columns by which rows are sorted and compared.
@@ -339,9 +341,11 @@ def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
 
 
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add columns: True if a record changes the values of its key, and the number of the change.
+    """Add columns that mark the records that change the values of their key, and count the changes.
 
-    A third column is True if only the table version of the current row version changes.
+    The first column is true in such a record. The second has the number of the key's changes up to
+    the record. The third is true if only the table version of the current row version (SCD2)
+    changes.
     """
     by_key = _by_key(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(
@@ -368,7 +372,7 @@ def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _set_version_times(changed: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Set the start and end time of each row version. Start times increase within each key."""
+    """Set the start and end time of each SCD2 row version. Start times increase within each key."""
     by_key = _by_key(keys)
     so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     earliest = F.max(F.col(_MICROS) - F.col(_NUMBER)).over(so_far)

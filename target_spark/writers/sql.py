@@ -106,8 +106,8 @@ def get_columns(table_schema: TableSchema) -> str:
 def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the rows to insert into an empty table: the newest row of each key.
 
-    With hard delete, rows that the batch also deletes are left out. Otherwise they are inserted
-    with their deletion time.
+    Rows with a deletion time in ``keys.removed`` are left out and, with hard delete, those with one
+    in ``keys.deleted``. Otherwise deleted rows are inserted with their deletion time.
 
     Args:
         newest: The newest row of each key, as `latest_by_key` returns it.
@@ -121,9 +121,9 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def version_delete_condition(deletion: VersionDelete) -> str:
-    """Return the SQL condition for rows of other table versions, which a `VersionDelete` deletes.
+    """Return the SQL condition for the rows of other Singer table versions, to be deleted.
 
-    Rows that are already marked as deleted, or row versions that have ended, are excluded.
+    Rows that are already marked as deleted, and ended row versions of an scd2 table, are excluded.
     """
     others = f"NOT ({quote(deletion.column)} <=> {deletion.version}L)"
     if deletion.history:
@@ -132,7 +132,7 @@ def version_delete_condition(deletion: VersionDelete) -> str:
 
 
 def build_end_values(deletion: VersionDelete) -> dict[str, str]:
-    """Return the SQL values, by column, that end a row version or mark a row as deleted.
+    """Return the SQL values, by column, that end a row version (SCD2) or mark a row as deleted.
 
     The dictionary is empty if ``deletion`` removes the rows.
     """
@@ -147,7 +147,7 @@ def build_end_values(deletion: VersionDelete) -> dict[str, str]:
 
 
 def build_version_delete(target: str, deletion: VersionDelete) -> str:
-    """Return the SQL statement that deletes rows of other table versions, or marks them as deleted.
+    """Return the SQL that deletes rows of other Singer table versions, or marks them as deleted.
 
     Args:
         target: The SQL name of the table.

@@ -240,7 +240,7 @@ def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> bo
 
     Returns:
         True if the table exists; False if the library deltalake cannot parse the schema, because
-        its JSON has more than 128 levels (structs in structs, more than 41 levels).
+        its JSON has more than 128 levels, which more than 41 levels of nested structs have.
     """
     from deltalake import CommitProperties, DeltaTable, Schema
     from deltalake.exceptions import DeltaError
@@ -324,7 +324,7 @@ def merge_rows(
     """Run a MERGE on a table, as the table version that follows ``snapshot``.
 
     The library deltalake rewrites the files that may have matching rows, in the memory of this
-    process. If no row changes, such as by the deletion of rows that are not in the table, the
+    process. If no row changes, for example because all rows to delete are missing in the table, the
     commit stores only metadata. After an error it is not known if the commit was made.
 
     Args:
@@ -364,7 +364,7 @@ def merge_rows(
 def delete_rows(
     snapshot: DeltaSnapshot, app_id: str, *, deletion: VersionDelete, marker: CommitMetadata
 ) -> bool:
-    """Delete the rows that were not loaded in the current Singer table version, or mark them.
+    """Delete the rows of all other Singer table versions, or mark them as deleted.
 
     The commit is the Delta version that follows ``snapshot``. If there are no such rows, it stores
     only metadata. After an error it is not known if the commit was made.
@@ -399,9 +399,10 @@ def delete_rows(
 def _commit_if_unchanged(
     snapshot: DeltaSnapshot, marker: CommitMetadata, app_id: str, source_rows: int = 0
 ) -> bool:
-    """Commit the metadata of a statement that changed no row, for which deltalake makes no commit.
+    """Commit only metadata if a statement changed no row, because deltalake then makes no commit.
 
-    Return False if another writer has committed the version after ``snapshot``.
+    The caller has run the statement on ``snapshot``. Return True if the statement or this call has
+    made a commit; False if another writer has committed the version after ``snapshot``.
     """
     if snapshot.table.version() > snapshot.version:
         return True
@@ -467,7 +468,8 @@ def annotate_table(
 def _commit_properties(marker: CommitMetadata, app_id: str, **more: Any) -> CommitProperties:
     """Return deltalake's properties for the commit of a batch, which must not be retried.
 
-    They have the commit metadata, the transaction (``app_id`` and batch number), and ``more``.
+    They contain the commit metadata, the transaction (``app_id`` and batch number), and the items
+    of ``more`` as further metadata.
     """
     from deltalake import CommitProperties, Transaction
 

@@ -1,7 +1,7 @@
 """SQL for the layout of a new Delta table: partitions, clustering, and column statistics.
 
-A `TableLayout` lists properties of the stream, and the SQL has the columns that these properties
-fill. A property that the stream does not have is ignored.
+A `TableLayout` lists properties of the stream; the SQL has the columns that store them. A property
+that the stream does not have is ignored.
 
 Delta partitions only by columns, so the year, month, day or hour of a date or timestamp is a
 generated column of the table. Its expression uses UTC in every session time zone: otherwise Delta
@@ -89,7 +89,8 @@ def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
 def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> tuple[str, dict[str, str]]:
     """Return a PARTITIONED BY or CLUSTER BY clause, and the table properties that it needs.
 
-    The clause follows ``USING delta`` in CREATE TABLE. It is empty if the layout has neither.
+    The clause follows ``USING delta`` in CREATE TABLE. It is empty if the layout has neither
+    partitions nor clustering.
     """
     parts = ", ".join(quote(part.name) for part in build_partition_specs(table_schema, layout))
     clustered = get_clustering(table_schema, layout)

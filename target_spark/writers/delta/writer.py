@@ -5,9 +5,9 @@
 - After each write the newest commit is read. It must have this batch's metadata, belong to the same
   table as before, and list files that exist and have the rows that were written.
 - In a local folder, appends are committed through deltalake
-  (`target_spark.writers.delta.deltalake_commit`), with ``avoids_spark`` also other changes of small
-  tables. Everything else is committed through Spark's Delta. Session settings pass transaction id
-  and metadata to MERGE and ALTER, so each writer thread has a session.
+  (`target_spark.writers.delta.deltalake_commit`), and so are other changes of small tables with
+  ``avoids_spark``. Everything else is committed through Spark's Delta. Session settings pass
+  transaction id and metadata to MERGE and ALTER, so each writer thread has a session.
 - Tables are created with the oldest possible reader version; type widening is enabled with the
   first column that is widened. `target_spark.tables.identifiers` produces only names that need no
   column mapping, so that all readers can read every table.

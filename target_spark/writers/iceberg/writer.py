@@ -656,8 +656,8 @@ def _check_unchanged(
 ) -> None:
     """Check that no other writer changed rows after a batch was computed and before its commit.
 
-    The check is needed before Spark 4.1. There, the query that computes the batch may read an older
-    snapshot than the MERGE.
+    The check is needed for Spark versions before 4.1, in which the query that computes the batch
+    may read an older snapshot than the MERGE.
 
     Args:
         spark: The Spark session of the calling thread.
