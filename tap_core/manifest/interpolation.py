@@ -130,9 +130,14 @@ class Template:
         return self._render_with(self._render, scope, constants)
 
     def render_parts(self, scope: Mapping[str, Any], constants: Mapping[str, Any]) -> list[str]:
-        """Render the template to a list of texts, in which inserted data is a `DataText`.
+        """Render the template to a list of texts: a `DataText` for inserted data, else a str.
 
-        The template's own text is a str. The arguments and errors are those of `render`.
+        Args:
+            scope: Variables of the request.
+            constants: Variables that are the same for all requests: parameters and config.
+
+        Raises:
+            UndefinedError, TypeError, ManifestError: The template fails, as for `render`.
         """
         return self._render_with(_compile_parts(self.text), scope, constants)
 
@@ -234,7 +239,7 @@ class BoundTemplate:
         return parse_plain(text, self.kind, self.types, self.empty)
 
     def render_parts(self, scope: Mapping[str, Any]) -> list[str]:
-        """Render the template to a list of texts, in which inserted data is a `DataText`.
+        """Render the template to a list of texts: a `DataText` for inserted data, else a str.
 
         The template's own text is a str.
 

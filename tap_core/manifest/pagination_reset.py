@@ -82,12 +82,12 @@ class RestartLimiter:
             yield record
 
     def count_page(self, size: int) -> None:
-        """Add the number of records of a page to those of the pagination.
+        """Count the records of a page towards the limit of one pagination.
 
-        It is called before the next page is requested.
+        It is called before the next page is requested; ``size`` is the number of records.
 
         Raises:
-            RestartPagination: The sum has reached the limit of one pagination.
+            RestartPagination: The limit is reached, so that the pagination must restart.
         """
         self._read += size
         if self._limit is not None and self._read >= self._limit:

@@ -1,8 +1,8 @@
 """Authenticators of a manifest: functions that add credentials to requests.
 
-They extend classes of `tap_core.authenticators` by the field names and request options of a
-manifest. A request that is signed twice has the credential once. A token is requested under a lock,
-once for all threads, and is used until shortly before it expires.
+They add to `tap_core.authenticators` the field names and request options that a manifest declares.
+A request that is signed twice contains the credential once. One thread requests a token for all
+threads; the token is used until shortly before it expires.
 """
 
 from __future__ import annotations

@@ -203,10 +203,11 @@ def _set_line(holder: Any, name: Any, line: int) -> None:
 
 
 def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
-    """Set to UNKNOWN each value that a component mapping may set, if its path has unknown keys.
+    """Set each value that a component mapping may change to UNKNOWN, the linter's marker.
 
-    Only the linter does not know the keys. The option ``type`` is never changed. If ``creates`` is
-    True, the mapping may also create options, so any option may be unknown.
+    The path of such a mapping has keys that are known only at run time. The option ``type`` is
+    never changed. If ``creates`` is True, the mapping may also create options, so any option may be
+    unknown.
     """
     for holder, name in make_locator(["*" if step is UNKNOWN else step for step in steps])(
         document

@@ -44,7 +44,7 @@ def run_source_command(context: typer.Context) -> int:
 
 
 class _CommandRun:
-    """State of one Airbyte command (such as ``read``) that runs: its files, settings and tap."""
+    """One run of an Airbyte command such as ``read``, with its input files, settings and tap."""
 
     def __init__(
         self, tap_class: type[SyncTap], context: typer.Context, wire: StdoutWriter
