@@ -98,7 +98,7 @@ class StreamSlices:
             )
 
     def limit_end(self, end: dt.datetime) -> dt.datetime:
-        """Return the end of a slice's period, at most the end of the first slice of this run.
+        """Return ``end``, the end of a slice's period, or the end of the first slice if earlier.
 
         All slices share one bookmark, which does not pass the end of the first slice. Later records
         would be read again in the next sync.

@@ -197,11 +197,11 @@ class BatchFileOutput:
     def allows_state(self, *, owed: bool) -> bool:
         """Return True if a state may be written now.
 
-        It may not while a record that the tap has read is not in a BATCH message yet.
+        No state may be written while a record that the tap has read is not in a BATCH message yet.
 
         Args:
-            owed: True for a required state. False for an optional one, which is not written while
-                a stream has batch files, because it would end the files early.
+            owed: True for a required state. False for an optional one, which is not written while a
+                stream has batch files, because it would end the files early.
         """
         return not self._held and (owed or not self._sources)
 

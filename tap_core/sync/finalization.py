@@ -92,7 +92,7 @@ class StreamFinalizer:
 
     @cached_property
     def _outputs(self) -> Counter[StreamId]:
-        """Number of selected streams that write rows under each name of a stream after maps."""
+        """Number of selected streams per output stream (the name after stream maps)."""
         selected = [stream for stream in self._streams if stream.selected]
         return Counter(
             name for stream in selected for name in {each.stream for each in get_schemas(stream)}

@@ -178,7 +178,7 @@ def _always_applies(rule: Rule, flattened: FlattenedSchema) -> bool:
 def _remove_properties(rule: Rule, names: frozenset[str]) -> Rule:
     """Return a copy of a rule that does not show the properties in ``names``.
 
-    The field that the rule's condition tests is removed from them too.
+    The copy also does not show the field that its condition tests.
     """
     left = {k: v for k, v in rule.properties.items() if k not in names and k != rule.condition}
     return Rule(rule.condition, rule.answer, left, rule.required & left.keys())

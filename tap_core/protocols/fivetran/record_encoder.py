@@ -329,10 +329,10 @@ def _make_column_encoder(column: SourceColumn, source: StreamSpec) -> _ColumnEnc
 def _generate_cases(
     column: SourceColumn, entry: _Entry, source: StreamSpec, variables: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield pairs of Python source for a column: an expression that encodes ``v``, and a condition.
+    """Yield (expression, condition) pairs of Python source; an expression encodes the value ``v``.
 
-    Each pair covers a common type of value. For example, ``("f#", "v is False")`` encodes False.
-    The caller replaces ``#`` by the column's number.
+    Each pair covers a type of value that is common. For example, ``("f#", "v is False")`` encodes
+    False. The caller replaces ``#`` by the column's number.
 
     Args:
         column: The column.
