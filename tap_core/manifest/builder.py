@@ -563,7 +563,7 @@ def _has_unknown(values: Iterable[Any]) -> bool:
 
 
 def _must_stay_unrendered(bound: Any, position: _Position) -> bool:
-    """Return True if a template of a ``components_mapping`` uses the config, so is rendered later.
+    """Return True if a ``components_mapping`` template uses the config, so it is rendered later.
 
     The later rendering marks config values as data, so that braces in them are not templates.
     """

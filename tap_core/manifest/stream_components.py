@@ -98,9 +98,10 @@ class StreamComponents:
         return None if node is None else self.build(node, kind, get_parameters(whole))
 
     def with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> StreamComponents:
-        """Return components for the same stream with another retriever.
+        """Return components of the same stream that send the requests of another retriever.
 
-        They have no cursor and no transformations.
+        For example, the retriever polls an asynchronous job. The components have no cursor and no
+        transformations.
         """
         made = StreamComponents(self._shared, self.node, self._has_state)
         made.warnings = self.warnings
@@ -110,7 +111,7 @@ class StreamComponents:
         return made
 
     def rebuilt(self, has_state: Callable[[], bool]) -> StreamComponents:
-        """Return new components for the same stream, of which no component is built yet.
+        """Return components of the same stream that are built again, after its state has changed.
 
         ``has_state`` returns True if a StateDelegatingStream is read incrementally.
         """

@@ -69,7 +69,7 @@ Cursor = DeclarativeCursor
 
 @dataclass
 class CdkMinMaxDatetime:
-    """Datetime from a template, clamped to an optional minimum and maximum (MinMaxDatetime)."""
+    """Datetime from a template, limited to an optional minimum and maximum (MinMaxDatetime)."""
 
     datetime: Any
     parameters: InitVar[Mapping[str, Any]]
@@ -97,7 +97,7 @@ class CdkMinMaxDatetime:
         return cls(datetime=value, parameters=parameters)
 
     def get_datetime(self, config: Mapping[str, Any], **additional_parameters: Any) -> dt.datetime:
-        """Render the templates and return the datetime, clamped to the minimum and the maximum.
+        """Render the templates and return the datetime, limited to the minimum and the maximum.
 
         Raises:
             ValueError: The datetime, the minimum or the maximum does not match ``datetime_format``.
@@ -368,4 +368,4 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return bool(values[0])
 
     def _send_log(self, level: Any, message: str) -> None:
-        """Ignore a subclass's message; the stream warns about records without a cursor value."""
+        """Discard a subclass's log message; the stream warns of records without a cursor value."""

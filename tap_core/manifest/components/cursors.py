@@ -169,7 +169,7 @@ class _IgnoringComparator(ReplicationKeyComparator):
         """Do nothing, because cursor values are ignored on purpose."""
 
     def parse_bound(self, text: str) -> None:
-        """Return None, because only the Python class knows where the cursor starts."""
+        """Return None, because only the connector's Python class knows where the cursor starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
