@@ -42,7 +42,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _CachedResponse:
-    """Cached response: its status, headers and so on, and where its body is in the cache file."""
+    """Cached response: its status and headers, and the position of its body in the cache file."""
 
     offset: int
     length: int

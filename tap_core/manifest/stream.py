@@ -144,8 +144,8 @@ class ManifestStream(Stream):
     def is_probably_selected(self) -> bool:
         """True if the stream is selected, as far as this is known without its schema.
 
-        The schema is not loaded here, because that may send requests to the API, which may need
-        this property.
+        The schema is not loaded, because a schema loader may send requests, and sending a request
+        may need this property.
         """
         catalog = self._tap_input_catalog
         if self._metadata is None and (catalog is None or catalog.get_stream(self.name) is None):
@@ -189,7 +189,7 @@ class ManifestStream(Stream):
         return known or [None]
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the transformed records of a slice; a child stream makes a slice of each."""
+        """Yield the transformed records of a slice; each becomes a slice of a child stream."""
         return self._reader.read_slice(context)
 
     def parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
@@ -221,7 +221,7 @@ class ManifestStream(Stream):
     def resume_position(self) -> Any:
         """State that this parent stream has reached, for `resume_from` in the next sync.
 
-        It is None unless the stream was created by `resume_from`. It is read after the last slice,
+        It is None for a stream that `resume_from` did not create. It is read after the last slice,
         because slices that share a bookmark advance it together.
         """
         if self._resume_document is None:
@@ -341,7 +341,7 @@ class ManifestStream(Stream):
         return made
 
     def send_request(self) -> requests.Response:
-        """Send the only request of a copy from `with_request_only`, with retries.
+        """Send the request for which `with_request_only` made this copy, with retries.
 
         Raises:
             SyncError, requests.exceptions.RequestException: The request failed.
