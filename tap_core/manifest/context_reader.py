@@ -181,7 +181,8 @@ class ManifestReader(WindowReader):
     ) -> dt.datetime | None:
         """Return the datetime up to which a context is already synced; None without a bookmark.
 
-        With ``global_substream_cursor``, the lookback window stored in the state is subtracted.
+        If the cursor has ``global_substream_cursor`` and no lookback window, the window stored in
+        the state is subtracted.
         """
         found = super().find_stored(cursor, context)
         if found is None or not cursor.global_substream_cursor or cursor.lookback_window:

@@ -38,8 +38,8 @@ def generate_streams(
 ) -> Iterator[tuple[str, MappingNode]]:
     """Yield (name of the dynamic stream, node of the generated stream) for all dynamic streams.
 
-    A dynamic stream generates streams from a stream template; their nodes declare them as if they
-    were in the manifest.
+    A dynamic stream generates streams from a stream template. The node of a generated stream has
+    the form of a stream's declaration in the manifest.
 
     Args:
         tap: The tap, for the internal streams that read from the API.

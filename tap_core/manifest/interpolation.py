@@ -241,7 +241,7 @@ class BoundTemplate:
     def render_parts(self, scope: Mapping[str, Any]) -> list[str]:
         """Render the template to a list of texts: a `DataText` for inserted data, else a str.
 
-        The template's own text is a str.
+        The str parts are the template's own text.
 
         Raises:
             ManifestError: The template fails, or accesses an attribute of an undefined value.

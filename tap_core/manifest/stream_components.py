@@ -125,7 +125,7 @@ class StreamComponents:
     def incremental_node(self) -> Mapping[str, Any]:
         """Node of the manifest that declares the incremental sync.
 
-        For a StateDelegatingStream it is the node of the incremental stream, otherwise of the
+        It is the stream's own node or, for a StateDelegatingStream, the node of its incremental
         stream.
         """
         found: Mapping[str, Any] = self.node.get("incremental_stream", self.node)
@@ -239,12 +239,12 @@ class StreamComponents:
 
     @cached_property
     def error_handler(self) -> ErrorHandler:
-        """Error handler of the requester, or a DefaultErrorHandler."""
+        """Error handler of the requester; a DefaultErrorHandler if the manifest declares none."""
         return self.retriever.requester.error_handler or DefaultErrorHandler()
 
     @cached_property
     def decoder(self) -> Decoder:
-        """Decoder of the responses, or a JsonDecoder."""
+        """Decoder of the responses; a JsonDecoder if the manifest declares none."""
         return self.retriever.decoder or JsonDecoder()
 
     def make_page_loop(

@@ -66,7 +66,7 @@ class StateWatermark(Generic[_Holder]):
         return covered[-1] if covered else None
 
     def _drop_superseded(self) -> None:
-        """Remove each state that waits for the same records as a newer one: `take` skips it.
+        """Remove each state that becomes ready together with a newer one, because `take` skips it.
 
         This is so if no object's undrained records begin between the two states.
         """

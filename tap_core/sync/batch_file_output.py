@@ -207,7 +207,7 @@ class BatchFileOutput:
 
     @contextmanager
     def batching(self, source: str) -> Iterator[None]:
-        """Let `hold` and `release` control, in a ``with`` block, if states may be written.
+        """During the ``with`` block, let `hold` block states and `release` allow them again.
 
         The block syncs the stream ``source``, whose batch files the tap's code writes. If it fails,
         states stay blocked, because records may be missing from the files.

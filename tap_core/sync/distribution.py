@@ -88,7 +88,7 @@ class DistributedPool:
     def submit(self, job: SyncJob) -> None:
         """Queue a context of a stream. If the queue is then full, sync its contexts and wait.
 
-        Other processes sync the contexts.
+        They are synced in other processes.
         """
         self._begin(job.stream)
         self._jobs.append((job, _build_work_unit(job, len(self._jobs), self._below)))

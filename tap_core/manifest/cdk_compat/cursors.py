@@ -29,7 +29,7 @@ class DeclarativeCursor(StreamSlicer):
     """Base class of cursors, which split a stream into slices and track its state."""
 
     def set_initial_state(self, stream_state: Mapping[str, Any]) -> None:
-        """Resume from the state that `get_stream_state` returned in the last sync, or from {}."""
+        """Resume from the state of the last sync (see `get_stream_state`); {} in the first sync."""
         raise NotImplementedError
 
     def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:

@@ -51,7 +51,7 @@ class StreamOwner:
 
 
 class CdkPartition:
-    """Slice of a parent stream, whose records `read` requests from the API."""
+    """Slice of a parent stream; `read` requests the records of the slice from the API."""
 
     def __init__(self, stream: CdkStream, stream_slice: CdkStreamSlice) -> None:
         self._stream = stream

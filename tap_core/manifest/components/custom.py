@@ -206,7 +206,7 @@ class CustomRecordExtractor(Custom):
     def replace_decoder(self, decoder: Decoder) -> Any:
         """Return a function that yields an API response undecoded, for use instead of a decoder.
 
-        The Python class decodes responses itself; it receives ``decoder`` in its field of that
+        The connector's class decodes responses itself; it receives ``decoder`` in its field of that
         name.
         """
         self._known["decoder"] = decoder
@@ -235,7 +235,7 @@ class CustomRecordFilter(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("filter_records",)
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
-        """Return True if the Python class keeps the record; False if it filters the record out."""
+        """Return True if the connector's class keeps the record, False if it drops the record."""
         kept = self.instance.filter_records([record], **_make_request_arguments(scope))
         return any(True for _ in kept)
 
@@ -306,7 +306,7 @@ class CustomStateMigration(Custom):
         return {}
 
     def set_stream(self, stream: Mapping[str, Any]) -> None:
-        """Set the Python class's field ``declarative_stream`` to the declaration of the stream."""
+        """Set ``declarative_stream`` of the connector's class to the declaration of the stream."""
         self._known["declarative_stream"] = CdkDeclaration(stream)
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
@@ -317,7 +317,7 @@ class CustomStateMigration(Custom):
         return bool(self.instance.should_migrate(stream_state))
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Convert a state with the Python class and return it in the connector's current format."""
+        """Convert a state with the connector's class to the connector's current format."""
         return cast("Mapping[str, Any]", self.instance.migrate(stream_state))
 
 
@@ -358,7 +358,7 @@ def _call_method(instance: Any, method: str) -> Any:
 
 
 class CustomErrorHandler(Custom):
-    """Error handler that calls ``interpret_response`` and ``backoff_time`` of a Python class."""
+    """Error handler that calls a connector's ``interpret_response`` and ``backoff_time``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("interpret_response",)
 
@@ -609,7 +609,7 @@ class CustomPartitionRouter(Custom):
             yield to_context(one)
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add the query parameters, headers and body fields of the Python class to a request."""
+        """Add query parameters, headers and body fields of the connector's class to a request."""
         about = _make_request_arguments(scope)
         about["stream_slice"] = scope.get("stream_slice") or {}
         add_declared_fields(self.instance, request, about)

@@ -94,7 +94,7 @@ class OffsetIncrement:
     def requested_size(self) -> int | None:
         """Number of records to request per page.
 
-        The property is None if `page_size` is not set, or is a template over the response.
+        The property is None if `page_size` is not set, or is a template that reads the response.
         """
         return None if callable(self.page_size) else _parse_page_size(self.page_size)
 

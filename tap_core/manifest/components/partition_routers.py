@@ -273,7 +273,7 @@ class UnionPartitionRouter:
             yield from router.generate_contexts(stream)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the request options of every router to a request."""
+        """Add the current slice's values to a request, as the options of each router declare."""
         for router in self.partition_routers:
             router.put(request, scope)
 

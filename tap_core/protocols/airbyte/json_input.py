@@ -20,7 +20,7 @@ _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or fal
 
 @dataclass(frozen=True, slots=True)
 class JsonNode:
-    """Value in a JSON document, with the names of the document and the path for error messages.
+    """Value in a JSON document, with its path and the document's name for error messages.
 
     Attributes:
         value: The JSON value; None if it is missing or null.
