@@ -145,7 +145,7 @@ class AsyncJobReader:
         """Create a job, wait until it completes, and return the API's responses about the job.
 
         A job that fails or times out is created again. If the manifest maps the job's status to
-        ``skipped``, return None: the slice has no records.
+        ``skipped``, return None: the stream slice has no records.
 
         Raises:
             FatalSyncError: All attempts ended with a failure or a timeout.

@@ -97,7 +97,7 @@ class ManifestReader(WindowReader):
 
     @property
     def start_date(self) -> Any:
-        """Value from which a slice without a bookmark is read; None for a custom cursor."""
+        """Value from which a stream slice without a bookmark is read; None for a custom cursor."""
         return None if self._components.other_cursor is not None else super().start_date
 
     def make_comparator(self) -> ReplicationKeyComparator:
@@ -226,7 +226,7 @@ class ManifestReader(WindowReader):
         return super().read(context) if cursor is None else self._read_slices(cursor, context)
 
     def begin_trial(self, context: Context | None) -> None:
-        """Limit the next read of a context to its first time window or slice.
+        """Limit the next read of a context to its first time window or stream slice.
 
         A connection test calls it before it reads.
         """
@@ -257,7 +257,7 @@ class ManifestReader(WindowReader):
                 return
 
     def make_scope(self, context: Context | None) -> TemplateScope:
-        """Return the template variables for a request: config, slice and time window."""
+        """Return the template variables for a request: config, stream slice and time window."""
         stream = self.stream
         fixed: TemplateScope | None = stream._client.fixed_scope
         if fixed is not None:
@@ -368,7 +368,7 @@ class ManifestReader(WindowReader):
         return is_of_one and getattr(error, "failure_type", None) != "config_error"
 
     def complete(self, *, saw_all: bool) -> None:
-        """Finalize the state of the stream after its last slice.
+        """Finalize the state of the stream after its last stream slice.
 
         This includes the states of all slices, of parent streams and of a global cursor.
         ``saw_all`` is True if all slices were read.

@@ -161,7 +161,7 @@ def _iterate_nodes(part: Any) -> Iterator[MappingNode]:
 def _read_records(
     tap: Any, shared: SharedResources, retriever: Mapping[str, Any], name: str
 ) -> Iterator[tuple[PartitionSlice, Record]]:
-    """Yield the (slice, record) pairs from which a components resolver generates streams.
+    """Yield the (stream slice, record) pairs from which a components resolver generates streams.
 
     Raises:
         DiscoveryError: The records cannot be read; the original error is its cause.

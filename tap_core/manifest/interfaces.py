@@ -279,7 +279,7 @@ class DeclarativeStreamProtocol(Protocol):
     def with_request_only(
         self, retriever: Any, scope: TemplateScope, *, into_file: bool = False
     ) -> DeclarativeStreamProtocol:
-        """Return a copy of the stream that sends the requests of another retriever, without slices.
+        """Return a copy of the stream that sends another retriever's requests, without slicing.
 
         For example, the retriever polls an asynchronous job. With ``into_file`` True, response
         bodies are stored in files, which suits large downloads.
@@ -292,7 +292,7 @@ class DeclarativeStreamProtocol(Protocol):
         """Yield the records of all pages of a stream without slices."""
 
     def iterate_records(self, retriever: Any) -> Iterable[Record]:
-        """Yield the records of another retriever, for example a schema loader's, without slices."""
+        """Yield the records of another retriever, such as a schema loader's, without slicing."""
 
     @property
     def schema(self) -> JsonSchema:

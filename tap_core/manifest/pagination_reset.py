@@ -25,7 +25,7 @@ __all__ = ["RestartLimiter", "RestartPagination", "SplitWindow"]
 
 
 class RestartPagination(Exception):  # noqa: N818  (no failure)
-    """Raised to restart the pagination of a slice at its first page, as the manifest declares."""
+    """Raised to restart a stream slice's pagination at its first page, as the manifest declares."""
 
     def __init__(self, error: SyncError) -> None:
         super().__init__(str(error))

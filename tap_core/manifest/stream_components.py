@@ -256,7 +256,7 @@ class StreamComponents:
         may_change_documents: bool,
         **callbacks: Any,
     ) -> PageLoop:
-        """Return a new `PageLoop`, which reads the pages of a slice.
+        """Return a new `PageLoop`, which reads the pages of a stream slice.
 
         Args:
             stream: Stream of the slice, for properties that are read from an endpoint.

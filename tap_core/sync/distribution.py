@@ -41,7 +41,7 @@ def make_pool(
     distributes: bool = False,
     in_order: bool = False,
 ) -> WorkerPool | DistributedPool:
-    """Return a pool that syncs contexts of streams, in threads or in other processes.
+    """Return a pool that syncs contexts (partitions) of streams, in threads or in other processes.
 
     Args:
         run: Sync of the calling thread.
@@ -58,7 +58,7 @@ def make_pool(
 
 
 class DistributedPool:
-    """Pool that syncs contexts of streams in other processes, such as Spark executors.
+    """Pool that syncs contexts (partitions) of streams in other processes, such as Spark executors.
 
     It has the methods of `WorkerPool`, which uses threads.
     """
@@ -104,7 +104,7 @@ class DistributedPool:
                 emit_activate_version(each, self.owner)
 
     def check(self) -> None:
-        """Do nothing: `drain` raises the errors of contexts, after all contexts are synced."""
+        """Do nothing: `drain` raises the errors of contexts (partitions), after all are synced."""
 
     def drain(self) -> None:
         """Sync all queued contexts and wait for them.
@@ -193,7 +193,7 @@ def _make_stream_state(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _DescendantStates:
-    """Lookup of the states of child streams by the context of their parent stream."""
+    """Lookup of the states of child streams by the context (partition) of their parent stream."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, tuple[str, ...]], dict[Any, list[dict[str, Any]]]] = {}

@@ -116,7 +116,7 @@ class StreamFinalizer:
 
 
 def _has_bookmark(stream: SyncStream) -> bool:
-    """Return True if an incremental stream resumes from a bookmark, at least in one context."""
+    """Return True if an incremental stream has a bookmark in at least one context (partition)."""
     if stream.replication_method != REPLICATION_INCREMENTAL:
         return False
     found = get_state_if_exists(stream.state_manager.document.tap_state, stream.name)

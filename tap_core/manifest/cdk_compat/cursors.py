@@ -33,10 +33,10 @@ class DeclarativeCursor(StreamSlicer):
         raise NotImplementedError
 
     def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
-        """Process a record of a slice before it is emitted; does nothing by default."""
+        """Process a record of a stream slice before it is emitted; does nothing by default."""
 
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:
-        """Update the state; called after all records of a slice were emitted.
+        """Update the state; called after all records of a stream slice were emitted.
 
         ``args`` is empty, unless the overriding method takes a second argument, as in older
         versions of airbyte-cdk. Such a method receives the latest record of the slice.
@@ -44,11 +44,11 @@ class DeclarativeCursor(StreamSlicer):
         raise NotImplementedError
 
     def get_stream_state(self) -> Mapping[str, Any]:
-        """Return the current state, which the stream stores after each completed slice."""
+        """Return the current state, which the stream stores after each completed stream slice."""
         raise NotImplementedError
 
     def select_state(self, stream_slice: CdkStreamSlice | None = None) -> Mapping[str, Any] | None:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Return the state that templates see as ``stream_state`` while a slice is read.
+        """Return the state that templates see as ``stream_state`` while a stream slice is read.
 
         By default it is the state of the whole stream.
         """
@@ -227,7 +227,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # Windows
 
     def stream_slices(self) -> Iterable[CdkStreamSlice]:
-        """Return one slice per time window, from the stored cursor value until the end.
+        """Return one stream slice per time window, from the stored cursor value until the end.
 
         The first window starts `lookback_window` before the stored value, but not before
         `start_datetime`.

@@ -249,7 +249,7 @@ class CustomTransformation(Custom):
     def transform(self) -> Any:
         """Function that changes a record in place.
 
-        Its arguments are the record and the template variables (config, slice and so on).
+        Its arguments are the record and the template variables (config, stream slice and so on).
         """
         change = partial(self.instance.transform, config=self.config, stream_state=_NO_STATE)
         last: list[tuple[Any, CdkStreamSlice]] = []

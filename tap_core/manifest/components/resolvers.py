@@ -133,7 +133,7 @@ class HttpComponentsResolver(_Resolver):
         """Yield the template variables for each stream to create.
 
         An API record becomes the variable ``components_values``. ``read`` is a function that yields
-        (slice, record) pairs of a retriever.
+        (stream slice, record) pairs of a retriever.
         """
         for one, record in read(self.retriever):
             yield {"components_values": record, "stream_slice": one}

@@ -32,7 +32,7 @@ __all__ = ["CustomRetriever", "SimpleRetriever"]
 
 @dataclass(frozen=True, kw_only=True)
 class SimpleRetriever:
-    """Retriever that requests the pages of a slice one after the other."""
+    """Retriever that requests the pages of a stream slice one after the other."""
 
     requester: HttpRequester | CustomRequester
     record_selector: RecordSelector
@@ -62,7 +62,7 @@ class SimpleRetriever:
     def routers(self) -> list[PartitionRouter]:
         """Partition routers of the stream; [] if the manifest declares none.
 
-        If there are several, each slice combines one slice of each router.
+        If there are several, each stream slice combines one slice of each router.
         """
         found = self.partition_router
         if found is None:
@@ -75,7 +75,7 @@ class CustomRetriever(Custom):
     """Retriever that calls ``read_records`` of a connector's Python subclass of SimpleRetriever.
 
     Raises:
-        ManifestError: The class sends requests or generates slices itself.
+        ManifestError: The class sends requests or generates stream slices itself.
     """
 
     METHODS: ClassVar[tuple[str, ...]] = ("read_records",)
