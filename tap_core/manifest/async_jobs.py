@@ -331,7 +331,10 @@ def _decoder(retriever: SimpleRetriever) -> Decoder:
 def _build_template_context(
     response: requests.Response, retriever: SimpleRetriever
 ) -> dict[str, Any]:
-    """Return a response as template variables: ``headers``, ``request``, and its JSON members."""
+    """Return a response as template variables: ``headers``, ``request``, and its JSON members.
+
+    The decoder of ``retriever`` decodes the body.
+    """
     document = next(_decoder(retriever).decode(response), None)
     known: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
     return {"headers": response.headers, "request": response.request, **known}

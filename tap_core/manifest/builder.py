@@ -99,7 +99,8 @@ class _Position:
         """Return a copy with the restricted template variables that a component class may use.
 
         Restricted variables, such as ``stream_state``, are available only in the templates of some
-        components. A class lists them with a static method ``get_restricted_names``.
+        components. A class lists them with a static method ``get_restricted_names``, which gets the
+        component's YAML ``node``.
         """
         get_names = getattr(cls, "get_restricted_names", None)
         return (

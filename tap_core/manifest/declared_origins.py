@@ -77,7 +77,7 @@ def make_component_route(
     """Return the Route that decides if a component's request, such as a token request, may be sent.
 
     It allows only the origin (scheme, host, port) of the request's URL. ``node`` is the declaration
-    of the stream.
+    of the stream; ``is_secure`` returns True if credentials need HTTPS.
     """
     own = parse_origin(request.url)
     return Route(

@@ -429,6 +429,7 @@ def _compile_fast(
     """Return a function that renders a template without Jinja, which is faster.
 
     Return None if the template contains more than text and simple look-ups, for example a filter.
+    ``tree`` is the parsed template, and ``names`` are its variables.
     """
     if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
         return None
@@ -447,7 +448,10 @@ def _compile_fast(
 
 
 def _compile_lookup(node: nodes.Node, names: frozenset[str]) -> _Part | None:
-    """Return a function for a look-up such as ``config['a'].b``; None for any other node."""
+    """Return a function for a look-up such as ``config['a'].b``; None for any other node.
+
+    ``names`` are the variables of the template.
+    """
     if isinstance(node, nodes.Name):
         name = node.name
         return (lambda scope: scope[name]) if name in names else None

@@ -172,7 +172,7 @@ def _copy_node(node: MappingNode, path: str) -> MappingNode:
 def _expand_option(
     component: MappingNode, key: Any, parameters: Mapping[str, Any], *, parents_win: bool
 ) -> Any:
-    """Return an option's value, in which nested components have their types and ``$parameters``.
+    """Return the option ``key`` with types and ``$parameters`` filled in for nested components.
 
     If ``parents_win`` is True, ``parameters`` override those that a nested component declares.
     """

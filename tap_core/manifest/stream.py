@@ -239,7 +239,7 @@ class ManifestStream(Stream):
         return self._slices.find_parent_state(parent) if has_one else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store a parent stream's state in this stream's state, after the last stream slice."""
+        """Store ``position``, a parent's state, in this stream's state after the last slice."""
         if len(self.retriever.routers) == 1:
             self._slices.keep_parent_state(parent, position)
 

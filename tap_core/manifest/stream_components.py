@@ -89,7 +89,7 @@ class StreamComponents:
         return build_component(manifest, node, kind, config, parameters, self.warnings.append)
 
     def build_option(self, key: str, kind: Any) -> Any:
-        """Build one option of the stream; return None if the option is missing.
+        """Build the option ``key`` of the stream; return None if the option is missing.
 
         ``kind`` is the type that the value must have.
         """

@@ -110,7 +110,7 @@ class ContextReader:
         return ()
 
     def reading_only(self, interval: ReadInterval) -> AbstractContextManager[None]:
-        """Return a context manager in which reading a context yields only one of its time windows.
+        """Return a context manager in which only the time window ``interval`` of a context is read.
 
         Raises:
             NotImplementedError: The stream has no time windows.

@@ -243,7 +243,10 @@ def _merge(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]) -> N
 
 
 def _merge_interval(stream: SyncStream, unit: WorkUnit, entry: Mapping[str, Any]) -> None:
-    """Advance a context's bookmark to the end of the time window that a work unit has read."""
+    """Advance a context's bookmark to the end of the time window that a work unit has read.
+
+    ``entry`` is the state that the work unit has returned for the context.
+    """
     value, key = entry.get("replication_key_value"), stream.replication_key
     if value is not None and key:
         stream.state_manager.close_window(unit.context, replication_key=key, until=value)

@@ -356,7 +356,9 @@ def _sync_contexts_here(
 ) -> None:
     """Sync contexts of a stream one after the other in this thread, on the fast path.
 
-    The fast path does not call the methods in `OVERRIDABLE_HOOKS` for each record.
+    The fast path does not call the methods in `OVERRIDABLE_HOOKS` for each record. ``context`` is
+    the only context to sync; None syncs all. ``signpost`` is the upper limit of the bookmarks if
+    all are synced.
     """
     done, failures = 0, ContextFailures(stream)
     with record_metrics(stream, run) as tally, open_child_pool(stream, run, plan):

@@ -53,7 +53,7 @@ class StreamFinalizer:
                 _emit_progress(stream, Progress.COMPLETE)
 
     def begin(self, root: SyncStream) -> None:
-        """Emit the start of a top-level stream and its descendants, with estimates of their size.
+        """Emit the start of the top-level stream ``root`` and its descendants, with size estimates.
 
         Streams that are not selected, or have started before, are skipped.
         """

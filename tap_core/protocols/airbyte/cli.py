@@ -125,7 +125,7 @@ class _CommandRun:
         return 1
 
     def _report_exit(self, leave: BaseException) -> int:
-        """Report that a signal or the tap's code ends the process, and return the exit code.
+        """Report ``leave``, an exit by a signal or the tap's code; return the exit code.
 
         A signal is logged as a warning, and the exit code is its negative number. An exit by the
         tap's code is written as an ERROR trace.

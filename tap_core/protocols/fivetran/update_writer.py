@@ -250,7 +250,7 @@ class UpdateWriter:
             self.make_encoder(event, TypeConformanceLevel.NONE, lambda _names: None)
 
     def _make_table(self, described: SchemaEvent) -> SourceTable:
-        """Return the Fivetran table of a stream, with the columns of the stream's schema.
+        """Return the Fivetran table of a stream, with the columns of its schema ``described``.
 
         For a stream that the tap has discovered, the name is that of the discovered table.
         """
