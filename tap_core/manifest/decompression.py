@@ -107,7 +107,7 @@ class BoundedReader:
 
 
 class _ResponseStream(io.BufferedReader):
-    """Byte stream that decoders read: a response body, or a file in a zip archive of the response.
+    """Byte stream that decoders read: a response body, or decompressed data inside it.
 
     A nested decoder takes the response's size limit, counter of decompressed bytes and timer from
     the attributes.

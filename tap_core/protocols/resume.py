@@ -59,7 +59,8 @@ def find_previously_sent(
     Args:
         bookmarks: States by stream name.
         streams: Streams of the tap by name.
-        must_restart: Returns True if a selected stream, called with its state, must restart.
+        must_restart: Called with a selected stream and its state (or None). Returns True to restart
+            the stream.
         full_refresh: Names of streams that restart in any case.
     """
     restarted = _find_restarted(bookmarks, streams, must_restart, full_refresh)
