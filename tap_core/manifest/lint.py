@@ -231,8 +231,7 @@ def _check_template(
 def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | None:
     """Return the stream template that the dynamic stream ``node`` declares, with a built resolver.
 
-    Return None if the template or the resolver has problems, which the linter has reported
-    before.
+    Return None if the template or the resolver has problems, which the linter has reported before.
     """
     template, given = node.get("stream_template"), node.get("components_resolver")
     if not isinstance(template, MappingNode) or not isinstance(given, MappingNode):

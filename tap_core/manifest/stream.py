@@ -332,8 +332,7 @@ class ManifestStream(Stream):
     ) -> ManifestStream:
         """Return a copy of the stream that sends another retriever's requests, without slicing.
 
-        ``scope`` contains template variables; ``into_file`` True stores response bodies in
-        files.
+        ``scope`` contains template variables; ``into_file`` True stores response bodies in files.
         """
         made = self._copy_with_retriever(retriever)
         selection = retriever.record_selector.make_selection()

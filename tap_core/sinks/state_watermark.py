@@ -2,8 +2,7 @@
 
 States are numbered as they arrive. A sink with undrained records, called a holder, stores the
 number of states that arrived before its first such record; later states must wait for it. Of
-consecutive states that wait for the same holders, only the newest is kept. This module does no
-I/O.
+consecutive states that wait for the same holders, only the newest is kept. This module does no I/O.
 """
 
 from __future__ import annotations

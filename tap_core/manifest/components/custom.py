@@ -327,8 +327,7 @@ class CustomStateMigration(Custom):
 class CustomAuthenticator(Custom):
     """Authenticator that calls a connector's Python class with each prepared request.
 
-    The class may also return query parameters or a body, for example with
-    ``get_request_params``.
+    The class may also return query parameters or a body, for example with ``get_request_params``.
     """
 
     METHODS: ClassVar[tuple[str, ...]] = ("__call__",)
