@@ -145,7 +145,7 @@ class AsyncJobReader:
         """Create a job, wait until it completes, and return the API's responses about the job.
 
         A job that fails or times out is created again. If the manifest maps the job's status to
-        ``skipped``, return None: the slice has no records.
+        ``skipped``, return None: the stream slice has no records.
 
         Raises:
             FatalSyncError: All attempts ended with a failure or a timeout.
@@ -331,7 +331,10 @@ def _decoder(retriever: SimpleRetriever) -> Decoder:
 def _build_template_context(
     response: requests.Response, retriever: SimpleRetriever
 ) -> dict[str, Any]:
-    """Return a response as template variables: ``headers``, ``request``, and its JSON members."""
+    """Return a response as template variables: ``headers``, ``request``, and its JSON members.
+
+    The decoder of ``retriever`` decodes the body.
+    """
     document = next(_decoder(retriever).decode(response), None)
     known: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
     return {"headers": response.headers, "request": response.request, **known}

@@ -99,7 +99,8 @@ class _Position:
         """Return a copy with the restricted template variables that a component class may use.
 
         Restricted variables, such as ``stream_state``, are available only in the templates of some
-        components. A class lists them with a static method ``get_restricted_names``.
+        components. A class lists them with a static method ``get_restricted_names``, which gets the
+        component's YAML ``node``.
         """
         get_names = getattr(cls, "get_restricted_names", None)
         return (
@@ -563,7 +564,7 @@ def _has_unknown(values: Iterable[Any]) -> bool:
 
 
 def _must_stay_unrendered(bound: Any, position: _Position) -> bool:
-    """Return True if a template of a ``components_mapping`` uses the config, so is rendered later.
+    """Return True if a ``components_mapping`` template uses the config, so it is rendered later.
 
     The later rendering marks config values as data, so that braces in them are not templates.
     """

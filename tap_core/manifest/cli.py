@@ -1,8 +1,8 @@
 """Command `tap-manifest`, which runs an Airbyte manifest as a tap (Singer, Airbyte or Fivetran).
 
-The commands lint, try and install are this program's. Otherwise it takes its own options (the
-manifest, and the behaviors in which this SDK differs from airbyte-cdk), and passes all other
-arguments to the command line of the tap. Problems of a manifest are printed as lines, without a
+The program has the commands lint, try and install. Without one of them, it takes its own options
+(the manifest, and the behaviors in which this SDK differs from airbyte-cdk) and passes all other
+arguments to the tap's command line. Problems of a manifest are printed as lines, without a
 traceback.
 """
 

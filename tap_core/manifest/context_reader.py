@@ -1,9 +1,8 @@
-"""Reader of a manifest's stream: reads the records of one context (partition) at a time.
+"""Reader of a manifest's stream, which reads the records of one context (partition) at a time.
 
-The slices of a custom or counting cursor are read one after the other, each by a copy of the
-stream. The state of such a cursor is stored after all records of a slice have been written. It is
-stored under ``cursor_state``, unless it contains only the value of the cursor field; it then
-becomes an ordinary bookmark.
+A custom or counting cursor divides a context into slices, which are read one after the other. The
+cursor's state is stored after all records of a slice have been written: as an ordinary bookmark if
+it contains only the value of the cursor field, otherwise under ``cursor_state``.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _OF_ONE_SLICE: Final = (FatalAPIError, RetriableAPIError, RequestException, Fail
 
 
 class CursorSlice(NamedTuple):
-    """Slice of a custom or counting cursor, together with the reader that yielded it."""
+    """Slice of a custom or counting cursor, together with the cursor's reader that yielded it."""
 
     reader: CursorReader
     cursor_slice: CdkStreamSlice
@@ -93,12 +92,12 @@ class ManifestReader(WindowReader):
 
     @property
     def has_cursor(self) -> bool:
-        """True if the stream has a cursor, which compares and limits the bookmarks."""
+        """True if the stream has a cursor, which compares bookmark values and limits them."""
         return self._components.other_cursor is not None or super().has_cursor
 
     @property
     def start_date(self) -> Any:
-        """Value from which a slice without a bookmark is read; None for a custom cursor."""
+        """Value from which a stream slice without a bookmark is read; None for a custom cursor."""
         return None if self._components.other_cursor is not None else super().start_date
 
     def make_comparator(self) -> ReplicationKeyComparator:
@@ -116,7 +115,7 @@ class ManifestReader(WindowReader):
 
     @property
     def has_ended(self) -> bool:
-        """True if a newest-first feed has reached records of an earlier sync, so reading stops."""
+        """True if a newest-first stream has reached already synced records, so reading stops."""
         current = self.current_slice
         return super().has_ended if current is None else current.reader.is_past
 
@@ -128,9 +127,9 @@ class ManifestReader(WindowReader):
 
     @property
     def admits(self) -> Callable[[Record], bool] | None:
-        """Client-side filter of the cursor: True for a record to keep; None without a filter.
+        """Function that returns True for a record that the cursor's client-side filter keeps.
 
-        The paginator counts only records that pass the filter.
+        None means no filter. The paginator counts only records that pass the filter.
         """
         cursor, record_filter = self.stream.incremental_sync, self.stream._record_filter
         filters = cursor is not None and cursor.is_client_side_incremental
@@ -180,7 +179,11 @@ class ManifestReader(WindowReader):
     def find_stored(
         self, cursor: DatetimeBasedCursor, context: Context | None
     ) -> dt.datetime | None:
-        """Return the datetime up to which a context is already synced; None without a bookmark."""
+        """Return the datetime up to which a context is already synced; None without a bookmark.
+
+        If the cursor has ``global_substream_cursor`` and no lookback window, the window stored in
+        the state is subtracted.
+        """
         found = super().find_stored(cursor, context)
         if found is None or not cursor.global_substream_cursor or cursor.lookback_window:
             return found
@@ -190,10 +193,11 @@ class ManifestReader(WindowReader):
     # Slices of a parent stream
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the records of a parent stream's slice; a child stream makes a slice of each.
+        """Yield the records of one slice of this parent stream; each becomes a slice of the child.
 
-        If the parent resumes from its child's state, its position advances with each record. If
-        slices share a position, `ManifestStream.resume_position` makes it final.
+        If the parent resumes from the state of its child stream, its bookmark advances with each
+        record. A bookmark that several slices share is made final by
+        `ManifestStream.resume_position`.
         """
         stream, manager = self.stream, self.stream.state_manager
         key = str(stream.replication_key)
@@ -222,7 +226,7 @@ class ManifestReader(WindowReader):
         return super().read(context) if cursor is None else self._read_slices(cursor, context)
 
     def begin_trial(self, context: Context | None) -> None:
-        """Limit the next read of a context to its first time window or slice.
+        """Limit the next read of a context to its first time window or stream slice.
 
         A connection test calls it before it reads.
         """
@@ -230,7 +234,7 @@ class ManifestReader(WindowReader):
         self._is_trial = True
 
     def end(self) -> None:
-        """Stop the threads that read windows of the context, and end a connection test."""
+        """Stop the threads that read the context's windows, and end a connection test."""
         super().end()
         self._is_trial = False
 
@@ -253,7 +257,7 @@ class ManifestReader(WindowReader):
                 return
 
     def make_scope(self, context: Context | None) -> TemplateScope:
-        """Return the template variables for a request: config, slice and time window."""
+        """Return the template variables for a request: config, stream slice and time window."""
         stream = self.stream
         fixed: TemplateScope | None = stream._client.fixed_scope
         if fixed is not None:
@@ -287,7 +291,8 @@ class ManifestReader(WindowReader):
     def _find_partition(self, context: Context | None) -> tuple[PartitionSlice, Mapping[str, Any]]:
         """Return (partition values, cursor interval) of the current slice.
 
-        The cursor interval is a dict such as ``{"start": 5}``; it is {} without a cursor slice.
+        The cursor interval is the part of a slice that the cursor adds, such as ``{"start": 5}``.
+        It is {} without a custom or counting cursor.
         """
         more = getattr(context, "extra_fields", None)
         partition = PartitionSlice(context or {}, extra_fields=more)
@@ -320,10 +325,10 @@ class ManifestReader(WindowReader):
         return copy.deepcopy(found or to_cursor_state(manager.stream_state, key))
 
     def _close_slice(self, context: Context | None, state: Mapping[str, Any] | None) -> None:
-        """Store a cursor's new state as soon as all records of its slice are written.
+        """Store a custom or counting cursor's state after all records of its slice are written.
 
-        ``state`` is the new state. None is not stored, because the cursor uses an ordinary
-        bookmark.
+        ``state`` is the state after the slice. It is None, and nothing is stored, if the cursor
+        uses an ordinary bookmark.
         """
         stream = self.stream
         if state is None or stream.replication_method != REPLICATION_INCREMENTAL:
@@ -363,7 +368,7 @@ class ManifestReader(WindowReader):
         return is_of_one and getattr(error, "failure_type", None) != "config_error"
 
     def complete(self, *, saw_all: bool) -> None:
-        """Finalize the state of the stream after its last slice.
+        """Finalize the state of the stream after its last stream slice.
 
         This includes the states of all slices, of parent streams and of a global cursor.
         ``saw_all`` is True if all slices were read.

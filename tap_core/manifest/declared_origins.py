@@ -74,10 +74,10 @@ def add_base_origin(origins: set[Origin], base: str, node: Mapping[str, Any]) ->
 def make_component_route(
     request: requests.PreparedRequest, node: Mapping[str, Any], is_secure: Callable[[], bool]
 ) -> Route:
-    """Return the Route for a component's request, such as a token request.
+    """Return the Route that decides if a component's request, such as a token request, may be sent.
 
-    It allows the request only to the origin (scheme, host, port) of its URL. ``node`` is the
-    declaration of the stream.
+    It allows only the origin (scheme, host, port) of the request's URL. ``node`` is the declaration
+    of the stream; ``is_secure`` returns True if credentials need HTTPS.
     """
     own = parse_origin(request.url)
     return Route(

@@ -107,9 +107,10 @@ class BoundedReader:
 
 
 class _ResponseStream(io.BufferedReader):
-    """Byte stream of a response body or of a file inside it, as decoders read it.
+    """Byte stream that decoders read: a response body, or decompressed data inside it.
 
-    It also has the size limit, the counter of decompressed bytes and the timer of the response.
+    A nested decoder takes the response's size limit, counter of decompressed bytes and timer from
+    the attributes.
     """
 
     bound: Bound | None = None
@@ -118,7 +119,7 @@ class _ResponseStream(io.BufferedReader):
 
 
 class _CountingStream(io.RawIOBase):
-    """Byte stream that reads another one in blocks and counts the bytes of a response.
+    """Byte stream that reads ``source`` in blocks and counts the bytes of a response.
 
     After each block, it checks the response's limits for size and processor time.
     """
@@ -229,9 +230,10 @@ def _stream(
 
 
 class _ArchiveFile:
-    """File object of a zip archive that limits how much of it is read at once.
+    """File object of a zip archive that raises an error if too many bytes are read at once.
 
-    The zipfile module reads the archive's list of files at once, so this limits its size.
+    The zipfile module reads the archive's list of files at once, so the length of the list is
+    limited.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

@@ -38,8 +38,8 @@ def generate_streams(
 ) -> Iterator[tuple[str, MappingNode]]:
     """Yield (name of the dynamic stream, node of the generated stream) for all dynamic streams.
 
-    A dynamic stream generates streams from a stream template; their nodes declare them as if they
-    were in the manifest.
+    A dynamic stream generates streams from a stream template. The node of a generated stream has
+    the form of a stream's declaration in the manifest.
 
     Args:
         tap: The tap, for the internal streams that read from the API.
@@ -161,7 +161,7 @@ def _iterate_nodes(part: Any) -> Iterator[MappingNode]:
 def _read_records(
     tap: Any, shared: SharedResources, retriever: Mapping[str, Any], name: str
 ) -> Iterator[tuple[PartitionSlice, Record]]:
-    """Yield the (slice, record) pairs from which a components resolver generates streams.
+    """Yield the (stream slice, record) pairs from which a components resolver generates streams.
 
     Raises:
         DiscoveryError: The records cannot be read; the original error is its cause.

@@ -19,7 +19,7 @@ class ManifestError(ConfigurationError):
     """
 
     def __init__(self, message: str, *, place: str = "", line: int = 0, path: str = "") -> None:
-        """Create the error; its text is ``message``, after the position ``place`` if that is set.
+        """Create the error. Its text is ``message``, or ``<place>: <message>`` if ``place`` is set.
 
         ``place`` is the position as text, such as ``manifest.yaml, line 3``.
         """

@@ -98,7 +98,7 @@ def resolve_mapping(value: Any, scope: TemplateScope) -> dict[str, Any]:
 
 
 class ResponseAction(Enum):
-    """Action that an error handler chooses for a response, as in Airbyte's manifests."""
+    """Action that a manifest's error handler chooses for a response, such as RETRY or IGNORE."""
 
     SUCCESS = "SUCCESS"
     FAIL = "FAIL"
@@ -123,7 +123,7 @@ class ResponseResolution:
 
 
 class ErrorHandler(Protocol):
-    """Error handler: decides the action for each response, and the wait before a retry."""
+    """Component that decides the action for each HTTP response, and the wait before a retry."""
 
     @property
     def max_tries(self) -> int:
@@ -279,20 +279,20 @@ class DeclarativeStreamProtocol(Protocol):
     def with_request_only(
         self, retriever: Any, scope: TemplateScope, *, into_file: bool = False
     ) -> DeclarativeStreamProtocol:
-        """Return a copy of the stream that sends the requests of another retriever, without slices.
+        """Return a copy of the stream that sends another retriever's requests, without slicing.
 
         For example, the retriever polls an asynchronous job. With ``into_file`` True, response
         bodies are stored in files, which suits large downloads.
         """
 
     def send_request(self) -> requests.Response:
-        """Send the request of a copy from `with_request_only`, and return the response."""
+        """Send the request of this copy from `with_request_only`, and return the response."""
 
     def request_records(self, context: None, /) -> Iterable[Record]:
         """Yield the records of all pages of a stream without slices."""
 
     def iterate_records(self, retriever: Any) -> Iterable[Record]:
-        """Yield the records of another retriever, for example a schema loader's, without slices."""
+        """Yield the records of another retriever, such as a schema loader's, without slicing."""
 
     @property
     def schema(self) -> JsonSchema:
@@ -303,7 +303,7 @@ class DeclarativeStreamProtocol(Protocol):
         """Selection in the catalog by property path: True if the property is selected."""
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the state of a parent stream that this child stream stored, or None.
+        """Return the parent stream's state that this child stream stored; None if it stored none.
 
         ``parent`` is the name of the parent stream.
         """
@@ -320,4 +320,7 @@ class DeclarativeStreamProtocol(Protocol):
 
     @property
     def resume_position(self) -> Any:
-        """State that a parent stream has reached, a JSON value for `resume_from`; or None."""
+        """State that this parent stream has reached, as JSON, for `resume_from` in the next sync.
+
+        It is None for a stream that `resume_from` did not create.
+        """

@@ -130,9 +130,14 @@ class Template:
         return self._render_with(self._render, scope, constants)
 
     def render_parts(self, scope: Mapping[str, Any], constants: Mapping[str, Any]) -> list[str]:
-        """Render the template to a list of texts, in which inserted data is a `DataText`.
+        """Render the template to a list of texts: a `DataText` for inserted data, else a str.
 
-        The template's own text is a str. The arguments and errors are those of `render`.
+        Args:
+            scope: Variables of the request.
+            constants: Variables that are the same for all requests: parameters and config.
+
+        Raises:
+            UndefinedError, TypeError, ManifestError: The template fails, as for `render`.
         """
         return self._render_with(_compile_parts(self.text), scope, constants)
 
@@ -234,9 +239,9 @@ class BoundTemplate:
         return parse_plain(text, self.kind, self.types, self.empty)
 
     def render_parts(self, scope: Mapping[str, Any]) -> list[str]:
-        """Render the template to a list of texts, in which inserted data is a `DataText`.
+        """Render the template to a list of texts: a `DataText` for inserted data, else a str.
 
-        The template's own text is a str.
+        The str parts are the template's own text.
 
         Raises:
             ManifestError: The template fails, or accesses an attribute of an undefined value.
@@ -424,6 +429,7 @@ def _compile_fast(
     """Return a function that renders a template without Jinja, which is faster.
 
     Return None if the template contains more than text and simple look-ups, for example a filter.
+    ``tree`` is the parsed template, and ``names`` are its variables.
     """
     if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
         return None
@@ -442,7 +448,10 @@ def _compile_fast(
 
 
 def _compile_lookup(node: nodes.Node, names: frozenset[str]) -> _Part | None:
-    """Return a function for a look-up such as ``config['a'].b``; None for any other node."""
+    """Return a function for a look-up such as ``config['a'].b``; None for any other node.
+
+    ``names`` are the variables of the template.
+    """
     if isinstance(node, nodes.Name):
         name = node.name
         return (lambda scope: scope[name]) if name in names else None

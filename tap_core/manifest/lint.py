@@ -121,7 +121,7 @@ def lint_manifest(source: Path | str) -> LintResult:
 
 
 def _count(manifest: Manifest, key: str) -> int:
-    """Return the number of items in a top-level list of the manifest; 0 if the list is missing."""
+    """Return the number of items in the manifest's top-level list ``key``; 0 if it is missing."""
     found = manifest.raw.get(key)
     return len(found) if isinstance(found, list) else 0
 
@@ -229,7 +229,7 @@ def _check_template(
 
 
 def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | None:
-    """Return the stream template that a dynamic stream declares, with its resolver built.
+    """Return the stream template that the dynamic stream ``node`` declares, with a built resolver.
 
     Return None if the template or the resolver has problems, which the linter has reported before.
     """

@@ -162,7 +162,7 @@ def _find_unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterat
 
 
 def _describe_missing(steps: Sequence[str], schema: Any) -> str | None:
-    """Return a message if a schema has no property at a path of keys, otherwise None.
+    """Return a message if a schema has no property at the path ``steps``, otherwise None.
 
     Also return None if the schema does not list the properties at one of the levels.
     """

@@ -78,10 +78,10 @@ def has_template(text: str) -> bool:
 
 
 def parse_plain(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:
-    """Convert the text of an option in a manifest, without templates, to the option's value.
+    """Convert the text of a manifest's option to the option's value; templates are not rendered.
 
     Args:
-        text: Text of the option, after its template was evaluated if it has one.
+        text: Text of the option. If it had a template, the rendered text.
         kind: Type of the option: ``text`` for a string, ``value`` for any Python literal, such as a
             number or a list, and ``condition`` for a bool.
         types: Types that a literal in the text may have; a literal of another type stays text.

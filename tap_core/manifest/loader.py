@@ -136,12 +136,12 @@ class Manifest:
         return None
 
     def report_problem(self, line: int, path: str, message: str) -> None:
-        """Append a problem of the manifest to `problems`; a linter sets this list.
+        """Append a problem to the list `problems`; raise it as an error if there is no list.
 
-        ``line`` and ``path`` are the position of the problem.
+        Only a linter sets the list. ``line`` and ``path`` are the position of the problem.
 
         Raises:
-            ManifestError: `problems` is None, so that the problem is raised as an error.
+            ManifestError: `problems` is None.
         """
         if self.problems is None:
             raise ManifestError(message, place=self.format_place(line, path), line=line, path=path)

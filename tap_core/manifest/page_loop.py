@@ -1,4 +1,4 @@
-"""Pagination of a manifest's stream: a paginator for the loop in `tap_core.http.page_iteration`.
+"""Pagination of a manifest's stream, for the request loop in `tap_core.http.page_iteration`.
 
 A page without records does not end the pagination; the manifest's paginator decides. An error
 response that the error handler ignores has no records and ends the pagination.
@@ -155,7 +155,7 @@ class PageLoop:
         return next(self._decode(response), {})
 
     def continue_if_empty(self, response: requests.Response) -> bool:  # noqa: ARG002  a hook
-        """Return True, so that the manifest's paginator is asked even after an empty page."""
+        """Return True: the manifest's paginator decides even after a page without records."""
         return True
 
     def advance(self, response: requests.Response) -> None:

@@ -25,7 +25,7 @@ __all__ = ["RestartLimiter", "RestartPagination", "SplitWindow"]
 
 
 class RestartPagination(Exception):  # noqa: N818  (no failure)
-    """Raised to restart the pagination of a slice at its first page, as the manifest declares."""
+    """Raised to restart a stream slice's pagination at its first page, as the manifest declares."""
 
     def __init__(self, error: SyncError) -> None:
         super().__init__(str(error))
@@ -82,12 +82,12 @@ class RestartLimiter:
             yield record
 
     def count_page(self, size: int) -> None:
-        """Add the number of records of a page to those of the pagination.
+        """Count the records of a page towards the limit of one pagination.
 
-        It is called before the next page is requested.
+        It is called before the next page is requested; ``size`` is the number of records.
 
         Raises:
-            RestartPagination: The sum has reached the limit of one pagination.
+            RestartPagination: The limit is reached, so that the pagination must restart.
         """
         self._read += size
         if self._limit is not None and self._read >= self._limit:

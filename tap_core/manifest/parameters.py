@@ -172,7 +172,7 @@ def _copy_node(node: MappingNode, path: str) -> MappingNode:
 def _expand_option(
     component: MappingNode, key: Any, parameters: Mapping[str, Any], *, parents_win: bool
 ) -> Any:
-    """Return an option's value, in which nested components have their types and ``$parameters``.
+    """Return the option ``key`` with types and ``$parameters`` filled in for nested components.
 
     If ``parents_win`` is True, ``parameters`` override those that a nested component declares.
     """
@@ -210,9 +210,10 @@ def _get_default_type(node: MappingNode, field: tuple[str, str]) -> str | None:
 def _expand_nested_components(
     mapping: MappingNode, implied: str | None, *, parents_win: bool
 ) -> MappingNode:
-    """Fill in default types and ``$parameters`` of the components in a mapping without a type.
+    """Expand the components inside a mapping that has no type, in place; return the mapping.
 
-    If ``parents_win`` is True, inherited parameters override those that a component declares.
+    Each component gets default types and ``$parameters``. If ``parents_win`` is True, inherited
+    parameters override those that a component declares.
     """
     for key, value in mapping.items():
         if isinstance(value, MappingNode) and value.get("type"):

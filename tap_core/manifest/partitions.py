@@ -1,7 +1,7 @@
 """Lazy cache of the contexts of a stream's slices, which partition routers generate.
 
 A context is generated when the parent stream yields its record, so the first slice is read before
-the last parent record. All contexts are stored for the run, because its end iterates over them
+the last parent record. All contexts are stored, because the end of the run iterates over them
 again.
 """
 

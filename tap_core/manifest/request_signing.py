@@ -1,8 +1,8 @@
 """Authenticators of a manifest: functions that add credentials to requests.
 
-They extend classes of `tap_core.authenticators` by the field names and request options of a
-manifest. A request that is signed twice has the credential once. A token is requested under a lock,
-once for all threads, and is used until shortly before it expires.
+They add to `tap_core.authenticators` the field names and request options that a manifest declares.
+A request that is signed twice contains the credential once. One thread requests a token for all
+threads; the token is used until shortly before it expires.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[st
 def _write_body(request: requests.PreparedRequest, asked: HTTPRequest, *, is_json: bool) -> None:
     if request.body and is_json != asked.as_json:
         raise ManifestError(
-            "The credential cannot be added to the request body: a form field does not fit a JSON"
-            " body, nor a JSON field a form."
+            "The credential cannot be added to the request body: set `inject_into: body_json` for a"
+            " JSON body, or `inject_into: body_data` for a form."
         )
     if asked.as_json:
         request.prepare_body(data=None, files=None, json=asked.data)

@@ -57,7 +57,8 @@ def insert_value(value: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
 def split_template_text(value: Any) -> Any:
     """Return a copy of a manifest value in which each text is an `OwnText`.
 
-    The output of a template then shows what is text of the manifest and what is data.
+    In the output of a template, texts of this class can be told from data of a response or the
+    config.
     """
     if isinstance(value, dict):
         return {key: split_template_text(one) for key, one in value.items()}

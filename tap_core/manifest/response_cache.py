@@ -1,9 +1,9 @@
 """Cache of a run's responses, so that streams with the same parent request its pages once.
 
 Two requests are equal if method, URL, headers and body are equal. Bodies are stored in an unnamed
-temporary file, which is deleted with the process. While one thread sends a request, other threads
-with an equal request wait for its response. Only complete, successful responses are stored. Each
-caller gets a new copy.
+temporary file, which is deleted when the process ends. While one thread sends a request, other
+threads with an equal request wait for its response. Only complete, successful responses are stored.
+Each caller gets a new copy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _CachedResponse:
-    """Cached response: its status, headers and so on, and where its body is in the cache file."""
+    """Cached response: its status and headers, and the position of its body in the cache file."""
 
     offset: int
     length: int

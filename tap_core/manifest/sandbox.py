@@ -191,9 +191,10 @@ class Sandbox(SandboxedEnvironment):
         return as_float(_count_size(super().call(context, obj, *args, **kwargs)))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Return a ``str.format`` method that limits the size of its result.
+        """Return a ``str.format`` method that limits the size of its result, for use in a template.
 
-        Jinja calls this for each attribute that a template reads; return None for any other value.
+        Jinja calls this for each attribute that a template reads. Return None if ``value`` is not
+        such a method.
         """
         wrapped = super().wrap_str_format(value)
         if wrapped is None:

@@ -79,7 +79,7 @@ class SharedResources:
 
     @cached_property
     def threads(self) -> int:
-        """Number of threads that may read slices and time windows; 1 by default."""
+        """Number of threads that may read stream slices and time windows; 1 by default."""
         node = self.manifest.tree.get("concurrency_level")
         if not node:
             return 1

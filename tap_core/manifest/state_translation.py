@@ -231,7 +231,7 @@ def _translate_partitions(
     cursor_field: str,
     read: Callable[[Any, str], Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Convert an airbyte-cdk state with one state per slice to the format of this SDK.
+    """Convert an airbyte-cdk state with one state per stream slice to the format of this SDK.
 
     The global state is converted too if ``use_global_cursor`` is set. ``read`` converts the cursor
     of one slice to a bookmark.

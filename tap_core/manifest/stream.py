@@ -144,8 +144,8 @@ class ManifestStream(Stream):
     def is_probably_selected(self) -> bool:
         """True if the stream is selected, as far as this is known without its schema.
 
-        The schema is not loaded here, because that may send requests to the API, which may need
-        this property.
+        The schema is not loaded, because a schema loader may send requests, and sending a request
+        may need this property.
         """
         catalog = self._tap_input_catalog
         if self._metadata is None and (catalog is None or catalog.get_stream(self.name) is None):
@@ -189,7 +189,7 @@ class ManifestStream(Stream):
         return known or [None]
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the transformed records of a slice; a child stream makes a slice of each."""
+        """Yield the transformed records of a slice; each becomes a slice of a child stream."""
         return self._reader.read_slice(context)
 
     def parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
@@ -197,7 +197,7 @@ class ManifestStream(Stream):
         return self._shared.parent_stream(node)
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
-        """Return a copy of this parent stream that reads only records after a stored position.
+        """Return a copy of this parent stream that resumes from the stored state ``position``.
 
         ``position`` None reads all records.
         """
@@ -221,7 +221,7 @@ class ManifestStream(Stream):
     def resume_position(self) -> Any:
         """State that this parent stream has reached, for `resume_from` in the next sync.
 
-        It is None unless the stream was created by `resume_from`. It is read after the last slice,
+        It is None for a stream that `resume_from` did not create. It is read after the last slice,
         because slices that share a bookmark advance it together.
         """
         if self._resume_document is None:
@@ -230,7 +230,7 @@ class ManifestStream(Stream):
         return self._resume_document.stream_state(self.name)
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the stored position of the parent stream ``parent``; None in the first sync.
+        """Return the stored state of the parent stream ``parent``; None in the first sync.
 
         Also return None if the stream has several partition routers. All parent records are then
         read, as in airbyte-cdk, because an old parent record may be part of a new combination.
@@ -239,7 +239,7 @@ class ManifestStream(Stream):
         return self._slices.find_parent_state(parent) if has_one else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store a parent stream's position in the state of this stream, after its last slice."""
+        """Store ``position``, a parent's state, in this stream's state after the last slice."""
         if len(self.retriever.routers) == 1:
             self._slices.keep_parent_state(parent, position)
 
@@ -260,7 +260,7 @@ class ManifestStream(Stream):
         failed.check()
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
-        """Request all pages of a slice, or of its current time window, and yield their records."""
+        """Request all pages of a stream slice or of its time window, and yield their records."""
         self._shared.log_warnings(self.components.warnings, self.log)
         client, retriever = self._client, self.components.declared.retriever
         if isinstance(retriever, CustomRetriever):
@@ -318,7 +318,7 @@ class ManifestStream(Stream):
     # Asynchronous jobs
 
     def _read_job(self, retriever: AsyncRetriever, scope: TemplateScope) -> Iterable[Record]:
-        """Return the records of a slice that an asynchronous job of the API exports."""
+        """Return the records of a stream slice that an asynchronous job of the API exports."""
         place = f"Stream '{self.name}'"
         if stream_slice := scope["stream_slice"]:
             place += f", slice {dump_json(dict(stream_slice), default=str)}"
@@ -330,7 +330,7 @@ class ManifestStream(Stream):
     def with_request_only(
         self, retriever: SimpleRetriever, scope: TemplateScope, *, into_file: bool = False
     ) -> ManifestStream:
-        """Return a copy of the stream that sends the requests of another retriever, without slices.
+        """Return a copy of the stream that sends another retriever's requests, without slicing.
 
         ``scope`` contains template variables; ``into_file`` True stores response bodies in files.
         """
@@ -341,7 +341,7 @@ class ManifestStream(Stream):
         return made
 
     def send_request(self) -> requests.Response:
-        """Send the only request of a copy from `with_request_only`, with retries.
+        """Send the request for which `with_request_only` made this copy, with retries.
 
         Raises:
             SyncError, requests.exceptions.RequestException: The request failed.
@@ -350,7 +350,7 @@ class ManifestStream(Stream):
         return self._client.send(finalize_request(self.retriever.requester.request(scope)))
 
     def _read_with_simple_retriever(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a slice for a custom retriever, read by its SimpleRetriever.
+        """Yield the records of a stream slice for a custom retriever, read by its SimpleRetriever.
 
         The custom class calls this through ``super().read_records``, once or for several slices.
         """
@@ -383,11 +383,11 @@ class ManifestStream(Stream):
     # Record selection
 
     def iterate_records(self, retriever: SimpleRetriever | AsyncRetriever) -> Iterable[Record]:
-        """Yield the records of another retriever, for example a schema loader's, without slices."""
+        """Yield the records of another retriever, such as a schema loader's, without slicing."""
         return self._copy_with_retriever(retriever).request_records(None)
 
     def _copy_with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> ManifestStream:
-        """Return a copy of the stream with another retriever, and without slices and cursor."""
+        """Return a copy of the stream with another retriever, without stream slices and cursor."""
         made = copy.copy(self)
         made._replace_components(self.components.with_retriever(retriever))
         vars(made).update(schema={}, _record_filter=None, _failed_records=None)

@@ -89,7 +89,7 @@ class StreamComponents:
         return build_component(manifest, node, kind, config, parameters, self.warnings.append)
 
     def build_option(self, key: str, kind: Any) -> Any:
-        """Build one option of the stream; return None if the option is missing.
+        """Build the option ``key`` of the stream; return None if the option is missing.
 
         ``kind`` is the type that the value must have.
         """
@@ -98,9 +98,10 @@ class StreamComponents:
         return None if node is None else self.build(node, kind, get_parameters(whole))
 
     def with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> StreamComponents:
-        """Return components for the same stream with another retriever.
+        """Return components of the same stream that send the requests of another retriever.
 
-        They have no cursor and no transformations.
+        For example, the retriever polls an asynchronous job. The components have no cursor and no
+        transformations.
         """
         made = StreamComponents(self._shared, self.node, self._has_state)
         made.warnings = self.warnings
@@ -110,7 +111,7 @@ class StreamComponents:
         return made
 
     def rebuilt(self, has_state: Callable[[], bool]) -> StreamComponents:
-        """Return new components for the same stream, of which no component is built yet.
+        """Return components of the same stream that are built again, after its state has changed.
 
         ``has_state`` returns True if a StateDelegatingStream is read incrementally.
         """
@@ -124,7 +125,7 @@ class StreamComponents:
     def incremental_node(self) -> Mapping[str, Any]:
         """Node of the manifest that declares the incremental sync.
 
-        For a StateDelegatingStream it is the node of the incremental stream, otherwise of the
+        It is the stream's own node or, for a StateDelegatingStream, the node of its incremental
         stream.
         """
         found: Mapping[str, Any] = self.node.get("incremental_stream", self.node)
@@ -238,12 +239,12 @@ class StreamComponents:
 
     @cached_property
     def error_handler(self) -> ErrorHandler:
-        """Error handler of the requester, or a DefaultErrorHandler."""
+        """Error handler of the requester; a DefaultErrorHandler if the manifest declares none."""
         return self.retriever.requester.error_handler or DefaultErrorHandler()
 
     @cached_property
     def decoder(self) -> Decoder:
-        """Decoder of the responses, or a JsonDecoder."""
+        """Decoder of the responses; a JsonDecoder if the manifest declares none."""
         return self.retriever.decoder or JsonDecoder()
 
     def make_page_loop(
@@ -255,7 +256,7 @@ class StreamComponents:
         may_change_documents: bool,
         **callbacks: Any,
     ) -> PageLoop:
-        """Return a new `PageLoop`, which reads the pages of a slice.
+        """Return a new `PageLoop`, which reads the pages of a stream slice.
 
         Args:
             stream: Stream of the slice, for properties that are read from an endpoint.

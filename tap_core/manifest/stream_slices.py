@@ -31,7 +31,7 @@ __all__ = ["StreamSlices"]
 class StreamSlices:
     """Slices of a stream in the current run, such as one for each parent record.
 
-    It also stores the state that all slices share: the positions of parent streams, and the global
+    It also stores the state that all slices share: the states of parent streams, and the global
     cursor (the latest bookmark of all slices).
     """
 
@@ -98,7 +98,7 @@ class StreamSlices:
             )
 
     def limit_end(self, end: dt.datetime) -> dt.datetime:
-        """Return the end of a slice's period, at most the end of the first slice of this run.
+        """Return ``end``, the end of a slice's period, or the end of the first slice if earlier.
 
         All slices share one bookmark, which does not pass the end of the first slice. Later records
         would be read again in the next sync.
@@ -111,15 +111,15 @@ class StreamSlices:
     # State
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the stored position of the parent stream ``parent``; None in the first sync.
+        """Return the stored state of the parent stream ``parent``; None in the first sync.
 
-        The child records of all parent records before this position have been synced.
+        The child records of all parent records that this state covers have been synced.
         """
         kept = get_stream_state(self._stream).get("parent_state")
         return kept.get(parent) if isinstance(kept, Mapping) else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Remember the position of a parent stream, which `complete` stores in the state.
+        """Remember a parent stream's state, which `complete` stores in the state of this stream.
 
         Args:
             parent: Name of the parent stream.
@@ -157,8 +157,8 @@ class StreamSlices:
     def complete(self, *, has_global_cursor: bool) -> None:
         """Store the state that the slices share, after the last slice was read.
 
-        It consists of the positions of parent streams and of the global cursor (the latest bookmark
-        of all slices), if the stream has one.
+        It consists of the states of parent streams and of the global cursor (the latest bookmark of
+        all slices), if the stream has one.
         """
         stream, state = self._stream, get_stream_state(self._stream)
         is_kept = has_global_cursor and self._keep_global_cursor()

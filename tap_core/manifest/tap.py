@@ -147,7 +147,7 @@ class ManifestTap(Tap):
                 read_one_record(self.streams[name])
 
     def _try_declared(self, names: Sequence[str]) -> bool:
-        """Read one record of each named stream, unless a stream comes from a stream template.
+        """Read one record of each named stream, if all are declared without a stream template.
 
         Returns:
             True if the streams were read; False if a name needs the templates and nothing was read.

@@ -192,9 +192,9 @@ def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> N
 
 
 def _set_line(holder: Any, name: Any, line: int) -> None:
-    """Set the line number of a value in a generated stream to the line of its component mapping.
+    """Set the line number of the value ``holder[name]`` to ``line``, that of its component mapping.
 
-    Error messages about the value then name this line.
+    The value is in a generated stream. Error messages about it then name this line.
     """
     if isinstance(holder, MappingNode):
         holder.lines[name] = line
@@ -203,10 +203,11 @@ def _set_line(holder: Any, name: Any, line: int) -> None:
 
 
 def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
-    """Set to UNKNOWN each value that a component mapping may set, if its path has unknown keys.
+    """Set each value that a component mapping may change to UNKNOWN, the linter's marker.
 
-    Only the linter does not know the keys. The option ``type`` is never changed. If ``creates`` is
-    True, the mapping may also create options, so any option may be unknown.
+    The path ``steps`` of such a mapping has keys that are known only at run time. The option
+    ``type`` is never changed. If ``creates`` is True, the mapping may also create options, so any
+    option may be unknown.
     """
     for holder, name in make_locator(["*" if step is UNKNOWN else step for step in steps])(
         document
@@ -223,7 +224,7 @@ def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> 
 
 
 def _is_unknown_at(document: Any, steps: list[Any]) -> bool:
-    """Return True if a linter cannot know if a path exists, because a parent in it is UNKNOWN."""
+    """Return True if a linter cannot know if the path ``steps`` exists: a parent is UNKNOWN."""
     return any(
         holder[name] is UNKNOWN
         for length in range(1, len(steps))

@@ -1,4 +1,4 @@
-"""Parser of component classes: from the type hints of fields to the accepted YAML values.
+"""Parser of the type hints of component classes, which gives the YAML values that options accept.
 
 The builder of components uses the result to check the options of a manifest. Each class is parsed
 once.

@@ -18,7 +18,7 @@ def get_catalog_entry(stream: SyncStream) -> CatalogEntry:
 
 
 def apply_selection(node: Metadata, *, wanted: bool) -> None:
-    """Set ``selected`` to ``wanted`` in the catalog metadata of a property, and make it effective.
+    """Select or deselect a property: set ``selected`` in its catalog metadata to ``wanted``.
 
     To deselect a property with the inclusion ``automatic``, change the inclusion to ``available``,
     because Singer always includes automatic properties.

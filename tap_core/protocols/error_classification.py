@@ -4,7 +4,7 @@
 - ``transient_error``: a retry may succeed.
 - ``system_error``: all other errors.
 
-Errors of optional libraries are recognised by class name, so that the libraries need not be
+Errors of optional libraries are recognized by class name, so that the libraries need not be
 imported. If the class of an error is unknown, its cause decides. Source of the names: the Airbyte
 protocol, section "AirbyteErrorTraceMessage".
 """

@@ -54,7 +54,14 @@ def find_previously_sent(
     """Return, by name, the states of parent streams that restart only due to a child stream.
 
     The state of such a parent shows which of its records were sent in earlier syncs. The restart is
-    logged. The arguments are those of `retained_bookmarks`.
+    logged.
+
+    Args:
+        bookmarks: States by stream name.
+        streams: Streams of the tap by name.
+        must_restart: Called with a selected stream and its state (or None). Returns True to restart
+            the stream.
+        full_refresh: Names of streams that restart in any case.
     """
     restarted = _find_restarted(bookmarks, streams, must_restart, full_refresh)
     parents = {

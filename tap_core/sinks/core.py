@@ -269,7 +269,7 @@ class Sink(abc.ABC):
         return record
 
     def _refuse(self, error: InvalidRecord) -> None:
-        """Handle the error of an invalid record: log it, or also raise it.
+        """Log the error of an invalid record, and raise it if the sink does not skip such records.
 
         Raises:
             InvalidRecord: `fail_on_record_validation_exception` is true.

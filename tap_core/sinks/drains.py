@@ -32,9 +32,9 @@ def run_in_threads(function: Callable[[_T], None], items: Sequence[_T], parallel
 
 
 def write_state_line(line: bytes) -> None:
-    """Write ``line``, without its line feed, and a line feed to ``sys.stdout``, and flush it.
+    """Write ``line``, such as a STATE message, and a line feed to ``sys.stdout``, and flush it.
 
-    The line is a STATE message, for example.
+    ``line`` has no line feed at its end.
     """
     below = getattr(sys.stdout, "buffer", None)
     if below is None:

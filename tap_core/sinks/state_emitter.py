@@ -40,7 +40,7 @@ class StateEmitter:
             self.release()
 
     def release(self) -> None:
-        """Emit the newest state before which all records are written, unless it was emitted.
+        """Emit the newest state whose preceding records are all written, if it is not emitted yet.
 
         Call this after a sink has written records.
         """

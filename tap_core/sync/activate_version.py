@@ -5,8 +5,8 @@ stream. Every row has the version. A second ACTIVATE_VERSION message at the end 
 the target delete the rows of older versions.
 
 A stream whose parent resumes from a bookmark gets no version: this run reads only the children of
-some parent records, and the rows of the others must stay. Neither does a stream that has one name
-with another, by stream maps: the rows of the other stream would be deleted.
+some parent records, and the rows of the others must stay. Two streams to which stream maps give the
+same name get no version either, because each would delete the rows of the other.
 """
 
 from __future__ import annotations

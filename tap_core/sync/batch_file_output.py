@@ -135,7 +135,7 @@ class BatchFileOutput:
             self._writers[writer.stream] = writer
 
     def finish(self, source: str) -> None:
-        """Close the open files of a stream, emit their events and log the number of files."""
+        """Close the files of the stream ``source``, emit their events and log their number."""
         for writer in self._sources.get(source, ()):
             self._emit_files(writer.close())
             writer.counter.exit()
@@ -143,7 +143,7 @@ class BatchFileOutput:
             del self._writers[writer.stream]
 
     def get_row_limit(self, source: str, limit: int) -> int:
-        """Return the number of records to buffer before they are written to a stream's files.
+        """Return the number of records to buffer before the files of ``source`` are written.
 
         This is ``limit``, or fewer if one of the open files has space for fewer rows.
         """
@@ -197,17 +197,17 @@ class BatchFileOutput:
     def allows_state(self, *, owed: bool) -> bool:
         """Return True if a state may be written now.
 
-        It may not while a record that the tap has read is not in a BATCH message yet.
+        No state may be written while a record that the tap has read is not in a BATCH message yet.
 
         Args:
-            owed: True for a required state. False for an optional one, which is not written while
-                a stream has batch files, because it would end the files early.
+            owed: True for a required state. False for an optional one, which is not written while a
+                stream has batch files, because it would end the files early.
         """
         return not self._held and (owed or not self._sources)
 
     @contextmanager
     def batching(self, source: str) -> Iterator[None]:
-        """Let `hold` and `release` control, in a ``with`` block, if states may be written.
+        """During the ``with`` block, let `hold` block states and `release` allow them again.
 
         The block syncs the stream ``source``, whose batch files the tap's code writes. If it fails,
         states stay blocked, because records may be missing from the files.
@@ -227,7 +227,7 @@ class BatchFileOutput:
             self._held.add(_make_thread_key(source))
 
     def release(self, source: str) -> None:
-        """Allow states again: all records that this thread has read are in BATCH messages."""
+        """Allow states again, because BATCH messages list all records of ``source`` read so far."""
         self._held.discard(_make_thread_key(source))
 
 

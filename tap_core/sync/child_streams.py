@@ -173,10 +173,10 @@ class ChildSyncPool:
         self._bookmark = bookmark
 
     def count_children(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield the parent's records, and add each of them to the parent's bookmark afterwards.
+        """Yield the parent's records, and add each to the parent's bookmark once it is written.
 
-        A record is added when the caller requests the next one, because it is written then. With it
-        the number of its child contexts that are not synced yet is stored.
+        The caller requests the next record when it has written the current one. The bookmark
+        stores, with each record, the number of its child contexts that are not synced yet.
         """
         for record in records:
             yield record

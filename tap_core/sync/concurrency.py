@@ -101,7 +101,7 @@ def explain_not_distributed(stream: SyncStream) -> str | None:
 
 
 def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
-    """Return True if the contexts of all ``streams`` may be synced in other processes.
+    """Return True if the contexts (partitions) of all ``streams`` may be synced in other processes.
 
     Log the reason for each stream whose contexts may not.
     """

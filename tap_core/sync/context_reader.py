@@ -1,4 +1,4 @@
-"""`ContextReader`: start, order and end of the reading of a stream's contexts.
+"""`ContextReader`: prepares and ends the reading of each context of a stream.
 
 The sync engine calls it before and after it reads a context. Streams with a cursor, which are read
 in time windows or slices, have a subclass of it. Each stream object, including the copies in worker
@@ -25,7 +25,7 @@ __all__ = ["ContextReader"]
 
 
 class ContextReader:
-    """Methods that the sync engine calls before and after it reads a context of a stream.
+    """Reader of a stream's contexts; the sync engine calls it before and after each context.
 
     This class is for streams without a cursor. Subclasses divide a context into the time windows or
     slices of a cursor, and read one after the other.
@@ -110,7 +110,7 @@ class ContextReader:
         return ()
 
     def reading_only(self, interval: ReadInterval) -> AbstractContextManager[None]:
-        """Return a context manager in which reading a context yields only one of its time windows.
+        """Return a context manager in which only the time window ``interval`` of a context is read.
 
         Raises:
             NotImplementedError: The stream has no time windows.

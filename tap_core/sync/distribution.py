@@ -41,7 +41,7 @@ def make_pool(
     distributes: bool = False,
     in_order: bool = False,
 ) -> WorkerPool | DistributedPool:
-    """Return a pool that syncs contexts of streams, in threads or in other processes.
+    """Return a pool that syncs contexts (partitions) of streams, in threads or in other processes.
 
     Args:
         run: Sync of the calling thread.
@@ -58,7 +58,7 @@ def make_pool(
 
 
 class DistributedPool:
-    """Pool that syncs contexts of streams in other processes, such as Spark executors.
+    """Pool that syncs contexts (partitions) of streams in other processes, such as Spark executors.
 
     It has the methods of `WorkerPool`, which uses threads.
     """
@@ -88,7 +88,7 @@ class DistributedPool:
     def submit(self, job: SyncJob) -> None:
         """Queue a context of a stream. If the queue is then full, sync its contexts and wait.
 
-        Other processes sync the contexts.
+        They are synced in other processes.
         """
         self._begin(job.stream)
         self._jobs.append((job, _build_work_unit(job, len(self._jobs), self._below)))
@@ -104,7 +104,7 @@ class DistributedPool:
                 emit_activate_version(each, self.owner)
 
     def check(self) -> None:
-        """Do nothing: `drain` raises the errors of contexts, after all contexts are synced."""
+        """Do nothing: `drain` raises the errors of contexts (partitions), after all are synced."""
 
     def drain(self) -> None:
         """Sync all queued contexts and wait for them.
@@ -193,7 +193,7 @@ def _make_stream_state(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _DescendantStates:
-    """Lookup of the states of child streams by the context of their parent stream."""
+    """Lookup of the states of child streams by the context (partition) of their parent stream."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, tuple[str, ...]], dict[Any, list[dict[str, Any]]]] = {}
@@ -243,7 +243,10 @@ def _merge(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]) -> N
 
 
 def _merge_interval(stream: SyncStream, unit: WorkUnit, entry: Mapping[str, Any]) -> None:
-    """Advance a context's bookmark to the end of the time window that a work unit has read."""
+    """Advance a context's bookmark to the end of the time window that a work unit has read.
+
+    ``entry`` is the state that the work unit has returned for the context.
+    """
     value, key = entry.get("replication_key_value"), stream.replication_key
     if value is not None and key:
         stream.state_manager.close_window(unit.context, replication_key=key, until=value)

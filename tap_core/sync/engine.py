@@ -355,7 +355,9 @@ def _sync_contexts_here(
 ) -> None:
     """Sync contexts of a stream one after the other in this thread, on the fast path.
 
-    The fast path does not call the methods in `OVERRIDABLE_HOOKS` for each record.
+    The fast path does not call the methods in `OVERRIDABLE_HOOKS` for each record. ``context`` is
+    the only context to sync; None syncs all. ``signpost`` is the upper limit of the bookmarks if
+    all are synced.
     """
     done, failures = 0, ContextFailures(stream)
     with record_metrics(stream, run) as tally, open_child_pool(stream, run, plan):
@@ -469,7 +471,7 @@ def _process_records(  # noqa: C901 - one flat loop
 
 
 class _WriteArguments(NamedTuple):
-    """Objects that are needed to write the records of a context, such as the bookmark cursor."""
+    """Objects needed to write the records of a context (partition), such as the bookmark cursor."""
 
     stream: SyncStream
     run: SyncRun
@@ -534,7 +536,7 @@ def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int
 
 
 def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int:
-    """Apply stream maps to the records of a context, and write the results.
+    """Apply stream maps to the records of a context (partition), and write the results.
 
     ``done`` is the number of the stream's records before this context. Return the number after it.
     The bookmark also advances for records that a stream map drops.
@@ -741,7 +743,7 @@ def _raise_key_error(
 
     Args:
         stream: Stream of the record.
-        cursor: Bookmark cursor of the context.
+        cursor: Bookmark cursor of the context (partition).
         error: Error raised when the value was looked up or compared.
         record: The record.
         done: Number of the record in the sync of the stream.

@@ -53,7 +53,7 @@ class StreamFinalizer:
                 _emit_progress(stream, Progress.COMPLETE)
 
     def begin(self, root: SyncStream) -> None:
-        """Emit the start of a top-level stream and its descendants, with estimates of their size.
+        """Emit the start of the top-level stream ``root`` and its descendants, with size estimates.
 
         Streams that are not selected, or have started before, are skipped.
         """
@@ -92,7 +92,7 @@ class StreamFinalizer:
 
     @cached_property
     def _outputs(self) -> Counter[StreamId]:
-        """Number of selected streams that write rows under each name of a stream after maps."""
+        """Number of selected streams per output stream (the name after stream maps)."""
         selected = [stream for stream in self._streams if stream.selected]
         return Counter(
             name for stream in selected for name in {each.stream for each in get_schemas(stream)}
@@ -116,7 +116,7 @@ class StreamFinalizer:
 
 
 def _has_bookmark(stream: SyncStream) -> bool:
-    """Return True if an incremental stream resumes from a bookmark, at least in one context."""
+    """Return True if an incremental stream has a bookmark in at least one context (partition)."""
     if stream.replication_method != REPLICATION_INCREMENTAL:
         return False
     found = get_state_if_exists(stream.state_manager.document.tap_state, stream.name)

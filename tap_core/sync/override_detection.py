@@ -45,7 +45,7 @@ def is_overridden(stream: Any, *names: str) -> bool:
 
 
 def get_member(owner: type, name: str) -> Any:
-    """Return a member of a class without evaluating it, such as a property instead of its value.
+    """Return the member ``name`` of a class without evaluating it, for example a property itself.
 
     Raises:
         StopIteration: The class has no member of this name.

@@ -20,9 +20,9 @@ __all__ = ["ContextFailures"]
 
 
 class ContextFailures:
-    """Collector of the errors of contexts that do not stop the sync of a stream. Threads share it.
+    """Collector of the errors of contexts (partitions) after which a stream's sync continues.
 
-    The stream's ``continues_after`` decides for each error.
+    Threads share it. The stream's ``continues_after`` decides for each error.
     """
 
     def __init__(self, stream: SyncStream) -> None:
@@ -32,7 +32,7 @@ class ContextFailures:
 
     @contextmanager
     def record_errors(self) -> Iterator[None]:
-        """Suppress an error of the ``with`` block, which syncs one context, if the sync continues.
+        """Suppress an error of the block, which syncs one context (partition), or raise it.
 
         If the stream's other contexts are still synced after the error, it is logged, and stored
         for `raise_first`. Otherwise it is raised.

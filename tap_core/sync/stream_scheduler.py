@@ -101,9 +101,9 @@ class StreamScheduler:
                 )
 
     def _sync_or_record_error(self, stream: SyncStream) -> None:
-        """Sync a stream. Raise its error, or store it if the other streams are still synced then.
+        """Sync a stream. Raise its error, or store the error if the other streams are still synced.
 
-        They are if the tap allows it and the protocol reports the end of each stream.
+        They are still synced if the tap allows it and the protocol reports the end of each stream.
         """
         try:
             self._sync_alone(stream)

@@ -56,7 +56,7 @@ class SyncJob:
 
 
 class WorkerPool:
-    """Pool of threads that sync contexts or streams.
+    """Pool of threads that sync contexts (partitions) or streams.
 
     Args:
         owner: `SyncRun` of the thread that submits the jobs. Each worker thread gets a `SyncRun`

@@ -118,7 +118,11 @@ class TapTestClassFactory:
         suite_config: SuiteConfig | None = None,
         **kwargs: Any,
     ) -> type[BaseTestClass]:
-        """Return a new pytest class with the tests. See `get_tap_test_class` for the arguments."""
+        """Return a new pytest class with the standard tests that the ``include_…`` flags select.
+
+        ``custom_suites`` are added to these tests, ``suite_config`` has the options of the tests,
+        and ``kwargs`` are further arguments of the tap.
+        """
         standard = (
             (include_tap_tests, tap_tests),
             (include_stream_tests, tap_stream_tests),
@@ -221,9 +225,10 @@ class TargetTestClassFactory:
         include_target_tests: bool = True,
         **kwargs: Any,
     ) -> type[BaseTestClass]:
-        """Return a new pytest class with the tests.
+        """Return a new pytest class with the tests of the target.
 
-        See `get_target_test_class` for the arguments.
+        ``custom_suites`` are added to the standard tests, ``suite_config`` has the options of the
+        tests, and ``kwargs`` are further arguments of the target.
         """
         suites = [*(custom_suites or ()), *([target_tests] if include_target_tests else ())]
         kwargs.setdefault("parse_env_config", True)

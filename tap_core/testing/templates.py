@@ -118,7 +118,10 @@ class TapTestTemplate(TestTemplate[TapTestRunner]):
         return f"tap__{self.name}"
 
     def run(self, config: SuiteConfig, resource: Any, runner: TapTestRunner) -> None:
-        """Create a tap, and run the test on it. See `TestTemplate.run` for the arguments."""
+        """Create a tap with ``runner``, and run the test on it with the options ``config``.
+
+        ``resource`` is the value of the fixture ``resource``, by default None.
+        """
         __tracebackhide__ = True
         self.tap = runner.new_tap()
         super().run(config, resource, runner)
@@ -264,7 +267,10 @@ class TargetTestTemplate(TestTemplate[TargetTestRunner]):
         return f"target__{self.name}"
 
     def run(self, config: SuiteConfig, resource: Any, runner: TargetTestRunner) -> None:
-        """Create a target, and run the test on it. See `TestTemplate.run` for the arguments."""
+        """Create a target with ``runner``, and run the test on it with the options ``config``.
+
+        ``resource`` is the value of the fixture ``resource``, by default None.
+        """
         __tracebackhide__ = True
         self.target = runner.new_target()
         super().run(config, resource, runner)

@@ -29,14 +29,14 @@ class DeclarativeCursor(StreamSlicer):
     """Base class of cursors, which split a stream into slices and track its state."""
 
     def set_initial_state(self, stream_state: Mapping[str, Any]) -> None:
-        """Resume from the state that `get_stream_state` returned in the last sync, or from {}."""
+        """Resume from the state of the last sync (see `get_stream_state`); {} in the first sync."""
         raise NotImplementedError
 
     def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
-        """Process a record of a slice before it is emitted; does nothing by default."""
+        """Process a record of a stream slice before it is emitted; does nothing by default."""
 
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:
-        """Update the state; called after all records of a slice were emitted.
+        """Update the state; called after all records of a stream slice were emitted.
 
         ``args`` is empty, unless the overriding method takes a second argument, as in older
         versions of airbyte-cdk. Such a method receives the latest record of the slice.
@@ -44,11 +44,11 @@ class DeclarativeCursor(StreamSlicer):
         raise NotImplementedError
 
     def get_stream_state(self) -> Mapping[str, Any]:
-        """Return the current state, which the stream stores after each completed slice."""
+        """Return the current state, which the stream stores after each completed stream slice."""
         raise NotImplementedError
 
     def select_state(self, stream_slice: CdkStreamSlice | None = None) -> Mapping[str, Any] | None:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Return the state that templates see as ``stream_state`` while a slice is read.
+        """Return the state that templates see as ``stream_state`` while a stream slice is read.
 
         By default it is the state of the whole stream.
         """
@@ -69,7 +69,7 @@ Cursor = DeclarativeCursor
 
 @dataclass
 class CdkMinMaxDatetime:
-    """Datetime from a template, clamped to an optional minimum and maximum (MinMaxDatetime)."""
+    """Datetime from a template, limited to an optional minimum and maximum (MinMaxDatetime)."""
 
     datetime: Any
     parameters: InitVar[Mapping[str, Any]]
@@ -97,7 +97,7 @@ class CdkMinMaxDatetime:
         return cls(datetime=value, parameters=parameters)
 
     def get_datetime(self, config: Mapping[str, Any], **additional_parameters: Any) -> dt.datetime:
-        """Render the templates and return the datetime, clamped to the minimum and the maximum.
+        """Render the templates and return the datetime, limited to the minimum and the maximum.
 
         Raises:
             ValueError: The datetime, the minimum or the maximum does not match ``datetime_format``.
@@ -227,7 +227,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # Windows
 
     def stream_slices(self) -> Iterable[CdkStreamSlice]:
-        """Return one slice per time window, from the stored cursor value until the end.
+        """Return one stream slice per time window, from the stored cursor value until the end.
 
         The first window starts `lookback_window` before the stored value, but not before
         `start_datetime`.
@@ -368,4 +368,4 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return bool(values[0])
 
     def _send_log(self, level: Any, message: str) -> None:
-        """Ignore a subclass's message; the stream warns about records without a cursor value."""
+        """Discard a subclass's log message; the stream warns of records without a cursor value."""

@@ -212,7 +212,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the query parameters of a request, rendered for a slice and a page token."""
+        """Return the query parameters of a request, rendered for a stream slice and page token."""
         found: Any = self._given(self.request_parameters, stream_slice, next_page_token)
         params = found if is_mapping(found) else _nothing()
         if not self.query_properties_key:
@@ -226,7 +226,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the headers of a request, rendered for a slice and a page token."""
+        """Return the headers of a request, rendered for a stream slice and a page token."""
         return self._given(self.request_headers, stream_slice, next_page_token)
 
     def get_request_body_data(
@@ -246,5 +246,5 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the JSON body of a request, rendered for a slice and a page token."""
+        """Return the JSON body of a request, rendered for a stream slice and a page token."""
         return self._given(self.request_body_json, stream_slice, next_page_token)

@@ -51,7 +51,7 @@ class StreamOwner:
 
 
 class CdkPartition:
-    """Slice of a parent stream, whose records `read` requests from the API."""
+    """Slice of a parent stream; `read` requests the records of the slice from the API."""
 
     def __init__(self, stream: CdkStream, stream_slice: CdkStreamSlice) -> None:
         self._stream = stream
@@ -147,7 +147,7 @@ class CdkStream:
                 yield Record(record, name, made)
 
     def read_only_records(self, state: Any = None) -> Iterator[Record]:  # noqa: ARG002
-        """Yield the parent stream's records in all slices; ``state`` is ignored."""
+        """Yield the parent stream's records in all stream slices; ``state`` is ignored."""
         return self.read_records()
 
 
@@ -164,7 +164,7 @@ class StreamSlicer:
     """
 
     def stream_slices(self) -> Iterable[Any]:
-        """Return the slices to read, in the order of reading; implemented by subclasses."""
+        """Return the stream slices to read, in the order of reading; implemented by subclasses."""
         raise NotImplementedError
 
     def get_request_params(
@@ -173,7 +173,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the query parameters to add to the requests of a slice, as a dict."""
+        """Return the query parameters to add to the requests of a stream slice, as a dict."""
         return self._get_request_option(RequestOptionType.request_parameter, stream_slice)
 
     def get_request_headers(
@@ -182,7 +182,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the HTTP headers to add to the requests of a slice, as a dict."""
+        """Return the HTTP headers to add to the requests of a stream slice, as a dict."""
         return self._get_request_option(RequestOptionType.header, stream_slice)
 
     def get_request_body_data(
@@ -191,7 +191,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the form fields to add to the requests of a slice, as a dict."""
+        """Return the form fields to add to the requests of a stream slice, as a dict."""
         return self._get_request_option(RequestOptionType.body_data, stream_slice)
 
     def get_request_body_json(
@@ -221,7 +221,7 @@ class CdkPartitionRouter(StreamSlicer):
 
 @dataclass
 class CdkListPartitionRouter(CdkPartitionRouter):
-    """Partition router that creates one slice per value of a list (ListPartitionRouter)."""
+    """Partition router that creates one stream slice per value of a list (ListPartitionRouter)."""
 
     values: Any
     cursor_field: Any
@@ -234,7 +234,7 @@ class CdkListPartitionRouter(CdkPartitionRouter):
         self._cursor_field = InterpolatedString.create(self.cursor_field, parameters=parameters)
 
     def stream_slices(self) -> Iterable[Any]:
-        """Yield the slice ``{cursor_field: value}`` for each value of the list."""
+        """Yield the stream slice ``{cursor_field: value}`` for each value of the list."""
         name = self._cursor_field.eval(self.config)
         for value in cast("list[Any]", self.values):
             yield CdkStreamSlice(partition={name: value}, cursor_slice={})
@@ -272,7 +272,7 @@ class CdkParentStreamConfig:
 
 @dataclass
 class CdkSubstreamPartitionRouter(CdkPartitionRouter):
-    """Partition router that creates one slice per record of its parent streams."""
+    """Partition router that creates one stream slice per record of its parent streams."""
 
     parent_stream_configs: list[Any] = field()
     config: Mapping[str, Any] = field()

@@ -58,7 +58,7 @@ class AsyncJobStatusMap:
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncRetriever:
-    """Retriever that creates one asynchronous job per slice, polls it and downloads its results."""
+    """Retriever that creates one asynchronous job per stream slice and downloads its results."""
 
     creation_requester: HttpRequester | CustomRequester
     polling_requester: HttpRequester | CustomRequester
@@ -102,7 +102,7 @@ class AsyncRetriever:
 
     @property
     def requester(self) -> HttpRequester | CustomRequester:
-        """Requester of the first request of a slice, which creates the job."""
+        """Requester of the first request of a stream slice, which creates the job."""
         return self.creation_requester
 
     @cached_property

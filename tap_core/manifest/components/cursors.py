@@ -117,7 +117,7 @@ class IncrementingCountCursor:
 class CountReader:
     """Reader of a stream with an IncrementingCountCursor.
 
-    It reads a single slice: all values of the cursor field from a start number on.
+    It reads a single stream slice: all values of the cursor field from a start number on.
     """
 
     is_past = False
@@ -130,7 +130,7 @@ class CountReader:
         self._option = option
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the only slice, ``{"start": <start number>, "end": infinity}``."""
+        """Yield the only stream slice, ``{"start": <start number>, "end": infinity}``."""
         yield self._slice
 
     def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:  # noqa: ARG002  (every reader takes it)
@@ -169,7 +169,7 @@ class _IgnoringComparator(ReplicationKeyComparator):
         """Do nothing, because cursor values are ignored on purpose."""
 
     def parse_bound(self, text: str) -> None:
-        """Return None, because only the Python class knows where the cursor starts."""
+        """Return None, because only the connector's Python class knows where the cursor starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +291,7 @@ class CustomCursorReader:
         """State at the beginning of the current slice, ``stream_state`` in templates."""
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the slices of the cursor class, one at a time.
+        """Yield the stream slices of the cursor class, one at a time.
 
         The next slice is requested from the class only after the previous one was closed.
         """
@@ -351,7 +351,7 @@ CursorReader: TypeAlias = CountReader | CustomCursorReader
 def _accepts_record(close: Any) -> bool:
     """Return True if a ``close_slice`` method has a second parameter, for the latest record.
 
-    Older versions of airbyte-cdk pass the latest record of the slice.
+    Older versions of airbyte-cdk pass the latest record of the stream slice.
     """
     kinds = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
     given = [one for one in inspect.signature(close).parameters.values() if one.kind in kinds]

@@ -105,7 +105,7 @@ class Custom:
 
     @cached_property
     def instance(self) -> Any:
-        """Instance of the Python class, shared by all threads and created on first use.
+        """Instance of the connector's Python class, shared by all threads and created on first use.
 
         Raises:
             ManifestError: The class cannot be instantiated.
@@ -127,7 +127,7 @@ class Custom:
         return []
 
     def remember_stream(self, scope: TemplateScope) -> None:
-        """Store the stream name, which the Python class receives in its field ``name``.
+        """Store the stream name, which the connector's Python class receives in its field ``name``.
 
         ``scope`` contains the template variables, among them ``stream_name``. If several streams
         share the component, the first name is kept.
@@ -206,7 +206,7 @@ class CustomRecordExtractor(Custom):
     def replace_decoder(self, decoder: Decoder) -> Any:
         """Return a function that yields an API response undecoded, for use instead of a decoder.
 
-        The Python class decodes responses itself; it receives ``decoder`` in its field of that
+        The connector's class decodes responses itself; it receives ``decoder`` in its field of that
         name.
         """
         self._known["decoder"] = decoder
@@ -216,7 +216,7 @@ class CustomRecordExtractor(Custom):
         return self._known
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
-        """Return the records that the Python class extracts from a response.
+        """Return the records that the connector's Python class extracts from a response.
 
         Args:
             document: The undecoded response.
@@ -235,7 +235,7 @@ class CustomRecordFilter(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("filter_records",)
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
-        """Return True if the Python class keeps the record; False if it filters the record out."""
+        """Return True if the connector's class keeps the record, False if it drops the record."""
         kept = self.instance.filter_records([record], **_make_request_arguments(scope))
         return any(True for _ in kept)
 
@@ -249,7 +249,7 @@ class CustomTransformation(Custom):
     def transform(self) -> Any:
         """Function that changes a record in place.
 
-        Its arguments are the record and the template variables (config, slice and so on).
+        Its arguments are the record and the template variables (config, stream slice and so on).
         """
         change = partial(self.instance.transform, config=self.config, stream_state=_NO_STATE)
         last: list[tuple[Any, CdkStreamSlice]] = []
@@ -266,7 +266,7 @@ class CustomTransformation(Custom):
 
 
 class CustomSchemaNormalization(Custom):
-    """Schema normalization that calls ``transform(record, schema)`` of a Python class."""
+    """Schema normalization that calls ``transform(record, schema)`` of a connector's class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("transform",)
 
@@ -281,7 +281,7 @@ class CustomDecoder(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("decode",)
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents that the Python class parses from a response."""
+        """Yield the documents that the connector's Python class parses from a response."""
         return iter(self.instance.decode(response))
 
 
@@ -291,7 +291,7 @@ class CustomSchemaLoader(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("get_json_schema",)
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Return the JSON Schema of the stream's records, as the Python class loads it."""
+        """Return the JSON Schema of the stream's records, as the connector's class loads it."""
         self.owner.stream = stream
         return cast("JsonSchema", self.instance.get_json_schema())
 
@@ -306,18 +306,18 @@ class CustomStateMigration(Custom):
         return {}
 
     def set_stream(self, stream: Mapping[str, Any]) -> None:
-        """Set the Python class's field ``declarative_stream`` to the declaration of the stream."""
+        """Set ``declarative_stream`` of the connector's class to the declaration of the stream."""
         self._known["declarative_stream"] = CdkDeclaration(stream)
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
         return self._known
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return True if the Python class reports that the state must be migrated."""
+        """Return True if the connector's Python class reports that the state must be migrated."""
         return bool(self.instance.should_migrate(stream_state))
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Convert a state with the Python class and return it in the connector's current format."""
+        """Convert a state with the connector's class to the connector's current format."""
         return cast("Mapping[str, Any]", self.instance.migrate(stream_state))
 
 
@@ -325,7 +325,7 @@ class CustomStateMigration(Custom):
 
 
 class CustomAuthenticator(Custom):
-    """Authenticator that calls a Python class with each prepared request.
+    """Authenticator that calls a connector's Python class with each prepared request.
 
     The class may also return query parameters or a body, for example with ``get_request_params``.
     """
@@ -333,7 +333,7 @@ class CustomAuthenticator(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("__call__",)
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return a callable that adds the credentials of the Python class to a request."""
+        """Return a callable that adds the credentials of the connector's class to a request."""
         self.owner.stream = stream
         return self._signed
 
@@ -357,7 +357,7 @@ def _call_method(instance: Any, method: str) -> Any:
 
 
 class CustomErrorHandler(Custom):
-    """Error handler that calls ``interpret_response`` and ``backoff_time`` of a Python class."""
+    """Error handler that calls a connector's ``interpret_response`` and ``backoff_time``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("interpret_response",)
 
@@ -398,7 +398,7 @@ class CustomErrorHandler(Custom):
 
 
 class CustomBackoffStrategy(Custom):
-    """Backoff strategy that calls ``backoff_time(response, tries)`` of a Python class."""
+    """Backoff strategy that calls ``backoff_time(response, tries)`` of a connector's class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("backoff_time",)
 
@@ -432,7 +432,7 @@ def _get_enum_text(value: Any) -> str:
 
 
 class CustomPaginationStrategy(Custom):
-    """Pagination strategy that calls ``next_page_token(response, …)`` of a Python class."""
+    """Pagination strategy that calls ``next_page_token(response, …)`` of a connector's class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("next_page_token",)
 
@@ -497,7 +497,7 @@ _SENDS: Final = ("send_request", "_request_params", "_request_headers", "_http_c
 
 
 class CustomRequester(Custom):
-    """Requester that delegates to a Python class derived from airbyte-cdk's HttpRequester.
+    """Requester that delegates to a connector's class derived from airbyte-cdk's HttpRequester.
 
     The class overrides methods such as ``get_url_base``.
     """
@@ -575,7 +575,7 @@ class CustomRequester(Custom):
             return ""
 
     def request(self, scope: TemplateScope) -> RequestSpec:
-        """Return a request with the URL, parameters, headers and body of the Python class.
+        """Return a request with the URL, parameters, headers and body of the connector's class.
 
         The paginator, the partition router and the cursor add their options later.
         """
@@ -602,13 +602,13 @@ class CustomPartitionRouter(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("stream_slices",)
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield a context (a dict of partition values) for each slice of the Python class."""
+        """Yield a context (a dict of partition values) for each slice of the connector's class."""
         self.owner.stream = stream
         for one in self.instance.stream_slices():
             yield to_context(one)
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add the query parameters, headers and body fields of the Python class to a request."""
+        """Add query parameters, headers and body fields of the connector's class to a request."""
         about = _make_request_arguments(scope)
         about["stream_slice"] = scope.get("stream_slice") or {}
         add_declared_fields(self.instance, request, about)

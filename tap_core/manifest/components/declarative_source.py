@@ -136,7 +136,7 @@ class CheckDynamicStream:
 
 @dataclass(frozen=True, kw_only=True)
 class ConcurrencyLevel:
-    """Number of threads that read the slices and time windows of a source concurrently."""
+    """Number of threads that read the stream slices and time windows of a source concurrently."""
 
     default_concurrency: int
     max_concurrency: int | None = None

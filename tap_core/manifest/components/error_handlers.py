@@ -433,7 +433,7 @@ class WaitUntilTimeFromHeader(_HeaderBackoff):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitTimeFromResponse:
-    """Backoff strategy that renders the seconds to wait from a template over the response."""
+    """Backoff strategy that renders the seconds to wait from a template that reads the response."""
 
     wait_time_in_seconds: InterpolatedValue
     max_waiting_time_in_seconds: float | None = None

@@ -83,7 +83,7 @@ class RecordExpander:
             yield parent
 
     def _add_parent_fields(self, parent: Record, item: Any) -> Any:
-        """Return a list element as a record, with the declared fields of ``parent`` added."""
+        """Return the list element ``item`` as a record, with declared fields of ``parent``."""
         if not (self.merge_parent or self.parent_fields or self.remain_original_record):
             return item
         record: Record = dict(item) if isinstance(item, dict) else {"value": item}

@@ -60,7 +60,7 @@ class PageSizeReduction:
 
 
 class PageSizeState:
-    """Current page size of one slice, which is reduced while the API rejects requests for pages."""
+    """Current page size of one stream slice, reduced while the API rejects requests for pages."""
 
     def __init__(self, declared: PageSizeReduction, first: int | None) -> None:
         self._declared = declared

@@ -187,7 +187,7 @@ def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateSco
 
 
 def get_properties(stream_slice: Any) -> list[str]:
-    """Return the property names to request, from a slice's extra field ``query_properties``.
+    """Return the property names to request, from a stream slice's extra field ``query_properties``.
 
     Return [] if the slice has no such field.
     """

@@ -64,7 +64,7 @@ _Body: TypeAlias = tuple[Any, bool | None]
 
 @dataclass(slots=True)
 class RequestSpec(HTTPRequest):
-    """Request of a manifest's stream: an HTTPRequest that also stores its base URL."""
+    """Request of a manifest's stream: an HTTPRequest with the base URL for paths of next pages."""
 
     base: str = ""
     """Base URL for paths: the requester's, or that of the response with the next page."""
@@ -72,12 +72,12 @@ class RequestSpec(HTTPRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class RequestPath:
-    """Option that sends the page token as the URL, or the path of the URL, of the next request."""
+    """Pagination option that uses the page token as the URL, or URL path, of the next request."""
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"field_name", "inject_into"})
 
     def put(self, request: HTTPRequest, token: Any) -> None:
-        """Replace the URL of a request with the page token; a path is joined to the base URL."""
+        """Set a request's URL to the page token; a path is joined to the base URL."""
         base = request.base if isinstance(request, RequestSpec) else ""
         request.url = _join_url(base or request.url, str(token))
 
@@ -297,15 +297,18 @@ def finalize_request(request: HTTPRequest) -> HTTPRequest:
 
 
 def find_property_parameters(params: Any) -> list[str]:
-    """Return the names of the query parameters that list record fields (QueryProperties)."""
+    """Return the names of the query parameters whose value is a list of record fields to request.
+
+    ``params`` are the query parameters; such a value is a QueryProperties component.
+    """
     given: Mapping[str, Any] = params if isinstance(params, Mapping) else {}
     return [name for name, value in given.items() if isinstance(value, QueryProperties)]
 
 
 def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
-    """Return the record fields to request from the API, as the options of a requester declare them.
+    """Return the list of record fields that the API shall return; None if no option declares one.
 
-    Return None if no option declares any. ``fields`` contains the options' values by name.
+    ``fields`` maps the names of a requester's options to their values.
     """
     for name in find_property_parameters(fields.get("request_parameters")):
         found: QueryProperties = fields["request_parameters"][name]
@@ -326,9 +329,10 @@ def _join_url(base: str, path: str) -> str:
 
 @lru_cache(maxsize=256)
 def _can_append_path(folder: str) -> bool:
-    """Return True if a simple path can be appended to a base URL without calling `urljoin`.
+    """Return True if `urljoin` would only append a simple relative path to a base URL.
 
-    ``folder`` is the base URL with a final slash. The result is cached, for speed.
+    The caller then appends the path itself, which is faster. ``folder`` is the base URL with a
+    final slash.
     """
     return urljoin(folder, "a/b") == f"{folder}a/b"
 

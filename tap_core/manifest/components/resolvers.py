@@ -115,7 +115,7 @@ class _Resolver:
                 )
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:  # noqa: ARG002
-        """Return True if the string that a component mapping sets is not parsed as YAML."""
+        """Return True if a string set by a component mapping stays text and is not read as YAML."""
         return not self.READS_YAML
 
 
@@ -133,7 +133,7 @@ class HttpComponentsResolver(_Resolver):
         """Yield the template variables for each stream to create.
 
         An API record becomes the variable ``components_values``. ``read`` is a function that yields
-        (slice, record) pairs of a retriever.
+        (stream slice, record) pairs of a retriever.
         """
         for one, record in read(self.retriever):
             yield {"components_values": record, "stream_slice": one}
@@ -248,9 +248,9 @@ def find_template_names(value: Any) -> frozenset[str]:
 
 
 def _expand_entry(entry: Any) -> Any:
-    """Convert an item of a resolver's list in the manifest to plain values.
+    """Convert an item of a resolver's list in the manifest to plain dicts and lists.
 
-    Its components get the key ``$parameters``.
+    The ``$parameters`` of the item are first passed on to the components inside it.
     """
     return to_plain(expand_parameters(entry))
 
@@ -264,11 +264,11 @@ def _has_component(given: Any) -> bool:
 
 
 def _merge_items(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:
-    """Merge one item from each list of the config into a dict.
+    """Merge a combination, one item from each config list, into one dict of template values.
 
-    ``combination`` contains each item with its index in its list. A mapping is merged into the
-    dict. Any other item is stored as (index, item) under the key ``source_config_<number of the
-    list>``.
+    ``combination`` contains (index in its list, item) pairs, in the order of the lists. An item
+    that is a mapping adds its keys to the dict. Any other item of list number N, from 0, is stored
+    as (index, item) under the key ``source_config_N``.
     """
     made: dict[str, Any] = {}
     for place, (number, value) in enumerate(combination):

@@ -318,8 +318,8 @@ def _snake_case(name: str) -> str:
 def _flatten(record: Record, *, into_lists: bool) -> dict[str, Any]:
     """Return the scalar values of a record by name, in airbyte-cdk's order and naming.
 
-    If a name is already used, the name of the parent field is added in front. After a non-empty
-    list, this is done for all names.
+    A name that is already used is prefixed with the name of the parent field. After the first
+    non-empty list that is flattened, all names are prefixed.
 
     Args:
         record: The record to flatten.

@@ -345,7 +345,8 @@ def _choose_cursor(
 ) -> str:
     """Return the name of the cursor field for a stream whose users may choose any field.
 
-    It is the configured field, else the catalog's default, else the tap's ``replication_key``.
+    It is the configured field of ``wanted``, else the catalog's default, else the tap's
+    ``replication_key``. ``source`` is the name of the catalog file, for error messages.
 
     Raises:
         CatalogFileError: There is no cursor field, or its name is unknown or ambiguous.
@@ -372,7 +373,7 @@ def _choose_cursor(
 def _make_entry(
     stream: SyncStream, wanted: ConfiguredStream, replication: _Replication
 ) -> CatalogEntry:
-    """Return a copy of a stream's Singer catalog entry for the sync of a configured stream.
+    """Return a copy of a stream's Singer catalog entry for the configured stream ``wanted``.
 
     It selects only the configured properties, and it has the given replication method and key.
     """

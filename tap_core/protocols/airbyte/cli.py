@@ -44,7 +44,7 @@ def run_source_command(context: typer.Context) -> int:
 
 
 class _CommandRun:
-    """State of one Airbyte command (such as ``read``) that runs: its files, settings and tap."""
+    """One run of an Airbyte command such as ``read``, with its input files, settings and tap."""
 
     def __init__(
         self, tap_class: type[SyncTap], context: typer.Context, wire: StdoutWriter
@@ -125,7 +125,7 @@ class _CommandRun:
         return 1
 
     def _report_exit(self, leave: BaseException) -> int:
-        """Report that a signal or the tap's code ends the process, and return the exit code.
+        """Report ``leave``, an exit by a signal or the tap's code; return the exit code.
 
         A signal is logged as a warning, and the exit code is its negative number. An exit by the
         tap's code is written as an ERROR trace.

@@ -20,7 +20,7 @@ _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or fal
 
 @dataclass(frozen=True, slots=True)
 class JsonNode:
-    """Value in a JSON document, with the names of the document and the path for error messages.
+    """Value in a JSON document, with its path and the document's name for error messages.
 
     Attributes:
         value: The JSON value; None if it is missing or null.
@@ -82,7 +82,7 @@ class JsonNode:
         return found
 
     def path(self) -> tuple[str, ...]:
-        """Return the value, a field name or a list of nested field names, as a field path.
+        """Return the value, which is a field name or a list of nested field names, as a field path.
 
         For example, ``["a", "b"]`` becomes ``("a", "b")``, and ``"a"`` becomes ``("a",)``.
         """
@@ -91,7 +91,7 @@ class JsonNode:
         return tuple(item.required_text() for item in self.items())
 
     def paths(self) -> tuple[tuple[str, ...], ...]:
-        """Return the value, a list of field paths, as tuples.
+        """Return the value, which is a list of field paths, as a tuple of tuples.
 
         For example, ``["a", ["b", "c"]]`` becomes ``(("a",), ("b", "c"))``.
         """

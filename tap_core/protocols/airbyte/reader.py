@@ -328,7 +328,8 @@ class AirbyteReader:
         """Check a record as the options of the reader require.
 
         ``fails_on_undeclared`` requires that the catalog declares the record's stream and fields.
-        ``check`` validates the values of the record.
+        ``check`` validates the values of the record. ``expected`` is the record's stream in the
+        catalog, or None.
 
         Raises:
             FatalSyncError: The stream or a field is not declared, or a value is invalid.
@@ -530,7 +531,7 @@ def _find_undeclared_fields(data: msgspec.Raw, expected: ExpectedStream) -> list
 
 
 def _index_by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
-    """Return streams by name, so that a message without a namespace finds its stream.
+    """Return the ``expected`` streams by name, to find the stream of a message without a namespace.
 
     Names that occur in several namespaces are left out.
     """

@@ -222,7 +222,15 @@ def get_previous_states(
     """Return the states of parent streams that restart only because a child stream restarts.
 
     `to_state_document` leaves these states out. They show which parent records were sent in earlier
-    syncs. The result is keyed by stream name. The arguments are those of `to_state_document`.
+    syncs.
+
+    Args:
+        input_state: The parsed state file.
+        streams: Streams of the tap by name, with the catalog applied.
+        full_refresh: Names of further streams that are read in full.
+
+    Returns:
+        States by stream name.
     """
     return find_previously_sent(
         _bookmarks(input_state, streams), streams, _is_restarted, full_refresh

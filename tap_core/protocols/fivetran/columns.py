@@ -73,7 +73,7 @@ def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
-    """Return the columns of the Fivetran table for a stream.
+    """Return the columns of the Fivetran table for the stream whose schema is ``described``.
 
     A key property that the schema does not declare becomes a string column.
     """

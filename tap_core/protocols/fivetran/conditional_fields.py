@@ -74,7 +74,7 @@ def is_toggle(schema: Schema) -> bool:
 def parse_conditions(flattened: FlattenedSchema) -> ConditionalRules:
     """Return the conditional rules (``if``, ``dependentRequired``) of a settings schema.
 
-    A setup form then shows some fields only if another field has a certain value.
+    With such a rule, a setup form shows some fields only if another field has a certain value.
     """
     found = [*_find_if_rules(flattened), *_find_dependent_rules(flattened)]
     always = frozenset(
@@ -168,7 +168,8 @@ def _find_dependent_rules(flattened: FlattenedSchema) -> Iterator[Rule]:
 def _always_applies(rule: Rule, flattened: FlattenedSchema) -> bool:
     """Return True if the condition of a rule is always fulfilled, so that the form needs none.
 
-    This is the case if any value of the condition's field fulfills it and the field always has one.
+    This is the case if every value of the condition's field fulfills it and the field always has a
+    value.
     """
     schema = flattened.properties.get(rule.condition, {})
     given = rule.condition in flattened.required or "default" in schema or is_toggle(schema)
@@ -178,7 +179,7 @@ def _always_applies(rule: Rule, flattened: FlattenedSchema) -> bool:
 def _remove_properties(rule: Rule, names: frozenset[str]) -> Rule:
     """Return a copy of a rule that does not show the properties in ``names``.
 
-    The field that the rule's condition tests is removed from them too.
+    The copy also does not show the field that its condition tests.
     """
     left = {k: v for k, v in rule.properties.items() if k not in names and k != rule.condition}
     return Rule(rule.condition, rule.answer, left, rule.required & left.keys())

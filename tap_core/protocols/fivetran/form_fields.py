@@ -113,7 +113,10 @@ class _FormPosition:
     is_secret: bool = False
 
     def inside(self, name: str, schema: Schema, *, is_required: bool) -> _FormPosition:
-        """Return the position of the property ``name`` of the object at this position."""
+        """Return the position of the property ``name`` of the object at this position.
+
+        ``schema`` is its JSON Schema, and ``is_required`` True if the object requires it.
+        """
         title = str(schema.get("title") or "").strip() or make_title(name)
         return _FormPosition(
             path=(*self.path, name),

@@ -460,7 +460,7 @@ class _ShutdownThread(threading.Thread):
         self.close()
 
     def close(self) -> None:
-        """Call the function ``closing``, which frees resources of the caller, but only once.
+        """Call the function ``closing``, which frees the caller's resources, if not yet called.
 
         Its errors are logged instead of raised.
         """

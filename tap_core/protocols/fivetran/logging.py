@@ -138,7 +138,7 @@ class JsonLogHandler:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Treat the ``with`` block as one gRPC call.
+        """Keep log state for one gRPC call, which is processed during the ``with`` block.
 
         Secrets registered in the block are redacted until the call has ended and for some time
         after. A warning that is repeated in the block is logged once.

@@ -221,7 +221,7 @@ class RecordEncoder(TypedRecordSerializer):
         return self.encode_operation(RecordType.UPSERT, record)
 
     def encode_operation(self, kind: RecordType, record: Record) -> bytes:
-        """Encode a record for an operation, such as UPSERT or DELETE.
+        """Encode a record for the operation ``kind``, such as UPSERT or DELETE.
 
         A DELETE contains only the key columns, or all columns of a table without keys. An UPDATE
         contains the key columns and the properties of the record. A TRUNCATE contains no columns.
@@ -329,10 +329,10 @@ def _make_column_encoder(column: SourceColumn, source: StreamSpec) -> _ColumnEnc
 def _generate_cases(
     column: SourceColumn, entry: _Entry, source: StreamSpec, variables: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield pairs of Python source for a column: an expression that encodes ``v``, and a condition.
+    """Yield (expression, condition) pairs of Python source; an expression encodes the value ``v``.
 
-    Each pair covers a common type of value. For example, ``("f#", "v is False")`` encodes False.
-    The caller replaces ``#`` by the column's number.
+    Each pair covers a type of value that is common. For example, ``("f#", "v is False")`` encodes
+    False. The caller replaces ``#`` by the column's number.
 
     Args:
         column: The column.
@@ -411,7 +411,7 @@ def _make_converter(
 def _make_value_encoder(column: SourceColumn, source: StreamSpec) -> Callable[[Any], bytes | None]:
     """Return a function that encodes a value of a column, without the bytes that precede it.
 
-    The function returns None for a value that becomes null.
+    The function returns None for a value that becomes null. ``source`` describes the stream.
     """
     kind = column.kind
     if kind.type == DataType.JSON:
@@ -438,7 +438,8 @@ def _check_range(value: int, limit: int) -> int:
 def _make_refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], NoReturn]:
     """Return a function that raises a DataError for an invalid value of a column.
 
-    The message does not show the value, because it may be confidential.
+    The message names the stream in ``source``. It does not show the value, which may be
+    confidential.
     """
     start = f"Stream '{source.name}': "
 

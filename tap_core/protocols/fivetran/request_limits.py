@@ -154,7 +154,7 @@ class RequestReceiver:
         )
 
     def _wait_for_turn(self, turn: _ReceivingCall) -> None:
-        """Wait until no other call is receiving its request, then let this call receive its own.
+        """Wait until no other call is receiving its request, then let ``turn`` receive its own.
 
         After a short time, this call no longer waits for a request that arrives slowly.
         """
@@ -169,12 +169,12 @@ class RequestReceiver:
             self._now = turn
 
     def _mark_received(self, turn: _ReceivingCall) -> None:
-        """Mark the request of a gRPC call as received, so that the call does not count as slow."""
+        """Mark the request of the call ``turn`` as received, so that it does not count as slow."""
         with self._changed:
             turn.has_arrived = True
 
     def _demote_slow_call(self, turn: _ReceivingCall) -> None:
-        """Let the next call receive its request, because the request of this call arrives slowly.
+        """Let the next call receive its request, because that of the call ``turn`` arrives slowly.
 
         One slow request may continue to arrive in parallel. Any other slow call is cancelled.
         """

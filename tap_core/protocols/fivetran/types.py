@@ -155,7 +155,7 @@ def _get_number_type(schema: _Schema) -> ColumnType:
 def _count_whole_digits(low: Decimal | None, high: Decimal | None) -> int | None:
     """Return the maximum number of digits before the decimal point for numbers in a range.
 
-    Return None if a bound of the range is None (unlimited).
+    Return None if one of the bounds ``low`` and ``high`` is None (unlimited).
     """
     if low is None or high is None:
         return None

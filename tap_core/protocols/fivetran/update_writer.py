@@ -69,7 +69,7 @@ class _TableProgress:
     Attributes:
         table: The table.
         rows: Number of rows that were sent to Fivetran.
-        began: Time at which the writer's clock showed the start of the table; 0.0 before it.
+        began: Start time of the table, in seconds of the writer's clock; 0.0 if it has not started.
         version: Latest Singer table version, from ACTIVATE_VERSION or the rows.
         is_logged: True once the number of rows has been logged.
     """
@@ -250,7 +250,7 @@ class UpdateWriter:
             self.make_encoder(event, TypeConformanceLevel.NONE, lambda _names: None)
 
     def _make_table(self, described: SchemaEvent) -> SourceTable:
-        """Return the Fivetran table of a stream, with the columns of the stream's schema.
+        """Return the Fivetran table of a stream, with the columns of its schema ``described``.
 
         For a stream that the tap has discovered, the name is that of the discovered table.
         """
@@ -297,7 +297,7 @@ class UpdateWriter:
         self._is_owed = True
 
     def _status(self, event: StreamStatus) -> None:
-        """Note the time at the start of a stream; log the rows of its tables at its end."""
+        """Store the start time of a stream's tables; at the stream's end, log their rows."""
         for progress in self._progress.values():
             if progress.table.stream != event.stream.name:
                 continue

@@ -462,8 +462,8 @@ def _opened_input(path: str) -> Iterator[BinaryIO]:
 def logged_errors(logger: logging.Logger, system: str) -> Iterator[None]:
     """Log Python warnings and the errors of a command during the ``with`` block.
 
-    A configuration error is logged as one line and raises ``typer.Exit(1)``, as does output that
-    its reader has closed. Other errors are logged when the process ends.
+    A configuration error, or output closed by its reader, is logged as one line and raises
+    ``typer.Exit(1)``. Other errors are logged when the process ends.
 
     Args:
         logger: Logger of the plugin.

@@ -1,4 +1,4 @@
-"""Output of a sync through a writer of Singer messages, as a tap may have its own."""
+"""Output of a sync's events through the writer of Singer messages that a tap defines."""
 
 from __future__ import annotations
 
