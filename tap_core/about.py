@@ -51,8 +51,8 @@ class AboutInfo:
         requirement: Argument of ``pip install`` that installs the plugin, such as ``tap-x`` or
             ``tap-core-sdk[spark]``; "" if this is not known.
         documentation_url: URL of the plugin's documentation, or None.
-        combinations: JSON Schema keywords, such as ``anyOf``, for groups of settings of which at
-            least one is required. They apply in addition to those in ``settings``.
+        combinations: JSON Schema keywords, such as ``anyOf``, that require one of several groups
+            of settings. They apply in addition to the keywords in ``settings``.
     """
 
     name: str
@@ -244,8 +244,7 @@ class AirbyteFormatter(AboutFormatter, format_name="airbyte"):
     def format_about(self, about_info: AboutInfo) -> str:
         """Return the text of a ``metadata.yaml`` with the fields that Airbyte's registry requires.
 
-        Fields that no installed package states are left out: the version, the license, and the URL
-        of the documentation.
+        The version, the license and the URL of the documentation are left out if they are unknown.
 
         Raises:
             ConfigurationError: The plugin is a mapper.

@@ -385,7 +385,7 @@ class MaxRecordsLimitException(RequestedAbortException):
 
 
 class AbortedSyncExceptionBase(SyncLifecycleSignal, abc.ABC):
-    """Abstract base class of exceptions that end an aborted stream."""
+    """Abstract base class of exceptions that are raised when the sync of a stream is aborted."""
 
 
 class AbortedSyncFailedException(AbortedSyncExceptionBase):

@@ -194,7 +194,7 @@ class Tap(PluginBase):
 
     @property
     def run(self) -> SyncRun:
-        """State of the current sync for the calling thread, a `SyncRun`; created on first use."""
+        """`SyncRun` of the calling thread: its buffered rows and bookmark cursors in this sync."""
         run: SyncRun | None = self.__dict__.get("run")
         if run is None:
             run = self.__dict__["run"] = self._begin_run()
@@ -467,7 +467,7 @@ class Tap(PluginBase):
     def has_own_catalog(self) -> bool:
         """True if the tap's class overrides `catalog` and stream maps have been created.
 
-        The schemas in that catalog are then sent.
+        SCHEMA messages then have the schemas in that catalog.
         """
         return self.has_mapper and is_overridden(self, "catalog")
 

@@ -271,7 +271,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._router.process_batch(message_dict)
 
     def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
-        """Write the buffered records of an ACTIVATE_VERSION message's stream, then activate it."""
+        """Write a stream's buffered records, then activate the version in the message."""
         for route in self._router.get_routes(message_dict["stream"]):
             sink = self.get_sink(route.alias)
             if not sink.process_activate_version_messages:

@@ -123,9 +123,10 @@ class APIAuthenticatorBase(AuthBase):
 
 
 def adds_no_credentials(authenticator: Any) -> bool:
-    """Return True if an authenticator is known to leave requests unchanged.
+    """Return True if an authenticator certainly adds no credentials to requests.
 
-    That is an authenticator of this SDK without headers, parameters and overridden methods.
+    It then has neither headers nor parameters, and its class does not override the methods of
+    `APIAuthenticatorBase` that change requests. Return False for any other type of authenticator.
     """
     kind = type(authenticator)
     return (

@@ -1,8 +1,8 @@
 """OAuth 2.0 authenticators, which request an access token and refresh it before it expires.
 
 If several threads need a token at once, one thread requests it and the others use the result, even
-if a subclass overrides `update_access_token` or `is_token_valid`. Each token request reads
-properties that subclasses override, such as `oauth_request_body`, again.
+if a subclass overrides `update_access_token` or `is_token_valid`. Properties that subclasses
+override, such as `oauth_request_body`, are evaluated again for each token request.
 """
 
 from __future__ import annotations

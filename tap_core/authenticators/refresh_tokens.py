@@ -44,7 +44,10 @@ class RefreshTokens:
         self._next[used] = token
 
     def renewed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of the config, with each used refresh token replaced by the latest."""
+        """Return a copy of a tap's settings, with each used refresh token replaced by the latest.
+
+        Settings inside objects are included.
+        """
         return {name: self._renewed(name, value) for name, value in settings.items()}
 
     def _renewed(self, name: str, value: Any) -> Any:

@@ -338,7 +338,7 @@ def _replace_floats(value: Any) -> Any:
 
 
 def check_copies(file: IO[bytes], bound: Bound) -> None:
-    """Check the decoded size of a Parquet file before Spark, or a similar reader, reads it.
+    """Check that Spark, or a similar reader, can decode a Parquet file without excess memory.
 
     A dictionary-encoded column stores a repeated text once. `read_parquet` keeps one copy in
     memory, but other readers copy the text for every row.
@@ -348,7 +348,7 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
         bound: Limit on the size of decoded data.
 
     Raises:
-        InputTooLargeError: The copied texts of a column, or its decoded data, would exceed a limit.
+        InputTooLargeError: A column's decoded data, with each repeated text copied, are too large.
     """
     from pyarrow import parquet
 
@@ -395,7 +395,7 @@ def _num_values(group: Any, path: str) -> int:
 def _dictionary(column: Any) -> Any:
     """Return the distinct values of a dictionary-encoded Arrow column; None for other columns.
 
-    For a nested column, these are the values of the first field at the innermost level.
+    For a nested column, follow the first field of each level, and return the values of the last.
     """
     import pyarrow as pa
 

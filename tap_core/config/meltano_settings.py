@@ -102,7 +102,7 @@ def _define_setting(name: str, schema: Schema, label: str, *, is_sensitive: bool
 
 
 def _find_kind(schema: Schema) -> tuple[str, list[dict[str, Any]]]:
-    """Return Meltano's ``kind`` of a setting, and its options if it is of the kind "options"."""
+    """Return Meltano's ``kind`` of a setting, and its options (if ``kind`` is "options")."""
     types = get_json_types(schema) - {"null"}
     options = get_options(schema)
     if options and all(isinstance(each.value, str) for each in options):
@@ -147,5 +147,5 @@ def _list_groups(schema: Schema, path: str = "") -> list[list[str]]:
 
 
 def _combine(groups: list[list[str]], others: list[list[str]]) -> list[list[str]]:
-    """Return each of the groups of settings combined with each of the others."""
+    """Return all pairs of a group in ``groups`` and one in ``others``, each pair as one group."""
     return [[*group, *other] for group in groups for other in others]

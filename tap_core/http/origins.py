@@ -314,9 +314,9 @@ class Route:
 
 
 def describe_redirect(response: requests.Response) -> UntrustedHostError | None:
-    """Return the error for a response that redirects a request for credentials, or None.
+    """Return the error for a redirect of a request for credentials, which must not be followed.
 
-    Such a request follows no redirects. Return None if the response does not redirect.
+    Return None if the response does not redirect.
     """
     if not response.is_redirect:
         return None

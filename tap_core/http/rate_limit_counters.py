@@ -93,7 +93,7 @@ class LeakyBucket:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve the next free time slot for a request, and return the seconds until then."""
+        """Reserve the next ``weight`` free time slots, and return the seconds until the first."""
         [(requests, seconds)] = terms.rates
         with self._lock:
             now = self._now()
@@ -120,7 +120,7 @@ class FixedWindowCounter:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve a request in the current window, or return the seconds until the next window."""
+        """Reserve ``weight`` requests in this window, or return the seconds until the next one."""
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
@@ -133,7 +133,8 @@ class FixedWindowCounter:
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
         """Adopt the number of remaining requests that the API reported, if it is lower.
 
-        ``left`` is that number. The window then ends after ``seconds``. None means "not reported".
+        ``left`` is that number, and ``seconds`` the time until the window ends. Each is None if the
+        API did not report it.
         """
         [(limit, length)] = terms.rates
         with self._lock:
@@ -162,7 +163,7 @@ class SlidingWindowCounter:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve a request or, if a limit is reached, return the seconds until one is possible."""
+        """Reserve ``weight`` requests, or return the seconds until the limits allow them."""
         with self._lock:
             now = time.monotonic()
             wait = max(self._until_free(rate, weight, now) for rate in terms.rates)
@@ -224,18 +225,19 @@ class InProcessCounters:
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Try to reserve a time slot for a request.
+        """Try to reserve a time slot for a request, which counts as ``weight`` requests.
 
-        The arguments are those of `RateCounterStore.ask`.
+        ``name`` is the name of the request's budget, and ``terms`` are the budget's rate limits.
         """
         return self._get_counter(name, terms.kind).ask(terms, weight)
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Lower a budget to the remaining requests that the API reported.
+        """Lower the budget ``name`` to the number of remaining requests that the API reported.
 
-        The arguments are those of `RateCounterStore.lower`.
+        ``left`` is that number, and ``seconds`` the time until the API resets its count. Each is
+        None if it was not reported. ``terms`` are the rate limits of the budget.
         """
         self._get_counter(name, terms.kind).lower(terms, left, seconds)
 

@@ -36,7 +36,7 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class ReadInterval:
-    """Time window of a sync (``window``), and the interval of the whole sync.
+    """One time window that a sync reads (``window``), and the interval of the whole sync.
 
     The interval is from ``lower`` to ``end``, both included.
     """

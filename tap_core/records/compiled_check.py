@@ -26,7 +26,7 @@ _INLINE_DEPTH = 12
 
 
 def always_false(_record: Record) -> bool:
-    """Return False for any record; the check of a stream until `compile_record_check` is called."""
+    """Return False for any record; used until `compile_record_check` compiles a stream's check."""
     return False
 
 
@@ -126,7 +126,8 @@ class _CheckWriter:
         """Generate the code that checks a value whose schema declares neither properties nor items.
 
         ``kind`` is a source expression for the type of the value, such as ``type(v1 := r['id'])``,
-        which also assigns the value to ``variable``.
+        which also assigns the value to ``variable``. ``below`` are the deselected properties in the
+        value.
         """
         terms = [f"{kind} not in {self._bind('t', rule.kinds)}"]
         if rule.accepts_other is not None and not below:
@@ -184,11 +185,11 @@ class _CheckWriter:
     def _find_sample(
         self, level: int, rule: ObjectRule | None, sample: Any, below: DeselectedNames
     ) -> Record | None:
-        """Return an object with the properties to expect in a nested object, for its check.
+        """Return an object with the properties for which a nested object's check is generated.
 
-        They are those of ``sample``, the object in the sample record, or else those that the schema
-        declares. Return None if the generated code would become too large or too deeply nested, or
-        a property name is not a string.
+        It is ``sample``, the nested object in the sample record, or else an object with the
+        properties that the schema declares. Return None if the generated code would become too
+        large or too deeply nested, or a property name is not a string.
         """
         if rule is None:
             return None

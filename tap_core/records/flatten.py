@@ -245,9 +245,9 @@ def flatten_record(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> Record:
-    """Return a flattened copy of one record; see `compile_flattener` for the arguments.
+    """Return a flattened copy of one record; `compile_flattener` is faster for many records.
 
-    The options are compiled at each call, so use `compile_flattener` for many records.
+    ``flattened_schema`` is the result of `flatten_schema` with the same options.
     """
     flatten = compile_flattener(
         flattened_schema, max_level, separator, max_key_length=max_key_length

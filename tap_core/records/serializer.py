@@ -193,8 +193,8 @@ def compile_conformer_only(
     """Compile a serializer that converts records, and returns them as dicts without encoding.
 
     If ``copies`` is True, it returns a new dict for each record, which the caller may change. If it
-    is False, it returns the tap's own dict if no value has to be converted. The other arguments are
-    those of `compile_serializer`.
+    is False, it returns the tap's own dict if no value has to be converted. The other arguments
+    define the deselected properties and the conversion, as in `compile_serializer`.
     """
     prune = compile_pruner(schema, mask)
     conform = compile_conformer(effective_schema, level, unmapped)

@@ -114,7 +114,8 @@ def build_value_rule(
 ) -> ValueRule:
     """Return the rule that accepts the values of a property that need no conversion.
 
-    ``schema`` is the schema of the property; the other arguments are those of `build_record_rule`.
+    ``schema`` is the schema of the property. ``level`` says if values are converted, also nested
+    ones. ``finite`` is True if NaN and infinity need conversion.
     """
     definition = get_property_schema(schema)
     if level != TypeConformanceLevel.NONE and is_exclusive_boolean_type(definition):

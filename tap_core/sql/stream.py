@@ -243,10 +243,10 @@ class SQLStream(Stream, abc.ABC):
                     yield from read(page)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return (number of rows that this sync will read, None), counted by the database.
+        """Return a pair: the number of rows that this sync will read, and None for the bytes.
 
-        None stands for the number of bytes, which is not known. Return None instead of the pair if
-        `estimates_by_count` is False or if a subclass overrides `get_records`.
+        The database counts the rows. Return None instead of a pair if `estimates_by_count` is False
+        or if a subclass overrides `get_records`.
         """
         if not self.estimates_by_count or self._has_custom_get_records:
             return None

@@ -122,7 +122,7 @@ class StreamStateManager:
         return self._get_state(context, self.document.context_state)
 
     def get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the items of a context that identify its bookmark; None for None.
+        """Return the items of a context that identify its bookmark; None if the context is None.
 
         These are the items with a key in ``state_partitioning_keys``, or all if that is None.
         """
@@ -439,10 +439,10 @@ class StreamStateManager:
             limit.visit(partition)
 
     def _is_finished_beyond(self, context: Context | None) -> bool:
-        """Return True if the partition of a context has no entry in the state, but is finished.
+        """Return True if a context's partition is finished, but has no entry in the state.
 
-        Such a partition is beyond the partition limit. Its bookmark is included in the one that all
-        partitions share.
+        Such a partition is beyond the partition limit. Its bookmark is already included in the
+        shared bookmark, which is the smallest of all partitions.
         """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         return not (

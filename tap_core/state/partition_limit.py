@@ -10,7 +10,7 @@
   Unless this run has read every partition, the previous shared bookmark is included. If one of
   these has no bookmark, the first ``limit`` entries are kept, and all other partitions start from
   the beginning.
-- Therefore no partition is ever read from a later position than its own.
+- Therefore no partition is ever read from a later position than its own bookmark.
 - When every partition has an entry again, after the limit was raised, ``partition_limit_reached``
   and the shared bookmark are removed.
 """
@@ -136,7 +136,7 @@ class PartitionLimit:
         entry.update(self._shared)
 
     def is_beyond(self, context: Context) -> bool:
-        """Return True if a partition, which has no entry because of the limit, is being read."""
+        """Return True if a partition is beyond the limit and is being read."""
         return freeze_context(context) in self._beyond
 
     def visit(self, context: Context) -> None:
@@ -150,10 +150,10 @@ class PartitionLimit:
     # End of partitions
 
     def finish(self, state: dict[str, Any]) -> None:
-        """Include the bookmark of a finished partition in the bookmark that partitions share.
+        """Include the bookmark of a finished partition beyond the limit in the shared bookmark.
 
-        The partition's state dict is discarded. Nothing is done for a partition with an entry in
-        the state.
+        ``state``, the partition's state dict, is then discarded. Nothing is done for a partition
+        with an entry in the state.
         """
         context = state.get("context")
         if not self._beyond or not context:

@@ -163,9 +163,9 @@ class WindowReader(ContextReader):
 
     @property
     def has_ended(self) -> bool:
-        """True if reading stops, because the remaining records were sent by an earlier sync.
+        """True if reading can stop, because an earlier sync has sent all remaining records.
 
-        This is the case for a feed that is sorted from newest to oldest.
+        This is known only for a feed, which is sorted from newest to oldest.
         """
         record_filter = self.stream._record_filter
         return record_filter is not None and record_filter.is_past

@@ -178,11 +178,11 @@ class Telemetry:
             self.record_seconds("request", time.monotonic() - started, {**common, **outcome})
 
     def record(self, metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
-        """Add a value to the OpenTelemetry metric for a Singer METRIC log line.
+        """Add the value in a Singer METRIC log line to the corresponding OpenTelemetry metric.
 
         Args:
-            metric: Name of the metric in the log line, such as ``record_count``. Others are
-                ignored.
+            metric: Name of the metric, such as ``record_count``; names without an OpenTelemetry
+                metric are ignored.
             value: A count, or a duration in seconds.
             tags: Tags of the log line; ``stream`` and ``status`` become attributes.
         """
