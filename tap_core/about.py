@@ -130,7 +130,7 @@ def _escape_lines(text: str) -> str:
 
 
 def _text_details(schema: JsonSchema, *, is_required: bool) -> Iterator[str]:
-    """Yield a setting's lines ``Required``, ``Default`` and ``Description``, where they apply."""
+    """Yield the lines ``Required``, ``Default`` and ``Description`` of a setting, if they apply."""
     if is_required:
         yield "    Required: True"
     if schema.get("default") is not None:

@@ -262,8 +262,8 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     ) -> None:
         """Store the refresh token ``token`` of a token response for later token requests.
 
-        If it differs from ``used``, the refresh token that was sent, also write it to the tap's
-        config file. Do nothing if the response has no refresh token.
+        If it differs from ``used``, the refresh token that was sent, also record the replacement in
+        ``tokens``, and write it to the tap's config file. Do nothing if ``token`` is None.
         """
         if token is None:
             return

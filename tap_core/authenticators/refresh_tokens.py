@@ -51,7 +51,7 @@ class RefreshTokens:
         return {name: self._renewed(name, value) for name, value in settings.items()}
 
     def _renewed(self, name: str, value: Any) -> Any:
-        """Return a setting's value; a replaced refresh token becomes its latest replacement."""
+        """Return the value of the setting ``name``, with refresh tokens in it updated."""
         if isinstance(value, Mapping):
             return self.renewed(value)
         if isinstance(value, str) and is_refresh_token_name(name):

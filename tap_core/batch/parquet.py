@@ -370,9 +370,9 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
 
 
 def _estimate_max_bytes(source: Any, path: str) -> int:
-    """Return an upper bound for the total size of all texts of a Parquet column, in bytes.
+    """Return an upper bound for the size in bytes of all texts of the Parquet column ``path``.
 
-    In each row group, this is the number of values times the length of the longest text.
+    In each row group, it is the number of values times the length of the longest text.
     """
     import pyarrow.compute as pc
 
@@ -408,7 +408,7 @@ def _dictionary(column: Any) -> Any:
 
 
 def _sum_text_bytes(source: Any, path: str) -> int:
-    """Return the total size of all texts of a Parquet column in bytes, repeated texts included.
+    """Return the size in bytes of all texts of the Parquet column ``path``, each copy included.
 
     The column must be dictionary-encoded and not nested.
     """

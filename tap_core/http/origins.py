@@ -159,9 +159,9 @@ def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
 def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
     """Return True if the headers, URL or body of a request contain a secret.
 
-    A secret is recognized by its value, also encoded, or by the name of its header or key. Cookies
-    are ignored, since they are never sent to another origin. A body that can be read only once (a
-    file or a generator) is assumed to contain a secret.
+    A secret is recognized by its value in ``secrets``, also encoded, or by the name of its header
+    or query parameter. Cookies are ignored, since they are never sent to another origin. A body
+    that can be read only once (a file or a generator) is assumed to contain a secret.
     """
     headers = {_text(name): _text(value) for name, value in (request.headers or {}).items()}
     headers.pop("Cookie", None)
@@ -341,7 +341,7 @@ def _fallen_back(target: Origin, response: requests.Response | None = None) -> U
 def _keep_authorization(
     request: requests.PreparedRequest, following: requests.PreparedRequest
 ) -> None:
-    """Copy the Authorization header of a request to the request that follows its redirect.
+    """Copy the Authorization header of ``request`` to ``following``, which follows its redirect.
 
     The requests package may have replaced the header with credentials from ``.netrc``.
     """

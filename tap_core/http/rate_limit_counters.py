@@ -93,7 +93,10 @@ class LeakyBucket:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve the next ``weight`` free time slots, and return the seconds until the first."""
+        """Reserve the next ``weight`` free time slots, and return the seconds until the first.
+
+        ``terms`` has the rate limit, which defines the length of a slot.
+        """
         [(requests, seconds)] = terms.rates
         with self._lock:
             now = self._now()
@@ -120,7 +123,10 @@ class FixedWindowCounter:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve ``weight`` requests in this window, or return the seconds until the next one."""
+        """Reserve ``weight`` requests in this window, or return the seconds until the next one.
+
+        ``terms`` has the rate limit: the maximum number per window, and a window's seconds.
+        """
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
@@ -146,7 +152,7 @@ class FixedWindowCounter:
                 self._ends_at = now + seconds
 
     def _renewed(self, now: float, length: float) -> float:
-        """Return the end of the window that contains the time ``now``; start one if needed."""
+        """Return the end of the window at the time ``now``; start one of ``length`` s if needed."""
         if self._ends_at is None:
             self._ends_at = now + length
         elif now >= self._ends_at:
@@ -163,7 +169,7 @@ class SlidingWindowCounter:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve ``weight`` requests, or return the seconds until the limits allow them."""
+        """Reserve ``weight`` requests, or return the seconds until ``terms`` allow so many."""
         with self._lock:
             now = time.monotonic()
             wait = max(self._until_free(rate, weight, now) for rate in terms.rates)

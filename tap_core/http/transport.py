@@ -100,6 +100,7 @@ def send_request(
     """Send a request with a session and read the whole response.
 
     The body is read into a temporary file if ``into_file`` is True, otherwise into memory.
+    ``proxies`` is a cache of the proxy settings, and ``timeout`` that of `requests.Session.send`.
     ``route`` restricts the origins of the request and its redirects. ``limits`` restricts the size
     and time of the response. ``secrets`` is a function that returns the values to hide in error
     messages.

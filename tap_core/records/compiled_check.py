@@ -100,7 +100,7 @@ class _CheckWriter:
         self._write_properties(0, _Object("r", 1, rule, sample, deselected))
 
     def _write_properties(self, indent: int, parent: _Object) -> None:
-        """Generate the code that checks the properties that an object has in the sample record."""
+        """Generate the code that checks each property of the object ``parent`` in the sample."""
         self._properties += len(parent.sample)
         if not parent.sample:
             self._write(indent, "pass")
@@ -143,7 +143,7 @@ class _CheckWriter:
         """Generate the code that checks the value of ``v<level>``, which may be an object or list.
 
         ``sample`` is the value in the sample record, and ``below`` are the deselected properties of
-        the object. With deselected properties, it must have the properties of the sample.
+        the object. If there are any, only an object with the properties of the sample passes.
         """
         variable, keyword = f"v{level}", "if"
         inner = self._find_sample(level, rule.properties, sample, below)

@@ -247,7 +247,8 @@ def flatten_record(
 ) -> Record:
     """Return a flattened copy of one record; `compile_flattener` is faster for many records.
 
-    ``flattened_schema`` is the result of `flatten_schema` with the same options.
+    ``flattened_schema`` is the result of `flatten_schema` for the same ``max_level``, ``separator``
+    and ``max_key_length``.
     """
     flatten = compile_flattener(
         flattened_schema, max_level, separator, max_key_length=max_key_length

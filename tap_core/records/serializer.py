@@ -56,7 +56,7 @@ _NEXT_COMPILATION = 16
 
 
 class RecordChecks(NamedTuple):
-    """Checks that find out whether a record of a stream can be encoded without conversion.
+    """Checks that a stream's record passes if it can be encoded without conversion.
 
     Attributes:
         rule: Rule that accepts records that need no conversion.
@@ -214,9 +214,10 @@ def compile_conformer_only(
 def _build_checks(
     rule: ObjectRule, mask: SelectionMask, prune: RecordPruner | None
 ) -> RecordChecks | None:
-    """Return the checks that find out whether a record can be encoded without conversion.
+    """Return the checks that a record passes if it can be encoded without conversion.
 
-    Return None if the stream itself is deselected: its records are then never encoded directly.
+    ``rule`` accepts such records, and ``prune`` deletes deselected properties first. Return None if
+    the stream itself is deselected: its records are then never encoded directly.
     """
     return RecordChecks(rule, get_deselected_names(mask), prune) if mask[()] else None
 

@@ -179,12 +179,12 @@ def write_replication_key_signpost(
 def write_starting_replication_value(
     stream_or_partition_state: dict[str, Any], initial_value: Any
 ) -> None:
-    """Store the replication key value from which this sync starts; None for the beginning."""
+    """Store the replication key value from which this sync reads; None to read from the start."""
     stream_or_partition_state[STARTING_MARKER] = to_json_compatible(initial_value)
 
 
 def get_starting_replication_value(stream_or_partition_state: dict[str, Any] | None) -> Any | None:
-    """Return the replication key value from which this sync started; None for the beginning."""
+    """Return the replication key value from which this sync reads; None if from the start."""
     return (stream_or_partition_state or {}).get(STARTING_MARKER)
 
 
@@ -314,8 +314,8 @@ def finalize_state_progress_markers(
 ) -> dict[str, Any] | None:
     """Store the progress marker of a state dict as the bookmark at the end of a stream.
 
-    If the signpost is smaller than the marker, the signpost becomes the bookmark. The signpost, the
-    markers and the starting value are deleted.
+    If the signpost is smaller than the marker (by ``order``), the signpost becomes the bookmark.
+    The signpost, the markers and the starting value are deleted.
 
     Returns:
         The deleted markers other than the replication key and its value, or None.
@@ -329,9 +329,9 @@ def promote_progress_markers(
 ) -> dict[str, Any] | None:
     """Store the progress marker of a state dict as the bookmark while the stream is still read.
 
-    If the signpost is smaller than the marker, the signpost becomes the bookmark. The signpost and
-    the markers are deleted. Unlike in `finalize_state_progress_markers`, the starting value is
-    kept.
+    If the signpost is smaller than the marker (by ``order``), the signpost becomes the bookmark.
+    The signpost and the markers are deleted. Unlike in `finalize_state_progress_markers`, the
+    starting value is kept.
 
     Returns:
         The deleted markers other than the replication key and its value, or None.

@@ -129,9 +129,9 @@ class PartitionLimit:
         )
 
     def begin(self, entry: dict[str, Any]) -> None:
-        """Set a new partition's bookmark to the one that an earlier run stored for all partitions.
+        """Set the bookmark of a new partition to the shared bookmark of an earlier run, if any.
 
-        Nothing is done if there is no such bookmark.
+        ``entry`` is the partition's entry in the state.
         """
         entry.update(self._shared)
 
@@ -203,7 +203,7 @@ class PartitionLimit:
         *,
         saw_all: bool,
     ) -> None:
-        """Replace the partitions in the stream's state by one bookmark, the smallest of theirs.
+        """Replace the partitions in the stream's state, ``entries``, by their smallest bookmark.
 
         If one of them has no bookmark, the first ``limit`` partitions are kept instead.
         """

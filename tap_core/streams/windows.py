@@ -213,7 +213,7 @@ class WindowReader(ContextReader):
     ) -> Iterator[tuple[TimeWindow, Iterable[Record]]]:
         """Yield each time window with its records.
 
-        Consume the records of a window before requesting the next window.
+        The caller must consume the records of a window before it requests the next one.
         """
         stream, cursor = self.stream, current.cursor
         only = self._only

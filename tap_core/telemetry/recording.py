@@ -208,7 +208,7 @@ class Telemetry:
     def record_seconds(self, metric: str, seconds: float, attributes: Mapping[str, Any]) -> None:
         """Add a duration in seconds to a histogram, such as the one for ``sync_duration``.
 
-        ``metric`` is a key of `_DURATIONS`.
+        ``metric`` is the name of the metric, a key of `_DURATIONS`, which lists the histograms.
         """
         if self._exporters.meter is not None:
             _get_histogram(self._exporters.meter, metric).record(seconds, attributes)
