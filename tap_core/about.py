@@ -372,8 +372,8 @@ def documentation_url(package_metadata: Any) -> str | None:
 def changelog_url(package_metadata: Any) -> str | None:
     """Return the changelog URL in a package's metadata, or None.
 
-    The URL is the one whose label is a well-known label of the Python Packaging User Guide, such as
-    ``changelog``.
+    The URL is found by its label, which must be one of the well-known labels for changelogs in the
+    Python Packaging User Guide, such as ``changelog``.
     """
     wanted = ("changelog", "change log", "changes", "release notes", "what's new", "history")
     return _project_url(package_metadata, wanted)

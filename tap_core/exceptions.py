@@ -340,7 +340,7 @@ class SkippableSyncError(SyncError):
 
 
 class SkippableAPIError(SkippableSyncError):
-    """Raised if an HTTP request fails and its data may be skipped."""
+    """Raised if an HTTP request fails and the sync may continue without its data."""
 
 
 class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name

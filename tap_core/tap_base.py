@@ -175,7 +175,7 @@ class Tap(PluginBase):
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
         """Add the built-in settings of the tap's capabilities to a config schema, in place.
 
-        They include settings for parallel reading and partition limits, if a stream has these.
+        They include settings for parallel reading and partition limits, if a stream supports these.
         """
         super().append_builtin_config(config_jsonschema)
         if PluginCapabilities.BATCH in cls._built_capabilities():
@@ -475,7 +475,7 @@ class Tap(PluginBase):
 
     @property
     def state(self) -> TapState:
-        """State of the whole tap, after writing buffered rows. The caller may change the dict."""
+        """State of the whole tap, a dict that the caller may change. Buffered rows are written."""
         if "run" in self.__dict__:
             self.run.settle()
         self.document.share()

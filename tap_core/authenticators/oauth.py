@@ -362,7 +362,7 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """Claims of the JSON Web Token that a token request sends; it is valid for one hour."""
+        """Claims of the JSON Web Token in a token request; the token is valid for one hour."""
         now = utc_now()
         return {
             "iss": self.client_id,

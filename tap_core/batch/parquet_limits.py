@@ -95,10 +95,10 @@ def text_columns(metadata: Any) -> list[str]:
 
 
 def get_max_copied_bytes(size: int, bound: Bound) -> int:
-    """Return the limit, in bytes, on all texts of a Parquet column, each repeated text included.
+    """Return the maximum size in bytes of a Parquet column's texts for readers that copy them.
 
-    It is 64 times the limit of a cell (``bound``) or, if that is more, 100 times the file's
-    ``size`` in bytes.
+    Each occurrence of a text counts. The maximum is 64 times the limit of a cell (``bound``) or, if
+    that is more, 100 times the file's ``size`` in bytes.
     """
     return max(_COPIES * bound.most, _RATIO * size)
 

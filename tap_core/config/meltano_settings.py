@@ -115,11 +115,11 @@ def _find_kind(schema: Schema) -> tuple[str, list[dict[str, Any]]]:
 
 
 def list_required_groups(schema: Schema) -> list[list[str]]:
-    """Return the alternative groups of settings that a plugin requires, each as a list of names.
+    """Return groups of setting names; a plugin starts if all settings of one group are set.
 
-    A plugin starts if all settings of one group are set. There is one group for each alternative
-    (``anyOf`` or ``oneOf``) that requires other settings, and no group if no setting is required. A
-    required object is represented by its required properties.
+    There is one group for each alternative (``anyOf`` or ``oneOf``) that requires other settings,
+    and no group if no setting is required. A required object is represented by its required
+    properties.
     """
     whole = merge_subschemas(inline_references(schema))
     groups = _list_groups(whole)

@@ -208,7 +208,7 @@ class _CheckWriter:
         self.lines.append(" " * (8 + 4 * indent) + line)
 
     def _bind(self, prefix: str, value: Any) -> str:
-        """Make a value a constant of the generated code; return its name, such as ``t0``."""
+        """Make a value a constant of the generated code; return its name (``prefix`` + number)."""
         key = (prefix, value)
         if key not in self._bound:
             name = self._bound[key] = f"{prefix}{len(self._bound)}"
@@ -217,7 +217,11 @@ class _CheckWriter:
 
 
 class _Object(NamedTuple):
-    """Object (or record) for which code is generated that checks its properties."""
+    """Object, or the record, whose properties the generated code checks.
+
+    ``variable`` is its name in that code, ``rule`` its rule, and ``sample`` the object in the
+    sample record.
+    """
 
     variable: str
     level: int

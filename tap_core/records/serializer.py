@@ -1,9 +1,9 @@
 """Serialization of a tap's records to the bytes of messages.
 
-A record whose values need no conversion is encoded directly (the fast path). For most records a
-compiled check finds this out, for the rest the rules of `tap_core.records.value_rules`. Any other
-record is first converted with `tap_core.records.conform` (the slow path). Deselected properties are
-deleted from the tap's record in place, as in singer_sdk.
+A record whose values need no conversion is encoded directly (the fast path). A compiled check
+recognizes most such records; the rules of `tap_core.records.value_rules` recognize the rest. Any
+other record is first converted with `tap_core.records.conform` (the slow path). Deselected
+properties are deleted from the tap's record in place, as in singer_sdk.
 """
 
 from __future__ import annotations

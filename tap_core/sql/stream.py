@@ -161,7 +161,7 @@ class SQLStream(Stream, abc.ABC):
         return self.replication_method == REPLICATION_INCREMENTAL
 
     def apply_catalog(self, catalog: Catalog) -> None:
-        """Replace the catalog entry by that of an input catalog; without one, deselect the stream.
+        """Use the catalog entry in an input catalog; deselect the stream if it has no entry there.
 
         Raises:
             InvalidReplicationKeyException: The replication key is not a column.

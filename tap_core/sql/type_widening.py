@@ -64,7 +64,7 @@ def loses_precision(current: _Type, new: _Type) -> bool:
 
 
 def is_wider(current: _Type, new: _Type) -> bool:
-    """Return True if ``new`` is a larger integer type, or a text type that stores more.
+    """Return True if ``new`` is a larger integer type, or a longer text type, than ``current``.
 
     Any text type is wider than a type that is not text.
     """

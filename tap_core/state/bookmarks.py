@@ -148,7 +148,7 @@ def write_stream_state(
     *,
     state_partition_context: Context | None = None,
 ) -> None:
-    """Set ``key`` to ``val`` in the state dict of a stream or partition, created if missing."""
+    """Set ``key`` to ``val`` in the state dict of a stream or partition; create a missing dict."""
     get_writeable_state_dict(tap_state, tap_stream_id, state_partition_context)[key] = val
 
 

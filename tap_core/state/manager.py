@@ -115,7 +115,7 @@ class StreamStateManager:
 
     @_locked
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of the partition of a context; with None, that of the stream.
+        """Return the state dict of a context's partition, or of the stream if the context is None.
 
         A missing dict is created.
         """
@@ -431,7 +431,7 @@ class StreamStateManager:
         return self.document.has_partition(self.stream_name, partition)
 
     def _visit(self, context: Context | None) -> None:
-        """Record that this run reads a context, which keeps its partition in the state."""
+        """Record that this run reads a context, so that its partition is kept in the state."""
         limit = self._limit_of_run
         if limit.reads_everything is None:
             limit.reads_everything = True

@@ -177,7 +177,7 @@ class PartitionLimit:
             self.finish(state)
 
     def close(self, state: dict[str, Any], *, replication_key: str | None, saw_all: bool) -> bool:
-        """Apply the partition limit to the state of a stream at its end; return True if it changed.
+        """Apply the limit to a stream's state at the end of the stream; return True if it changed.
 
         If the limit is exceeded, the partitions are replaced by one shared bookmark.
 

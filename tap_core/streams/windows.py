@@ -366,7 +366,7 @@ class WindowReader(ContextReader):
         return found
 
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:  # noqa: ARG002
-        """Return the error for a start or end setting of a cursor that is not a valid date-time.
+        """Return the error for a cursor's start or end setting that is not a valid date-time.
 
         ``name`` is ``start`` or ``end``; a subclass may mention it in the message.
         """
