@@ -1,8 +1,8 @@
 """`Target`, base class of Singer targets: settings, sinks and processing of messages.
 
 - Public members and signatures are singer_sdk's (version 0.54).
-- To drain a sink means to write its buffered records. A state is emitted as soon as the records of
-  all sinks before it are drained, and never earlier.
+- To drain a sink means to write its buffered records. A state is emitted as soon as all records
+  before it, in all sinks, are drained, and never earlier.
 - After a signal, the running drain is completed, no other is started, and the latest state whose
   records are drained is emitted. A second signal ends the process at once.
 - If a schema changes, the old sink is drained after `Sink.setup` of the new sink and before the new

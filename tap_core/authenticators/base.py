@@ -125,8 +125,8 @@ class APIAuthenticatorBase(AuthBase):
 def adds_no_credentials(authenticator: Any) -> bool:
     """Return True if an authenticator certainly adds no credentials to requests.
 
-    It then has neither headers nor parameters, and its class does not override the methods of
-    `APIAuthenticatorBase` that change requests. Return False for any other type of authenticator.
+    This is certain for an `APIAuthenticatorBase` that has neither headers nor parameters, and whose
+    class does not override the methods that change requests.
     """
     kind = type(authenticator)
     return (

@@ -212,7 +212,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
                 self._updates += 1
 
     def _update(self) -> None:
-        """Request a new access token and store it; also store a refresh token in the response.
+        """Request a new access token; store it and the response's refresh token, if there is one.
 
         If the form data has a refresh token that the server has replaced during this run, its
         latest replacement is sent instead.

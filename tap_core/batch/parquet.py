@@ -395,7 +395,7 @@ def _num_values(group: Any, path: str) -> int:
 def _dictionary(column: Any) -> Any:
     """Return the distinct values of a dictionary-encoded Arrow column; None for other columns.
 
-    For a nested column, follow the first field of each level, and return the values of the last.
+    For a nested column, return the values of the innermost field, following each first field.
     """
     import pyarrow as pa
 

@@ -97,7 +97,7 @@ def _get_label(texts: Any, number: int, value: str) -> str:
 
 
 def _list_union_options(schema: Schema) -> Iterator[Option]:
-    """Yield a dropdown option for each alternative of ``oneOf`` or ``anyOf``: ``{"const": 5}``.
+    """Yield a dropdown option for each schema in ``oneOf`` or ``anyOf``, such as ``{"const": 5}``.
 
     A union yields nothing if one of its alternatives allows several values.
     """

@@ -115,7 +115,7 @@ class LeakyBucket:
 
 
 class FixedWindowCounter:
-    """Counter for fixed time windows: it counts the requests of one window and restarts at zero."""
+    """Counter for fixed time windows: it counts the requests of a window; the next starts at 0."""
 
     def __init__(self) -> None:
         self._used = 0.0
@@ -152,7 +152,10 @@ class FixedWindowCounter:
                 self._ends_at = now + seconds
 
     def _renewed(self, now: float, length: float) -> float:
-        """Return the end of the window at the time ``now``; start one of ``length`` s if needed."""
+        """Return the end of the window at the time ``now``; start a new window if needed.
+
+        ``length`` is the length of a window in seconds.
+        """
         if self._ends_at is None:
             self._ends_at = now + length
         elif now >= self._ends_at:
@@ -169,7 +172,7 @@ class SlidingWindowCounter:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve ``weight`` requests, or return the seconds until ``terms`` allow so many."""
+        """Reserve ``weight`` requests, or return the seconds until the limits allow so many."""
         with self._lock:
             now = time.monotonic()
             wait = max(self._until_free(rate, weight, now) for rate in terms.rates)

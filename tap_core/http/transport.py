@@ -240,9 +240,9 @@ def ask_token_endpoint(
     keyword arguments are those of `requests.Session.post`, such as ``data``.
 
     Raises:
-        requests.exceptions.RequestException: no response was received.
+        requests.exceptions.RequestException: No response was received.
         ConfigurationError: `require_https` was called, and the URL is plain HTTP.
-        ResponseTooLargeError, ResponseTooSlowError: the response exceeds the limits.
+        ResponseTooLargeError, ResponseTooSlowError: The response exceeds the limits.
     """
     check_https(url)
     deadline = deadline or token_deadline()
@@ -287,9 +287,9 @@ def post_document(url: str, document: Any, *, timeout: float) -> requests.Respon
     Redirects are not followed. A user name and password in the URL are sent.
 
     Raises:
-        requests.exceptions.RequestException: no response was received.
+        requests.exceptions.RequestException: No response was received.
         ConfigurationError: `require_https` was called, and the URL is plain HTTP.
-        ResponseTooLargeError, ResponseTooSlowError: the response exceeds a default limit.
+        ResponseTooLargeError, ResponseTooSlowError: The response exceeds a default limit.
     """
     with requests.Session() as session:
         request = session.prepare_request(requests.Request("POST", url, json=document))

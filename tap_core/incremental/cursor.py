@@ -79,6 +79,7 @@ class DatetimeBasedCursor:
     string. ``cutoff`` selects the bookmark after a window: ``last_record`` is the cursor value of
     the last record, ``interval_end`` the end of the window if that is later. A record whose cursor
     value equals the bookmark is emitted again if ``boundary`` is ``send``, and omitted if ``drop``.
+    The other fields have the meaning of the keys in Airbyte's YAML reference.
 
     Examples:
         >>> updates = DatetimeBasedCursor(

@@ -100,7 +100,7 @@ class _CheckWriter:
         self._write_properties(0, _Object("r", 1, rule, sample, deselected))
 
     def _write_properties(self, indent: int, parent: _Object) -> None:
-        """Generate the code that checks each property of the object ``parent`` in the sample."""
+        """Generate the code that checks the properties of ``parent``, an object in the sample."""
         self._properties += len(parent.sample)
         if not parent.sample:
             self._write(indent, "pass")

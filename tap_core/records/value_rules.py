@@ -114,8 +114,8 @@ def build_value_rule(
 ) -> ValueRule:
     """Return the rule that accepts the values of a property that need no conversion.
 
-    ``schema`` is the schema of the property. ``level`` says if values are converted, also nested
-    ones. ``finite`` is True if NaN and infinity need conversion.
+    ``schema`` is the schema of the property. ``level`` defines if no values, only top-level or also
+    nested values are converted. ``finite`` is True if NaN and infinity need conversion.
     """
     definition = get_property_schema(schema)
     if level != TypeConformanceLevel.NONE and is_exclusive_boolean_type(definition):

@@ -418,7 +418,7 @@ class SQLConnector:
     ) -> dict[str, sa.Column[Any]]:
         """Return a table's columns by name, in the order of the table.
 
-        If ``column_names`` is passed, return only these columns. Case is ignored.
+        If ``column_names`` is passed, return only these columns; the case of a name is ignored.
         """
         _, schema, table = self.parse_full_table_name(full_table_name)
         requested = {name.casefold() for name in column_names or ()}

@@ -40,7 +40,7 @@ def adapt_type(sql_type: _Type, dialect: Dialect) -> _Type:
 def type_rank(sql_type: _Type) -> tuple[int, int]:
     """Return a (rank, length) sort key for a column type; a more general type has a higher rank.
 
-    The order is text, date-times, floats, integers, others.
+    Ordered from the highest rank: text, date-times, floats, integers, others.
     """
     length = int(getattr(sql_type, "length", None) or 0)
     python_type = _python_type(sql_type)

@@ -161,7 +161,7 @@ def reset_state_progress_markers(
     """Delete the progress markers that an earlier, unfinished sync left in a state dict.
 
     Returns:
-        The deleted markers without their note, or None if there were none.
+        The deleted markers without their key ``Note``, or None if there were none.
     """
     markers = get_progress_markers(stream_or_partition_state) or {}
     stream_or_partition_state.pop(PROGRESS_MARKERS, None)

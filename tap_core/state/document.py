@@ -120,7 +120,7 @@ class StateDocument:
     def touch(self, stream_id: str, partition_context: Context | None = None) -> None:
         """Discard the cached JSON text of a partition's state dict, because the dict has changed.
 
-        With None, discard that of the stream's state dict.
+        If the context is None, discard the text of the stream's state dict.
         """
         with self.lock:
             self._touched += 1

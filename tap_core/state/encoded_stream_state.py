@@ -87,7 +87,8 @@ class EncodedStreamState:
     def touch(self, context: Context | None) -> None:
         """Discard the cached text of a partition, after its state dict was changed.
 
-        With None, discard the text of the stream's other values, but not of its partitions.
+        If the context is None, discard the text of the stream's other values, but not of its
+        partitions.
         """
         if not context:
             self._around_partitions = None

@@ -94,7 +94,7 @@ class PartitionLimit:
         return self.limit is None and not self._shared
 
     def has_room(self, entries: int) -> bool:
-        """Return True if the limit allows one more partition in a state that has ``entries``."""
+        """Return True if a state with ``entries`` partitions may get one more."""
         return self.limit is None or entries < self.limit
 
     def beyond(self, context: Context) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def finalize_state(stream: SyncStream, state: dict[str, Any] | None) -> None:
 
 
 def finalize_with_children(stream: SyncStream) -> bool:
-    """Replace the progress markers of a stream and its selected children by their bookmarks.
+    """Store the progress markers of a stream and its selected children as their bookmarks.
 
     Returns:
         False if the stream is not selected; its own markers are then unchanged. Otherwise True.
