@@ -101,12 +101,9 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     ) -> None:
         """Load and validate the settings.
 
-        Args:
-            config: Settings, or (deprecated) paths of settings files.
-            parse_env_config: True to read settings from environment variables too.
-            validate_config: True to raise an error for invalid settings.
-            setup_mapper: True to create the stream maps.
-            message_reader: Reader of the input; by default an object of ``message_reader_class``.
+        ``config`` has the settings; paths of settings files are deprecated. ``parse_env_config`` is
+        True to read settings from environment variables too, ``setup_mapper`` to create the stream
+        maps. ``message_reader`` is by default an object of ``message_reader_class``.
 
         Raises:
             ConfigValidationError: The settings are invalid; ``errors`` lists all faults.

@@ -127,7 +127,7 @@ def list_required_groups(schema: Schema) -> list[list[str]]:
 
 
 def _list_groups(schema: Schema, path: str = "") -> list[list[str]]:
-    """Return the alternative groups of settings that the schema of an object requires.
+    """Return groups of setting names; the schema of an object requires all names of one group.
 
     ``path`` is the path of the object with a dot at its end.
     """

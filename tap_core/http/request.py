@@ -198,7 +198,10 @@ def _join_query(url: Any, query: Any) -> str | None:
 
 @lru_cache(maxsize=256)
 def _prepare_base(url: str) -> str | None:
-    """Return a URL as the requests package prepares it; None for a URL with a query or fragment."""
+    """Return a URL as the requests package prepares it, or None for an unusual URL.
+
+    Unusual are a scheme other than HTTP and HTTPS, a query, a fragment, and invalid escapes.
+    """
     is_plain = url.startswith(("http://", "https://")) and "?" not in url and "#" not in url
     if not is_plain or not _has_valid_escapes(url):
         return None

@@ -274,7 +274,7 @@ def make_value_check(
 ) -> Callable[[Any], bool]:
     """Return a function that returns True if a value needs no conversion.
 
-    ``schema`` is that of the property with the value. ``level`` says if nested values are
+    ``schema`` is the schema of the value's property. ``level`` defines if nested values are
     converted.
     """
     return build_value_rule(schema, level).accepts
