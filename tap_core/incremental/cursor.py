@@ -151,7 +151,7 @@ class DatetimeBasedCursor:
             ("boundary", self.boundary, ("send", "drop")),
         ):
             if value not in choices:
-                raise ValueError(f"{name} is {value!r}: it is {' or '.join(choices)}.")
+                raise ValueError(f"{name} is {value!r}: it must be {' or '.join(choices)}.")
 
     def _check_durations(self) -> None:
         if (self.step is None) != (self.cursor_granularity is None):

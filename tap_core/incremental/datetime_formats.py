@@ -112,7 +112,7 @@ def _check(text: str) -> None:
             raise ValueError(
                 f"The date-time format {text!r} has {directive!r}, which is not a directive"
                 " that can be read and written. %s, %ms, %s_as_float and %epoch_microseconds"
-                " stand alone; for the others see Python's strptime."
+                " must be used alone; for the others see Python's strptime."
             )
     if _YEARS.isdisjoint(directives):
         raise ValueError(f"The date-time format {text!r} has no year (%Y).")
