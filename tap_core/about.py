@@ -51,8 +51,8 @@ class AboutInfo:
         requirement: Argument of ``pip install`` that installs the plugin, such as ``tap-x`` or
             ``tap-core-sdk[spark]``; "" if this is not known.
         documentation_url: URL of the plugin's documentation, or None.
-        combinations: JSON Schema keywords, such as ``anyOf``, for groups of settings of which at
-            least one is required. They apply in addition to those in ``settings``.
+        combinations: JSON Schema keywords, such as ``anyOf``, that require one of several groups
+            of settings. They apply in addition to the keywords in ``settings``.
     """
 
     name: str
@@ -130,7 +130,7 @@ def _escape_lines(text: str) -> str:
 
 
 def _text_details(schema: JsonSchema, *, is_required: bool) -> Iterator[str]:
-    """Yield a setting's lines ``Required``, ``Default`` and ``Description``, where they apply."""
+    """Yield the lines ``Required``, ``Default`` and ``Description`` of a setting, if they apply."""
     if is_required:
         yield "    Required: True"
     if schema.get("default") is not None:
@@ -244,8 +244,7 @@ class AirbyteFormatter(AboutFormatter, format_name="airbyte"):
     def format_about(self, about_info: AboutInfo) -> str:
         """Return the text of a ``metadata.yaml`` with the fields that Airbyte's registry requires.
 
-        Fields that no installed package states are left out: the version, the license, and the URL
-        of the documentation.
+        The version, the license and the URL of the documentation are left out if they are unknown.
 
         Raises:
             ConfigurationError: The plugin is a mapper.
@@ -373,8 +372,8 @@ def documentation_url(package_metadata: Any) -> str | None:
 def changelog_url(package_metadata: Any) -> str | None:
     """Return the changelog URL in a package's metadata, or None.
 
-    The URL is the one whose label is a well-known label of the Python Packaging User Guide, such as
-    ``changelog``.
+    The URL is found by its label, which must be one of the well-known labels for changelogs in the
+    Python Packaging User Guide, such as ``changelog``.
     """
     wanted = ("changelog", "change log", "changes", "release notes", "what's new", "history")
     return _project_url(package_metadata, wanted)

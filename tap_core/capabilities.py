@@ -223,7 +223,7 @@ UNSUPPORTED_CAPABILITIES: tuple[UnsupportedCapability, ...] = (
 def find_unsupported_settings(
     config: Mapping[str, Any], missing: Iterable[UnsupportedCapability] = UNSUPPORTED_CAPABILITIES
 ) -> list[UnsupportedCapability]:
-    """Return the unsupported capabilities (of ``missing``) that the settings ``config`` request."""
+    """Return the capabilities that a config requests although they are in ``missing``."""
     return [each for each in missing if config.get(each.setting)]
 
 

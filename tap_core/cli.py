@@ -182,8 +182,8 @@ def fivetran_protos(
 ) -> int:
     """Compare Fivetran's .proto files with the SDK's interface.
 
-    Print each difference to the files in DIR. Exit codes: 1 if there are differences, 2 if the
-    arguments are invalid or the comparison failed.
+    Print each difference between the interface and the files in DIR. Exit codes: 1 if there are
+    differences, 2 if the arguments are invalid or the comparison failed.
     """
     try:
         from tap_core.protocols.fivetran.proto_diff import compare

@@ -119,7 +119,8 @@ class SpooledRows:
         nbytes: Size of the rows in bytes.
         version: Table version of the rows (see `ActivateVersion`), or None.
         has_deletes: False if no row is a delete record; True if this is unknown.
-        starts: Position in the input of the first row of each partition, by partition number.
+        starts: Position of each partition's first row among all rows of the input, by partition
+            number.
     """
 
     stream: StreamId
@@ -146,8 +147,8 @@ class ActivateVersion:
 class Checkpoint:
     """State of a tap; a target may emit it after it has committed all rows before this event.
 
-    ``state`` is JSON on one line. It is the state of one stream, ``scope``, or, if ``scope`` is
-    None, the state of all streams.
+    ``state`` is JSON on one line. If ``scope`` is a stream, it is the state of this stream only; if
+    ``scope`` is None, it is the state of all streams.
     """
 
     state: bytes

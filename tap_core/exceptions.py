@@ -349,7 +349,7 @@ class SkippableSyncError(SyncError):
 
 
 class SkippableAPIError(SkippableSyncError):
-    """Raised if an HTTP request fails and its data may be skipped."""
+    """Raised if an HTTP request fails and the sync may continue without its data."""
 
 
 class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
@@ -394,7 +394,7 @@ class MaxRecordsLimitException(RequestedAbortException):
 
 
 class AbortedSyncExceptionBase(SyncLifecycleSignal, abc.ABC):
-    """Abstract base class of exceptions that end an aborted stream."""
+    """Abstract base class of exceptions that are raised when the sync of a stream is aborted."""
 
 
 class AbortedSyncFailedException(AbortedSyncExceptionBase):

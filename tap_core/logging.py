@@ -199,7 +199,7 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
 
 @contextmanager
 def without_console() -> Iterator[None]:
-    """Stop logging to standard error during the ``with`` block, because another handler logs."""
+    """Remove the handlers that log to standard error during the ``with`` block; keep all others."""
     root = logging.getLogger()
     taken = [found for found in root.handlers if isinstance(found, _ConsoleHandler)]
     for handler in taken:

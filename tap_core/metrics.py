@@ -194,7 +194,7 @@ class Meter(abc.ABC):
 
 
 class Counter(Meter):
-    """Context manager that counts, and logs the increments every ``log_interval`` seconds."""
+    """Context manager that counts, and logs and resets the count every ``log_interval`` seconds."""
 
     def __init__(
         self,

@@ -175,7 +175,7 @@ class Tap(PluginBase):
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
         """Add the built-in settings of the tap's capabilities to a config schema, in place.
 
-        They include settings for parallel reading and partition limits, if a stream has these.
+        They include settings for parallel reading and partition limits, if a stream supports these.
         """
         super().append_builtin_config(config_jsonschema)
         if PluginCapabilities.BATCH in cls._built_capabilities():
@@ -194,7 +194,7 @@ class Tap(PluginBase):
 
     @property
     def run(self) -> SyncRun:
-        """State of the current sync for the calling thread, a `SyncRun`; created on first use."""
+        """`SyncRun` of the calling thread: its buffered rows and bookmark cursors in this sync."""
         run: SyncRun | None = self.__dict__.get("run")
         if run is None:
             run = self.__dict__["run"] = self._begin_run()
@@ -467,7 +467,7 @@ class Tap(PluginBase):
     def has_own_catalog(self) -> bool:
         """True if the tap's class overrides `catalog` and stream maps have been created.
 
-        The schemas in that catalog are then sent.
+        SCHEMA messages then have the schemas in that catalog.
         """
         return self.has_mapper and is_overridden(self, "catalog")
 
@@ -475,7 +475,7 @@ class Tap(PluginBase):
 
     @property
     def state(self) -> TapState:
-        """State of the whole tap, after writing buffered rows. The caller may change the dict."""
+        """State of the whole tap, a dict that the caller may change. Buffered rows are written."""
         if "run" in self.__dict__:
             self.run.settle()
         self.document.share()

@@ -1,8 +1,8 @@
 """`Target`, base class of Singer targets: settings, sinks and processing of messages.
 
 - Public members and signatures are singer_sdk's (version 0.54).
-- To drain a sink means to write its buffered records. A state is emitted as soon as the records of
-  all sinks before it are drained, and never earlier.
+- To drain a sink means to write its buffered records. A state is emitted as soon as all records
+  before it, in all sinks, are drained, and never earlier.
 - After a signal, the running drain is completed, no other is started, and the latest state whose
   records are drained is emitted. A second signal ends the process at once.
 - If a schema changes, the old sink is drained after `Sink.setup` of the new sink and before the new
@@ -100,6 +100,10 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         message_reader: Any | None = None,
     ) -> None:
         """Load and validate the settings.
+
+        ``config`` has the settings; paths of settings files are deprecated. ``parse_env_config`` is
+        True to read settings from environment variables too, ``setup_mapper`` to create the stream
+        maps. ``message_reader`` is by default an object of ``message_reader_class``.
 
         Raises:
             ConfigValidationError: The settings are invalid; ``errors`` lists all faults.
@@ -271,7 +275,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._router.process_batch(message_dict)
 
     def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
-        """Write the buffered records of an ACTIVATE_VERSION message's stream, then activate it."""
+        """Write a stream's buffered records, then activate the version in the message."""
         for route in self._router.get_routes(message_dict["stream"]):
             sink = self.get_sink(route.alias)
             if not sink.process_activate_version_messages:

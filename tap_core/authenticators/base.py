@@ -123,9 +123,10 @@ class APIAuthenticatorBase(AuthBase):
 
 
 def adds_no_credentials(authenticator: Any) -> bool:
-    """Return True if an authenticator is known to leave requests unchanged.
+    """Return True if an authenticator certainly adds no credentials to requests.
 
-    That is an authenticator of this SDK without headers, parameters and overridden methods.
+    This is certain for an `APIAuthenticatorBase` that has neither headers nor parameters, and whose
+    class does not override the methods that change requests.
     """
     kind = type(authenticator)
     return (

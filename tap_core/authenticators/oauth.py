@@ -1,8 +1,8 @@
 """OAuth 2.0 authenticators, which request an access token and refresh it before it expires.
 
 If several threads need a token at once, one thread requests it and the others use the result, even
-if a subclass overrides `update_access_token` or `is_token_valid`. Each token request reads
-properties that subclasses override, such as `oauth_request_body`, again.
+if a subclass overrides `update_access_token` or `is_token_valid`. Properties that subclasses
+override, such as `oauth_request_body`, are evaluated again for each token request.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
                 self._updates += 1
 
     def _update(self) -> None:
-        """Request a new access token and store it; also store a refresh token in the response.
+        """Request a new access token; store it and the response's refresh token, if there is one.
 
         If the form data has a refresh token that the server has replaced during this run, its
         latest replacement is sent instead.
@@ -262,8 +262,8 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     ) -> None:
         """Store the refresh token ``token`` of a token response for later token requests.
 
-        If it differs from ``used``, the refresh token that was sent, also write it to the tap's
-        config file. Do nothing if the response has no refresh token.
+        If it differs from ``used``, the refresh token that was sent, also record the replacement in
+        ``tokens``, and write it to the tap's config file. Do nothing if ``token`` is None.
         """
         if token is None:
             return
@@ -362,7 +362,7 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """Claims of the JSON Web Token that a token request sends; it is valid for one hour."""
+        """Claims of the JSON Web Token in a token request; the token is valid for one hour."""
         now = utc_now()
         return {
             "iss": self.client_id,

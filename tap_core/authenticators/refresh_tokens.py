@@ -44,11 +44,14 @@ class RefreshTokens:
         self._next[used] = token
 
     def renewed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of the config, with each used refresh token replaced by the latest."""
+        """Return a copy of a tap's settings, with each used refresh token replaced by the latest.
+
+        Settings inside objects are included.
+        """
         return {name: self._renewed(name, value) for name, value in settings.items()}
 
     def _renewed(self, name: str, value: Any) -> Any:
-        """Return a setting's value; a replaced refresh token becomes its latest replacement."""
+        """Return the value of the setting ``name``, with refresh tokens in it updated."""
         if isinstance(value, Mapping):
             return self.renewed(value)
         if isinstance(value, str) and is_refresh_token_name(name):

@@ -153,7 +153,10 @@ class TokenFieldNames:
 
 @dataclass(frozen=True)
 class RequestOutcome:
-    """Result of an attempt to send a token request (at ``sent_at``): a response or an error."""
+    """Result of one attempt to send a token request: the response, or the error if there is none.
+
+    ``sent_at`` is the time of the attempt (UTC).
+    """
 
     sent_at: datetime
     response: requests.Response | None = None
@@ -247,7 +250,11 @@ class TokenRequest:
         return outcome
 
     def _try(self, session: requests.Session, timeout: float, deadline: Deadline) -> RequestOutcome:
-        """Send the token request once, and return the response or the network error."""
+        """Send the token request once, and return the response or the network error.
+
+        ``timeout`` limits each wait for the server, in seconds; ``deadline`` limits the time to
+        receive the response.
+        """
         sent_at = utc_now()
         try:
             response = ask_token_endpoint(

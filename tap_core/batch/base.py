@@ -1,8 +1,9 @@
 """Base class of batchers, which write records to batch files.
 
 A batcher yields the manifest of a batch (the URLs of its files) when the files are complete. The
-tap then emits a state, so a batcher must not have read records of the next batch by then. Names and
-signatures are those of singer_sdk (version 0.54).
+tap then emits a state that covers all records read so far. Therefore a batcher must not read
+records of the next batch before it yields. Names and signatures are those of singer_sdk (version
+0.54).
 """
 
 from __future__ import annotations

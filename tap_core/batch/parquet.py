@@ -338,7 +338,7 @@ def _replace_floats(value: Any) -> Any:
 
 
 def check_copies(file: IO[bytes], bound: Bound) -> None:
-    """Check the decoded size of a Parquet file before Spark, or a similar reader, reads it.
+    """Check that Spark, or a similar reader, can decode a Parquet file without excess memory.
 
     A dictionary-encoded column stores a repeated text once. `read_parquet` keeps one copy in
     memory, but other readers copy the text for every row.
@@ -348,7 +348,7 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
         bound: Limit on the size of decoded data.
 
     Raises:
-        InputTooLargeError: The copied texts of a column, or its decoded data, would exceed a limit.
+        InputTooLargeError: A column's decoded data, with each repeated text copied, are too large.
     """
     from pyarrow import parquet
 
@@ -370,9 +370,9 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
 
 
 def _estimate_max_bytes(source: Any, path: str) -> int:
-    """Return an upper bound for the total size of all texts of a Parquet column, in bytes.
+    """Return an upper bound for the size in bytes of all texts of the Parquet column ``path``.
 
-    In each row group, this is the number of values times the length of the longest text.
+    In each row group, it is the number of values times the length of the longest text.
     """
     import pyarrow.compute as pc
 
@@ -395,7 +395,7 @@ def _num_values(group: Any, path: str) -> int:
 def _dictionary(column: Any) -> Any:
     """Return the distinct values of a dictionary-encoded Arrow column; None for other columns.
 
-    For a nested column, these are the values of the first field at the innermost level.
+    For a nested column, return the values of the innermost field, following each first field.
     """
     import pyarrow as pa
 
@@ -408,7 +408,7 @@ def _dictionary(column: Any) -> Any:
 
 
 def _sum_text_bytes(source: Any, path: str) -> int:
-    """Return the total size of all texts of a Parquet column in bytes, repeated texts included.
+    """Return the size in bytes of all texts of the Parquet column ``path``, each copy included.
 
     The column must be dictionary-encoded and not nested.
     """

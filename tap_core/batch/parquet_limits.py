@@ -70,9 +70,9 @@ def iterate_column_chunks(metadata: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def get_batch_rows(metadata: Any, default: int) -> int:
-    """Return the number of rows of a Parquet file to decode at once: ``default`` for most files.
+    """Return the number of rows of a Parquet file that a reader should decode at once.
 
-    Return 1 if the file may repeat a long value, because each copy of the value takes memory.
+    It is ``default``, or 1 if the file may repeat a long value: each copy of it takes memory.
     """
     columns = (column for _, column in iterate_column_chunks(metadata))
     return 1 if any(map(_repeats_long_values, columns)) else default
@@ -95,10 +95,10 @@ def text_columns(metadata: Any) -> list[str]:
 
 
 def get_max_copied_bytes(size: int, bound: Bound) -> int:
-    """Return the limit on the size of one Parquet column's texts when repeated texts are copied.
+    """Return the maximum size in bytes of a Parquet column's texts for readers that copy them.
 
-    The limit, in bytes, is 64 times the limit of a cell (``bound``) or, if that is more, 100 times
-    the file's ``size`` in bytes.
+    Each occurrence of a text counts. The maximum is 64 times the limit of a cell (``bound``) or, if
+    that is more, 100 times the file's ``size`` in bytes.
     """
     return max(_COPIES * bound.most, _RATIO * size)
 

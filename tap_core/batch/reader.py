@@ -71,8 +71,8 @@ def read_rows(
 def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> None:
     """Check that a local batch file keeps the size limits that `read_rows` enforces.
 
-    Call this function before a reader without limits, such as Spark, reads the file. A JSON Lines
-    file is read completely, but its lines are not parsed.
+    Call this function before a reader without limits, such as Spark, reads the file. ``bound`` is
+    the limit for a line or a cell. A JSON Lines file is read completely, but not parsed.
 
     Raises:
         ValueError: A limit is exceeded, or the file is corrupt.

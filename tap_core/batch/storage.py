@@ -90,7 +90,7 @@ class StorageTarget:
 
     @contextmanager
     def open(self, filename: str, mode: str = "rb") -> Iterator[IO[Any]]:
-        """Open a file in this folder for a ``with`` block; the arguments are those of `file`."""
+        """Open a file in this folder during a ``with`` block; ``mode`` is as in Python's `open`."""
         with self.file(filename, mode) as file:
             yield file
 
@@ -105,7 +105,10 @@ class StorageTarget:
         return self.at(str(folder / filename), mode)
 
     def at(self, address: str, mode: str = "rb") -> IO[Any]:
-        """Open a file at any URL or path, as `file` does, with the ``params`` of this storage."""
+        """Open a file at any URL or path with the ``params`` of this storage; the caller closes it.
+
+        If ``mode`` is for writing, such as ``wb``, the file's folder is created first.
+        """
         makes_folder = "r" not in mode
         path = to_local_path(address)
         if path is not None:

@@ -56,7 +56,10 @@ def encode_row(record: Record) -> bytes:
 
 @dataclass(frozen=True)
 class EncodedFormat:
-    """File name suffix of a batch file format, and function (``rows``) that creates an encoder."""
+    """File name suffix of a batch file format (``ending``), and its encoder.
+
+    ``rows`` is a function that creates the encoder for an open file and a JSON Schema.
+    """
 
     ending: str
     rows: Callable[[IO[bytes], JsonSchema], _Lines | _PackedLines | ParquetEncoder]

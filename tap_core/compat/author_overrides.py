@@ -3,9 +3,8 @@
 
 For example, a subclass may contain ``max_size = 100``. mypy accepts this in place of a property.
 pyright accepts it only if the nearest base class assigns a descriptor instead of declaring a
-property. Therefore such descriptors are assigned in code that only pyright reads (``if
-TYPE_CHECKING and not MYPY``), because only mypy treats a name ``MYPY`` as true. At run time the
-classes here are empty.
+property. Such descriptors are assigned in blocks that only pyright reads: ``if TYPE_CHECKING and
+not MYPY``, where mypy treats the name ``MYPY`` as true. At run time the classes here are empty.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MYPY: Literal[False] = False
 class AuthorProperty(Generic[_T]):
     """Property that a subclass may override with a plain value, such as ``max_size = 100``.
 
-    It exists only for type checkers, because pyright reports such an override of other properties.
+    It exists only for type checkers: pyright rejects such an override of an ordinary property.
     """
 
     def __get__(self, instance: Any, owner: Any = None, /) -> _T:

@@ -20,7 +20,7 @@ def deprecated_import(
 ) -> Any:
     """Import a class or function from its new module, and emit a deprecation warning.
 
-    The old module calls it in its ``__getattr__``, which Python calls for names that it lacks.
+    The old module calls it in its ``__getattr__``, which Python calls if the module lacks a name.
 
     Args:
         name: Name of the class or function.

@@ -27,7 +27,7 @@ def without_collections() -> Iterator[None]:
 def exempt_imported_objects() -> None:
     """Exempt all objects that exist now from garbage collection, until the process ends.
 
-    A program calls it once, after its imports. Python then does not visit the objects of its
-    modules at each collection and at its exit.
+    A program calls it once, after its imports. Python then skips these objects in each collection,
+    including the one at exit.
     """
     gc.freeze()

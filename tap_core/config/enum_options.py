@@ -97,7 +97,7 @@ def _get_label(texts: Any, number: int, value: str) -> str:
 
 
 def _list_union_options(schema: Schema) -> Iterator[Option]:
-    """Yield a dropdown option for each alternative of ``oneOf`` or ``anyOf``: ``{"const": 5}``.
+    """Yield a dropdown option for each schema in ``oneOf`` or ``anyOf``, such as ``{"const": 5}``.
 
     A union yields nothing if one of its alternatives allows several values.
     """
@@ -113,7 +113,7 @@ def _list_union_options(schema: Schema) -> Iterator[Option]:
 
 
 def _is_value(branch: Any) -> bool:
-    """Return True if an alternative of ``oneOf`` or ``anyOf`` allows one value only, or null."""
+    """Return True if an alternative of ``oneOf`` or ``anyOf`` is null or allows only one value."""
     return isinstance(branch, dict) and (
         branch.get("type") == "null" or len(get_const(branch)) == 1
     )

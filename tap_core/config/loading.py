@@ -166,7 +166,10 @@ def _kind(value: Any) -> str:
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
-    """Valid settings from environment variables, and error messages of invalid ones, by name."""
+    """Settings from environment variables, by setting name.
+
+    ``values`` has the values of valid settings, ``faults`` the error messages of invalid ones.
+    """
 
     values: dict[str, Any]
     faults: dict[str, str]
@@ -218,9 +221,10 @@ def parse_environment_config(
     prefix: str,
     dotenv_path: StrPath | None = None,
 ) -> dict[str, Any]:
-    """Return the settings in environment variables, converted to the types of the schema.
+    """Return the settings in environment variables, converted to the types in ``config_schema``.
 
-    The arguments are those of :func:`read_environment`.
+    ``prefix`` is the prefix of the variable names, such as ``TAP_X_``. ``dotenv_path`` is the path
+    of a ``.env`` file; see :func:`read_environment`.
 
     Raises:
         ConfigValidationError: The text of a variable does not have the type of its setting.
@@ -394,7 +398,7 @@ def fill_defaults(config: Any, schema: JsonSchema) -> None:
 
 
 def _fill_one(config: dict[str, Any], name: str, schema: JsonSchema) -> None:
-    """Set the setting ``name`` to its default if it is missing, and the settings inside it too."""
+    """Set the missing setting ``name``, and missing settings inside it, to their defaults."""
     if "default" in schema:
         config.setdefault(name, deep_copy_config(schema["default"]))
     if name in config:

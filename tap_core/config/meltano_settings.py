@@ -102,7 +102,7 @@ def _define_setting(name: str, schema: Schema, label: str, *, is_sensitive: bool
 
 
 def _find_kind(schema: Schema) -> tuple[str, list[dict[str, Any]]]:
-    """Return Meltano's ``kind`` of a setting, and its options if it is of the kind "options"."""
+    """Return Meltano's ``kind`` of a setting, and its options (if ``kind`` is "options")."""
     types = get_json_types(schema) - {"null"}
     options = get_options(schema)
     if options and all(isinstance(each.value, str) for each in options):
@@ -115,11 +115,11 @@ def _find_kind(schema: Schema) -> tuple[str, list[dict[str, Any]]]:
 
 
 def list_required_groups(schema: Schema) -> list[list[str]]:
-    """Return the alternative groups of settings that a plugin requires, each as a list of names.
+    """Return groups of setting names; a plugin starts if all settings of one group are set.
 
-    A plugin starts if all settings of one group are set. There is one group for each alternative
-    (``anyOf`` or ``oneOf``) that requires other settings, and no group if no setting is required. A
-    required object is represented by its required properties.
+    There is one group for each alternative (``anyOf`` or ``oneOf``) that requires other settings,
+    and no group if no setting is required. A required object is represented by its required
+    properties.
     """
     whole = merge_subschemas(inline_references(schema))
     groups = _list_groups(whole)
@@ -127,7 +127,7 @@ def list_required_groups(schema: Schema) -> list[list[str]]:
 
 
 def _list_groups(schema: Schema, path: str = "") -> list[list[str]]:
-    """Return the alternative groups of settings that the schema of an object requires.
+    """Return groups of setting names; the schema of an object requires all names of one group.
 
     ``path`` is the path of the object with a dot at its end.
     """
@@ -147,5 +147,5 @@ def _list_groups(schema: Schema, path: str = "") -> list[list[str]]:
 
 
 def _combine(groups: list[list[str]], others: list[list[str]]) -> list[list[str]]:
-    """Return each of the groups of settings combined with each of the others."""
+    """Return all pairs of a group in ``groups`` and one in ``others``, each pair as one group."""
     return [[*group, *other] for group in groups for other in others]

@@ -160,10 +160,10 @@ def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
 def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
     """Return True if the headers, URL or body of a request contain a secret.
 
-    A secret is recognized by its value, also encoded, or by the name of its header or key. Cookies
-    are ignored, since they are never sent to another origin. A body that can be read only once (a
-    file or a generator) is assumed to contain a secret, and so is a request whose authentication
-    (HTTP Digest, NTLM) would answer a challenge of the server.
+    A secret is recognized by its value in ``secrets``, also encoded, or by the name of its header
+    or query parameter. Cookies are ignored, since they are never sent to another origin. A body
+    that can be read only once (a file or a generator) is assumed to contain a secret, and so is a
+    request whose authentication (HTTP Digest, NTLM) would answer a challenge of the server.
     """
     if any(map(_answers_challenge, _response_hooks(request))):
         return True
@@ -328,9 +328,9 @@ class Route:
 
 
 def describe_redirect(response: requests.Response) -> UntrustedHostError | None:
-    """Return the error for a response that redirects a request for credentials, or None.
+    """Return the error for a redirect of a request for credentials, which must not be followed.
 
-    Such a request follows no redirects. Return None if the response does not redirect.
+    Return None if the response does not redirect.
     """
     if not response.is_redirect:
         return None
@@ -355,7 +355,7 @@ def _fallen_back(target: Origin, response: requests.Response | None = None) -> U
 def _keep_authorization(
     request: requests.PreparedRequest, following: requests.PreparedRequest
 ) -> None:
-    """Copy the Authorization header of a request to the request that follows its redirect.
+    """Copy the Authorization header of ``request`` to ``following``, which follows its redirect.
 
     The requests package may have replaced the header with credentials from ``.netrc``.
     """

@@ -93,7 +93,10 @@ class LeakyBucket:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve the next free time slot for a request, and return the seconds until then."""
+        """Reserve the next ``weight`` free time slots, and return the seconds until the first.
+
+        ``terms`` has the rate limit, which defines the length of a slot.
+        """
         [(requests, seconds)] = terms.rates
         with self._lock:
             now = self._now()
@@ -112,7 +115,7 @@ class LeakyBucket:
 
 
 class FixedWindowCounter:
-    """Counter for fixed time windows: it counts the requests of one window and restarts at zero."""
+    """Counter for fixed time windows: it counts the requests of a window; the next starts at 0."""
 
     def __init__(self) -> None:
         self._used = 0.0
@@ -120,7 +123,10 @@ class FixedWindowCounter:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve a request in the current window, or return the seconds until the next window."""
+        """Reserve ``weight`` requests in this window, or return the seconds until the next one.
+
+        ``terms`` has the rate limit: the maximum number per window, and a window's seconds.
+        """
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
@@ -133,7 +139,8 @@ class FixedWindowCounter:
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
         """Adopt the number of remaining requests that the API reported, if it is lower.
 
-        ``left`` is that number. The window then ends after ``seconds``. None means "not reported".
+        ``left`` is that number, and ``seconds`` the time until the window ends. Each is None if the
+        API did not report it.
         """
         [(limit, length)] = terms.rates
         with self._lock:
@@ -145,7 +152,10 @@ class FixedWindowCounter:
                 self._ends_at = now + seconds
 
     def _renewed(self, now: float, length: float) -> float:
-        """Return the end of the window that contains the time ``now``; start one if needed."""
+        """Return the end of the window at the time ``now``; start a new window if needed.
+
+        ``length`` is the length of a window in seconds.
+        """
         if self._ends_at is None:
             self._ends_at = now + length
         elif now >= self._ends_at:
@@ -162,7 +172,7 @@ class SlidingWindowCounter:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve a request or, if a limit is reached, return the seconds until one is possible."""
+        """Reserve ``weight`` requests, or return the seconds until the limits allow so many."""
         with self._lock:
             now = time.monotonic()
             wait = max(self._until_free(rate, weight, now) for rate in terms.rates)
@@ -224,18 +234,19 @@ class InProcessCounters:
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Try to reserve a time slot for a request.
+        """Try to reserve a time slot for a request, which counts as ``weight`` requests.
 
-        The arguments are those of `RateCounterStore.ask`.
+        ``name`` is the name of the request's budget, and ``terms`` are the budget's rate limits.
         """
         return self._get_counter(name, terms.kind).ask(terms, weight)
 
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Lower a budget to the remaining requests that the API reported.
+        """Lower the budget ``name`` to the number of remaining requests that the API reported.
 
-        The arguments are those of `RateCounterStore.lower`.
+        ``left`` is that number, and ``seconds`` the time until the API resets its count. Each is
+        None if it was not reported. ``terms`` are the rate limits of the budget.
         """
         self._get_counter(name, terms.kind).lower(terms, left, seconds)
 

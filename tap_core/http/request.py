@@ -184,7 +184,7 @@ _ALLOWED: Final = frozenset(f"{ascii_letters}{digits}-._~!$&'()*+,;=:@/?%")
 def _join_query(url: Any, query: Any) -> str | None:
     """Return a URL with a query string, encoded as the requests package does it.
 
-    Return None if there are unusual characters, so that the requests package must prepare it.
+    Return None for unusual characters; the requests package must then prepare the URL.
     """
     if type(url) is not str or type(query) is not str:
         return None
@@ -198,7 +198,10 @@ def _join_query(url: Any, query: Any) -> str | None:
 
 @lru_cache(maxsize=256)
 def _prepare_base(url: str) -> str | None:
-    """Return a URL without query as the requests package prepares it; None for any other URL."""
+    """Return a URL as the requests package prepares it, or None for an unusual URL.
+
+    Unusual are a scheme other than HTTP and HTTPS, a query, a fragment, and invalid escapes.
+    """
     is_plain = url.startswith(("http://", "https://")) and "?" not in url and "#" not in url
     if not is_plain or not _has_valid_escapes(url):
         return None

@@ -81,7 +81,7 @@ class TruncatedBodyError(RetriableAPIError, JSONDecodeError):
 
 
 class JSONResponse(requests.Response):
-    """Response whose JSON is decoded by msgspec, with the results of the slower json module."""
+    """Response that decodes JSON by msgspec: faster than the json module, with equal results."""
 
     _document: Any = _UNREAD
     noted: tuple[str, Any] | None = None

@@ -119,8 +119,8 @@ class Deadline:
     def longest_silence(self, left: float) -> float:
         """Return the seconds without any data after which a connection is closed.
 
-        They are half of the time limit, so that there is time for a retry. A large file has more:
-        half of the remaining seconds (``left``).
+        They are half of the time limit, so that there is time for a retry. For a large file, they
+        are half of the remaining seconds (``left``) if that is more.
         """
         return max(left, self.limits.max_response_seconds or 0.0) / 2
 
@@ -192,8 +192,8 @@ def too_large(
 ) -> ResponseTooLargeError:
     """Return the error for a response that exceeds its size limit.
 
-    ``is_file`` is True for the limit of downloads, False for that of memory. The message calls the
-    response ``what``.
+    ``is_file`` is True if the limit of downloads was exceeded, False for that of memory. ``what``
+    is the noun for the response in the message.
     """
     name = "max_download_bytes" if is_file else "max_response_bytes"
     most: int = getattr(limits, name) or 0

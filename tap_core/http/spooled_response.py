@@ -92,7 +92,8 @@ def spool_to_file(
 ) -> requests.Response:
     """Read the body of a streamed response into a temporary file.
 
-    ``limits`` are the limits of its size. ``deadline`` continues while the records are read.
+    ``limits`` are the limits of its size. ``deadline`` is the time limit, which also counts the
+    time to read the records.
 
     Returns:
         A `SpooledResponse`. A response of a subclass of `requests.Response` is returned unchanged.

@@ -100,6 +100,7 @@ def send_request(
     """Send a request with a session and read the whole response.
 
     The body is read into a temporary file if ``into_file`` is True, otherwise into memory.
+    ``proxies`` is a cache of the proxy settings, and ``timeout`` that of `requests.Session.send`.
     ``route`` restricts the origins of the request and its redirects. ``limits`` restricts the size
     and time of the response. ``secrets`` is a function that returns the values to hide in error
     messages.
@@ -239,9 +240,9 @@ def ask_token_endpoint(
     keyword arguments are those of `requests.Session.post`, such as ``data``.
 
     Raises:
-        requests.exceptions.RequestException: no response was received.
+        requests.exceptions.RequestException: No response was received.
         ConfigurationError: `require_https` was called, and the URL is plain HTTP.
-        ResponseTooLargeError, ResponseTooSlowError: the response exceeds the limits.
+        ResponseTooLargeError, ResponseTooSlowError: The response exceeds the limits.
     """
     check_https(url)
     deadline = deadline or token_deadline()
@@ -286,9 +287,9 @@ def post_document(url: str, document: Any, *, timeout: float) -> requests.Respon
     Redirects are not followed. A user name and password in the URL are sent.
 
     Raises:
-        requests.exceptions.RequestException: no response was received.
+        requests.exceptions.RequestException: No response was received.
         ConfigurationError: `require_https` was called, and the URL is plain HTTP.
-        ResponseTooLargeError, ResponseTooSlowError: the response exceeds a default limit.
+        ResponseTooLargeError, ResponseTooSlowError: The response exceeds a default limit.
     """
     with requests.Session() as session:
         request = session.prepare_request(requests.Request("POST", url, json=document))

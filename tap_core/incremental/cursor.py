@@ -77,8 +77,9 @@ class DatetimeBasedCursor:
     ``start_datetime`` and ``end_datetime`` are a string in ``datetime_format``, ``"now"``, a
     `datetime.datetime`, a `MinMaxDatetime`, or a function that takes the tap's config and returns a
     string. ``cutoff`` selects the bookmark after a window: ``last_record`` is the cursor value of
-    the last record, ``interval_end`` the end of the window if that is later. ``boundary`` is
-    ``send`` to emit a record whose cursor value equals the bookmark again, ``drop`` to omit it.
+    the last record, ``interval_end`` the end of the window if that is later. A record whose cursor
+    value equals the bookmark is emitted again if ``boundary`` is ``send``, and omitted if ``drop``.
+    The other fields have the meaning of the keys in Airbyte's YAML reference.
 
     Examples:
         >>> updates = DatetimeBasedCursor(
@@ -91,7 +92,7 @@ class DatetimeBasedCursor:
 
     Raises:
         ValueError: A format or duration is invalid; the field name or the start is empty; only one
-            of ``step`` and ``cursor_granularity`` is set; or the step is the shorter one.
+            of ``step`` and ``cursor_granularity`` is set; or ``step`` is shorter than the other.
     """
 
     cursor_field: str
@@ -129,9 +130,9 @@ class DatetimeBasedCursor:
             )
 
     def _get_error(self, name: str) -> str | None:
-        """Return the text of the ValueError that a member of the cursor raises, or None.
+        """Return the text of the ValueError that a property or method raises, or None.
 
-        ``name`` is the name of the member: a method, which is called, or a property, which is read.
+        A new cursor is validated in this way. ``name`` is the name of the property or method.
         """
         try:
             part = getattr(self, name)
@@ -150,7 +151,7 @@ class DatetimeBasedCursor:
             ("boundary", self.boundary, ("send", "drop")),
         ):
             if value not in choices:
-                raise ValueError(f"{name} is {value!r}: it is {' or '.join(choices)}.")
+                raise ValueError(f"{name} is {value!r}: it must be {' or '.join(choices)}.")
 
     def _check_durations(self) -> None:
         if (self.step is None) != (self.cursor_granularity is None):

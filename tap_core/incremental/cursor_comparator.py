@@ -25,7 +25,10 @@ _REMEMBERED = 1_024
 
 @dataclass(slots=True)
 class FeedOrderTracker:
-    """Count of the records of a stream's data feed that are out of order (newest must be first)."""
+    """Number of a stream's records that its data feed returned out of order (``misplaced``).
+
+    A data feed must return the newest records first.
+    """
 
     misplaced: int = 0
 
@@ -45,7 +48,7 @@ class CursorComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """Always True: values in other formats than the cursor's are ignored, not compared."""
+        """Always True: the cursor declares its formats, and values in other formats are ignored."""
         return True
 
     def instant(self, value: Any) -> dt.datetime | None:

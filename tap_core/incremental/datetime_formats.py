@@ -112,7 +112,7 @@ def _check(text: str) -> None:
             raise ValueError(
                 f"The date-time format {text!r} has {directive!r}, which is not a directive"
                 " that can be read and written. %s, %ms, %s_as_float and %epoch_microseconds"
-                " stand alone; for the others see Python's strptime."
+                " must be used alone; for the others see Python's strptime."
             )
     if _YEARS.isdisjoint(directives):
         raise ValueError(f"The date-time format {text!r} has no year (%Y).")
@@ -132,7 +132,7 @@ def _check_round_trip(compiled: DatetimeFormat) -> None:
 
 
 def _text_of_number(value: float | Decimal, *, is_whole: bool) -> str:
-    """Convert a number of seconds to text, without an exponent and, if ``is_whole``, a fraction."""
+    """Convert a number of seconds to text without exponent; cut the fraction if ``is_whole``."""
     if isinstance(value, int):
         return str(value)
     digits = format(Decimal(str(value)), "f")
@@ -200,8 +200,8 @@ def _parse_with_strptime(text: str, value: str) -> datetime:
 def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callable[[str], datetime]:
     """Return a fast parser for a datetime format that is a form of ISO 8601.
 
-    ``form`` is the match of the pattern `_ISO` with the format string. For other texts, the fast
-    parser calls ``slow``, which uses ``strptime``.
+    ``form`` is the match of the pattern `_ISO` with the format string. For a text of unusual form,
+    the fast parser calls ``slow``, which uses ``strptime``.
     """
     gap, zone, has_fraction = form["gap"] or "", form["zone"] or "", bool(form["fraction"])
     end = _SECONDS_END if gap else _DATE_END

@@ -78,7 +78,7 @@ def parse_duration(text: str) -> ISODuration:
     try:
         return ISODuration(months, timedelta(microseconds=round(seconds * 1_000_000)))
     except OverflowError:
-        raise ValueError(f"The duration {text!r} is longer than the calendar.") from None
+        raise ValueError(f"The duration {text!r} is too long: use a shorter one.") from None
 
 
 def _add_months(instant: datetime, months: int) -> datetime:

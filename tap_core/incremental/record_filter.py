@@ -82,7 +82,7 @@ class CursorRecordFilter:
         self._order.ranks.misplaced += 1
         self._order.warn_once(
             "rank",
-            "Stream '%s': a feed should come newest first (is_data_feed), and a record of"
+            "Stream '%s': the records of a feed (is_data_feed) should come newest first, but one of"
             " %s came after one of %s. Records may be missed: read the stream without"
             " is_data_feed if its source does not keep that order.",
             self._order.stream,

@@ -39,7 +39,7 @@ class RequestOption:
     def __post_init__(self) -> None:
         if self.inject_into not in _PUT:
             raise ValueError(
-                f"inject_into is {self.inject_into!r}: it is one of {', '.join(_PUT)}."
+                f"inject_into is {self.inject_into!r}: it must be one of {', '.join(_PUT)}."
             )
         if self.field_name is None and not self.field_path:  # a template may render an empty name
             raise ValueError("An option of a request needs a field_name (or a field_path).")

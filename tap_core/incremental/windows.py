@@ -36,7 +36,7 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class ReadInterval:
-    """Time window of a sync (``window``), and the interval of the whole sync.
+    """One time window that a sync reads (``window``), and the interval of the whole sync.
 
     The interval is from ``lower`` to ``end``, both included.
     """
@@ -89,7 +89,7 @@ def parse_clamp(clamping: dict[str, Any]) -> ClampPolicy:
     """
     target = clamping.get("target")
     if target not in {"DAY", "WEEK", "MONTH"}:
-        raise ValueError(f"The target of clamping is {target!r}: it is DAY, WEEK or MONTH.")
+        raise ValueError(f"The target of clamping is {target!r}: it must be DAY, WEEK or MONTH.")
     if target != "WEEK":
         return ClampPolicy(target)
     weekday = (clamping.get("target_details") or {}).get("weekday")

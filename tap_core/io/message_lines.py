@@ -44,10 +44,10 @@ class MessageLines(Generic[_Message]):
 
     Args:
         message_format: Decoder and message types of the input protocol.
-        refuse_invalid: Function that is called with a line that cannot be decoded and the error. It
-            may raise an error; if it returns, the line is skipped.
-        refuse_unknown: Function that is called with a line whose message type is unknown and that
-            type, or None if it is missing. It may raise an error; if it returns, the line is
+        refuse_invalid: Function for lines that cannot be decoded. It is called with the line and
+            the error, and may raise an error; if it returns, the line is skipped.
+        refuse_unknown: Function for messages of an unknown type. It is called with the line and the
+            type (None if it is missing), and may raise an error; if it returns, the line is
             skipped.
     """
 

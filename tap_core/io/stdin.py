@@ -1,7 +1,7 @@
 """Reading of standard input in blocks, with timeouts while no data arrive.
 
 While no data arrive, `read_blocks` yields None every ``beat_seconds``, so that the caller can do
-other work. A signal handler can end the wait through a pipe, and otherwise only records the signal.
+other work. A signal handler only records the signal, and ends the wait through a pipe.
 """
 
 from __future__ import annotations

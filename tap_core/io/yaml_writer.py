@@ -90,7 +90,7 @@ def _format_value(value: Any) -> str:
 
 
 def _format_text(text: str, plain: re.Pattern[str]) -> str:
-    """Return a text as YAML: in quotes if YAML would not read it as the same text without.
+    """Return a text as YAML: in quotes if YAML would read it differently without them.
 
     ``plain`` is the pattern of texts that need no quotes.
     """

@@ -40,7 +40,7 @@ class Limit:
             limit = math.nan
         if not 0 < limit < math.inf:
             raise ConfigurationError(
-                f"The environment variable {self.variable} is a number above zero, such as"
+                f"The environment variable {self.variable} must be a number above zero, such as"
                 f" {self.default:g}."
             )
         return limit

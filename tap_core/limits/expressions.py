@@ -86,7 +86,7 @@ def integer(value: Any = 0, *base: Any) -> int:
     """
     if value.__class__ is Decimal and _count_digits(value) > _MOST_DIGITS:
         raise LimitExceededError(
-            f"An integer made of a decimal may have {_MOST_DIGITS:,} digits, and this one has more."
+            f"An integer from a decimal may have {_MOST_DIGITS:,} digits, but this one has more."
         )
     return int(value, *base)
 
@@ -98,7 +98,7 @@ def check_time_format(text: Any) -> None:
     """
     if isinstance(text, str) and len(text) > _LONGEST_TIME_FORMAT:
         raise LimitExceededError(
-            f"A date-time format may have {_LONGEST_TIME_FORMAT:,} characters, and this one has"
+            f"A date-time format may have {_LONGEST_TIME_FORMAT:,} characters, but this one has"
             f" {len(text):,}: make it shorter."
         )
 
@@ -223,7 +223,7 @@ class Bounds:
         """Raise LimitExceededError if an integer would have more than 4,000,000 bits."""
         if bits > _MOST_BITS:
             raise LimitExceededError(
-                f"A number may have {_MOST_BITS:,} bits, and this one would have more."
+                f"A number may have {_MOST_BITS:,} bits, but this one would have more."
             )
 
     # Format strings

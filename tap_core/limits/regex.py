@@ -90,7 +90,7 @@ class Pattern:
     def __init__(self, text: str) -> None:
         if len(text) > _LONGEST:
             raise LimitExceededError(
-                f"A regular expression may have {_LONGEST:,} characters, and {_excerpt(text)} has"
+                f"A regular expression may have {_LONGEST:,} characters, but {_excerpt(text)} has"
                 f" {len(text):,}: shorten it."
             )
         self.text: str = text
@@ -155,7 +155,7 @@ class Pattern:
             if size > longest:
                 raise LimitExceededError(
                     f"Replacing {_excerpt(self.text)} gives more than {longest:,} characters:"
-                    " replace fewer, or by less."
+                    " replace fewer matches, or use a shorter replacement."
                 )
         return "".join((*parts, text[position:]))
 

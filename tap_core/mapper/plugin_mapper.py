@@ -260,8 +260,8 @@ class PluginMapper:
     def _eval_stream(expr: str, stream_name: str) -> str:
         """Return the new stream name in the option ``__alias__``: a plain name or an expression.
 
-        ``__stream_name__ + '_v2'`` is an expression. A text such as ``users``, which as an
-        expression would use an unknown name, is a plain name.
+        ``__stream_name__ + '_v2'`` is an expression. A text with an unknown variable, such as
+        ``users``, is a plain name.
         """
         location = f"the {MAPPER_ALIAS_OPTION} of stream '{stream_name}'"
         if not isinstance(expr, str):

@@ -42,7 +42,10 @@ def infer_property_schema(
 def _infer_type(
     expression: str, existing: JsonSchema | None, record: JsonSchema
 ) -> th.JSONTypeHelper[Any]:
-    """Return the type of an expression's values, inferred from its text: ``int(a)`` is integer."""
+    """Return the type of an expression's values, inferred from its text: ``int(a)`` is integer.
+
+    If the text shows no type, it is that in ``existing``, the property's schema, or else string.
+    """
     if expression == "record":
         return th.CustomType(record)
     for prefixes, kind in _BY_PREFIX:

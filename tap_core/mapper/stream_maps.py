@@ -136,7 +136,7 @@ class StreamMap(abc.ABC):
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """Function with the results of `transform` that is faster for many records."""
+        """Function with the same results as `transform`, but faster for many records."""
         return self.transform
 
 
@@ -172,7 +172,7 @@ class SameRecordTransform(DefaultStreamMap):
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """Function with the results of `transform`, without the cost of a method call."""
+        """Function with the same results as `transform`, but without the cost of a method call."""
         is_overridden = type(self).transform is not SameRecordTransform.transform
         return self.transform if is_overridden else (self.flattener or _same)
 
@@ -281,7 +281,7 @@ class CustomStreamMap(StreamMap):
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """Function with the results of `transform` that is faster for many records."""
+        """Function with the same results as `transform`, but faster for many records."""
         if type(self).transform is not CustomStreamMap.transform:
             return self.transform
         change, flatten = self._transform, self.flattener

@@ -231,7 +231,7 @@ def _markup_mode(stream: TextIO | None) -> Any:
 
 @contextmanager
 def _readable_errors(command: _Conventions) -> Iterator[None]:
-    """Make the text of a usage error readable, if one is raised in the ``with`` block."""
+    """If the ``with`` block raises a usage error, set colors for it that are readable."""
     try:
         yield
     except typer.TyperException:

@@ -84,7 +84,7 @@ def _format(record: Mapping[str, Any], name: str) -> str:
 
 
 def _print_schema(records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> None:
-    """Print a table of each property's types in the records and in the schema, and differences."""
+    """Print a table with each property's types in the records and the schema, and differences."""
     compared = compare_schema(records, schema)
     rows = [
         [one.path, ", ".join(one.found), ", ".join(one.declared or ()), one.problem]

@@ -26,7 +26,7 @@ _INLINE_DEPTH = 12
 
 
 def always_false(_record: Record) -> bool:
-    """Return False for any record; the check of a stream until `compile_record_check` is called."""
+    """Return False for any record; used until `compile_record_check` compiles a stream's check."""
     return False
 
 
@@ -100,7 +100,7 @@ class _CheckWriter:
         self._write_properties(0, _Object("r", 1, rule, sample, deselected))
 
     def _write_properties(self, indent: int, parent: _Object) -> None:
-        """Generate the code that checks the properties that an object has in the sample record."""
+        """Generate the code that checks the properties of ``parent``, an object in the sample."""
         self._properties += len(parent.sample)
         if not parent.sample:
             self._write(indent, "pass")
@@ -126,7 +126,8 @@ class _CheckWriter:
         """Generate the code that checks a value whose schema declares neither properties nor items.
 
         ``kind`` is a source expression for the type of the value, such as ``type(v1 := r['id'])``,
-        which also assigns the value to ``variable``.
+        which also assigns the value to ``variable``. ``below`` are the deselected properties in the
+        value.
         """
         terms = [f"{kind} not in {self._bind('t', rule.kinds)}"]
         if rule.accepts_other is not None and not below:
@@ -142,7 +143,7 @@ class _CheckWriter:
         """Generate the code that checks the value of ``v<level>``, which may be an object or list.
 
         ``sample`` is the value in the sample record, and ``below`` are the deselected properties of
-        the object. With deselected properties, it must have the properties of the sample.
+        the object. If there are any, only an object with the properties of the sample passes.
         """
         variable, keyword = f"v{level}", "if"
         inner = self._find_sample(level, rule.properties, sample, below)
@@ -184,11 +185,11 @@ class _CheckWriter:
     def _find_sample(
         self, level: int, rule: ObjectRule | None, sample: Any, below: DeselectedNames
     ) -> Record | None:
-        """Return an object with the properties to expect in a nested object, for its check.
+        """Return an object with the properties for which a nested object's check is generated.
 
-        They are those of ``sample``, the object in the sample record, or else those that the schema
-        declares. Return None if the generated code would become too large or too deeply nested, or
-        a property name is not a string.
+        It is ``sample``, the nested object in the sample record, or else an object with the
+        properties that the schema declares. Return None if the generated code would become too
+        large or too deeply nested, or a property name is not a string.
         """
         if rule is None:
             return None
@@ -207,7 +208,7 @@ class _CheckWriter:
         self.lines.append(" " * (8 + 4 * indent) + line)
 
     def _bind(self, prefix: str, value: Any) -> str:
-        """Make a value a constant of the generated code; return its name, such as ``t0``."""
+        """Make a value a constant of the generated code; return its name (``prefix`` + number)."""
         key = (prefix, value)
         if key not in self._bound:
             name = self._bound[key] = f"{prefix}{len(self._bound)}"
@@ -216,7 +217,11 @@ class _CheckWriter:
 
 
 class _Object(NamedTuple):
-    """Object (or record) for which code is generated that checks its properties."""
+    """Object, or the record, whose properties the generated code checks.
+
+    ``variable`` is its name in that code, ``rule`` its rule, and ``sample`` the object in the
+    sample record.
+    """
 
     variable: str
     level: int

@@ -31,7 +31,7 @@ _COLUMNS = 1_000
 
 
 def flatten_nothing(_record: Record) -> None:
-    """Return None for any record; the `QuickFlattener` until one is compiled for a sample."""
+    """Return None for any record; used until a `QuickFlattener` is compiled for a sample record."""
 
 
 def compile_quick_flattener(

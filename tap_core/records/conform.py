@@ -87,9 +87,9 @@ def compile_conformer(
 
 
 def _reject_fields(record: Record) -> Record:
-    """Raise an error if a record of a stream whose schema declares no properties is not empty.
+    """Return an empty record unchanged, and reject any other record.
 
-    All its values would be dropped. An empty record is returned unchanged.
+    This is the conversion for a schema without properties, which would drop all values.
 
     Raises:
         DiscoveryError: The record is not empty.

@@ -201,7 +201,7 @@ class _Columns:
                 yield key, column
 
     def _is_split(self, definition: JsonSchema, level: int) -> bool:
-        """Return True if a property inside ``level`` objects is an object that becomes columns."""
+        """Return True if a property, at nesting depth ``level``, is an object to split."""
         is_object = "object" in definition.get("type", ())
         return is_object and "properties" in definition and level < self.max_level
 
@@ -221,9 +221,9 @@ class _Columns:
 def _column_of_choices(definition: JsonSchema) -> JsonSchema | None:
     """Return the column schema of a property whose schema has no ``type``, as singer_sdk does.
 
-    If the first keyword of the schema lists alternatives (such as ``anyOf``), the column has the
-    type of the first alternative if that is string, array or object. For any other type return
-    None: the property gets no column. Without alternatives the column is a string.
+    If the first keyword of the schema lists alternatives (such as ``anyOf``), the first alternative
+    decides: the column has its type if that is string, array or object; otherwise the property has
+    no column (None). Without alternatives the column is a string.
     """
     choices = next(iter(definition.values()), None)
     first = choices[0] if isinstance(choices, list) and choices else None
@@ -245,9 +245,10 @@ def flatten_record(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> Record:
-    """Return a flattened copy of one record; see `compile_flattener` for the arguments.
+    """Return a flattened copy of one record; `compile_flattener` is faster for many records.
 
-    The options are compiled at each call, so use `compile_flattener` for many records.
+    ``flattened_schema`` is the result of `flatten_schema` for the same ``max_level``, ``separator``
+    and ``max_key_length``.
     """
     flatten = compile_flattener(
         flattened_schema, max_level, separator, max_key_length=max_key_length

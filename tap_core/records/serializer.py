@@ -1,9 +1,9 @@
 """Serialization of a tap's records to the bytes of messages.
 
-A record whose values need no conversion is encoded directly (the fast path). For most records a
-compiled check finds this out, for the rest the rules of `tap_core.records.value_rules`. Any other
-record is first converted with `tap_core.records.conform` (the slow path). Deselected properties are
-deleted from the tap's record in place, as in singer_sdk.
+A record whose values need no conversion is encoded directly (the fast path). A compiled check
+recognizes most such records; the rules of `tap_core.records.value_rules` recognize the rest. Any
+other record is first converted with `tap_core.records.conform` (the slow path). Deselected
+properties are deleted from the tap's record in place, as in singer_sdk.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _NEXT_COMPILATION = 16
 
 
 class RecordChecks(NamedTuple):
-    """Checks that find out whether a record of a stream can be encoded without conversion.
+    """Checks that a stream's record passes if it can be encoded without conversion.
 
     Attributes:
         rule: Rule that accepts records that need no conversion.
@@ -193,8 +193,8 @@ def compile_conformer_only(
     """Compile a serializer that converts records, and returns them as dicts without encoding.
 
     If ``copies`` is True, it returns a new dict for each record, which the caller may change. If it
-    is False, it returns the tap's own dict if no value has to be converted. The other arguments are
-    those of `compile_serializer`.
+    is False, it returns the tap's own dict if no value has to be converted. The other arguments
+    define the deselected properties and the conversion, as in `compile_serializer`.
     """
     prune = compile_pruner(schema, mask)
     conform = compile_conformer(effective_schema, level, unmapped)
@@ -214,9 +214,10 @@ def compile_conformer_only(
 def _build_checks(
     rule: ObjectRule, mask: SelectionMask, prune: RecordPruner | None
 ) -> RecordChecks | None:
-    """Return the checks that find out whether a record can be encoded without conversion.
+    """Return the checks that a record passes if it can be encoded without conversion.
 
-    Return None if the stream itself is deselected: its records are then never encoded directly.
+    ``rule`` accepts such records, and ``prune`` deletes deselected properties first. Return None if
+    the stream itself is deselected: its records are then never encoded directly.
     """
     return RecordChecks(rule, get_deselected_names(mask), prune) if mask[()] else None
 
@@ -273,7 +274,7 @@ def make_value_check(
 ) -> Callable[[Any], bool]:
     """Return a function that returns True if a value needs no conversion.
 
-    ``schema`` is that of the property with the value. ``level`` says if nested values are
+    ``schema`` is the schema of the value's property. ``level`` defines if nested values are
     converted.
     """
     return build_value_rule(schema, level).accepts

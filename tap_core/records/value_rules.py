@@ -1,4 +1,4 @@
-"""Rules that find out which values of a stream's records can be encoded without conversion.
+"""Rules that recognize values of a stream's records which can be encoded without conversion.
 
 A rule is built once from the schema of a property. It accepts a value only if
 `tap_core.records.conform` would return it unchanged. Any other value is converted, which takes more
@@ -114,7 +114,8 @@ def build_value_rule(
 ) -> ValueRule:
     """Return the rule that accepts the values of a property that need no conversion.
 
-    ``schema`` is the schema of the property; the other arguments are those of `build_record_rule`.
+    ``schema`` is the schema of the property. ``level`` defines if no values, only top-level or also
+    nested values are converted. ``finite`` is True if NaN and infinity need conversion.
     """
     definition = get_property_schema(schema)
     if level != TypeConformanceLevel.NONE and is_exclusive_boolean_type(definition):
@@ -171,7 +172,7 @@ def _build_object_rule(
 def are_json(values: Iterable[Any]) -> bool:
     """Return True if all values can be written as JSON unchanged.
 
-    They are of JSON types (but not of subclasses of them) or finite Decimals, at all levels.
+    Each value, also a nested one, must have a JSON type (not a subclass) or be a finite Decimal.
     """
     return all(map(_is_json, values))
 

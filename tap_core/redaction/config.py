@@ -70,8 +70,8 @@ def is_showable(value: Any) -> bool:
 def is_secret_text(name: str, setting: Mapping[str, Any]) -> bool:
     """Return True if a setting is marked as secret, or is a string with a secret name.
 
-    ``setting`` is the JSON Schema of the setting. An object with ``"holds_secrets": true`` also
-    counts as secret. In logs, only its values with a secret name are hidden.
+    ``setting`` is the JSON Schema of the setting. An object with ``"holds_secrets": true`` is also
+    secret, although logs hide only its values with a secret name.
     """
     if setting.get("holds_secrets"):
         return True

@@ -151,7 +151,7 @@ def _format_exc_info(exc_info: _ExcInfo) -> str:
 
 
 def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
-    """Format the traceback of an error without secrets; each error message is on one line."""
+    """Format an error's traceback; ``redact`` removes secrets, each message is on one line."""
     if isinstance(error, BaseException):
         error = (type(error), error, error.__traceback__)
     trace = traceback.TracebackException(*error)

@@ -121,7 +121,7 @@ def redact_lines(text: str) -> str:
 def install_redaction() -> None:
     """Remove registered secrets from all log records created from now on.
 
-    More calls have no effect.
+    Later calls have no effect.
     """
     install_log_redaction(redact)
 

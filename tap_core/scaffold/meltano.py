@@ -1,4 +1,4 @@
-"""Definitions of a new project for Meltano, equal to those of ``--about`` of the finished plugin.
+"""Definitions of a new project for Meltano, equal to the output of the plugin's ``--about``.
 
 The plugin's class does not exist yet, so the definition is made from its base class with the name
 and the settings of the project.

@@ -106,9 +106,9 @@ class Project:
 
 
 def _choose(choice: str, value: str | None, possible: tuple[str, ...]) -> str:
-    """Return the value of the option ``--<choice>`` of the command line, or its default for None.
+    """Return ``value``, the value of the command-line option ``--<choice>``, after a check.
 
-    The default is the first item of ``possible``.
+    If it is None, return the default, which is the first item of ``possible``.
 
     Raises:
         ProjectError: The value is not in ``possible``.

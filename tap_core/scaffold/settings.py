@@ -71,7 +71,7 @@ def render_properties(settings: Iterable[ProjectSetting]) -> str:
 
 
 def build_schema(settings: Iterable[ProjectSetting]) -> JsonSchema:
-    """Return the JSON Schema of a new plugin's settings, as its rendered source declares them."""
+    """Return the JSON Schema of a new plugin's settings, as the plugin's generated code has it."""
     return th.PropertiesList(
         *(
             th.Property(

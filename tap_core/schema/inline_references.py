@@ -25,8 +25,8 @@ def inline_references(json_schema: Mapping[str, Any]) -> JsonSchema:
     """Return a copy of a schema in which each ``$ref`` is replaced by the schema it refers to.
 
     The keywords ``$defs`` and ``definitions`` are removed. If a reference cannot be resolved, the
-    property that contains it becomes ``{}``, and of the schema's other keywords only ``type`` and
-    annotations such as ``title`` are kept.
+    property that contains it becomes ``{}``. In this case the result has only the keywords
+    ``properties``, ``type`` and annotations, such as ``title``.
     """
     resolved = _resolved(json_schema, json_schema)
     if resolved is None:

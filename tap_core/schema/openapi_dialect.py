@@ -22,7 +22,7 @@ _CHOICES: Final = ("oneOf", "anyOf")
 def to_json_schema(schema: JsonSchema) -> None:
     """Convert the OpenAPI keywords of a schema to JSON Schema keywords, in place.
 
-    ``x-nullable`` becomes ``nullable``, which the caller converts after the subschemas.
+    ``x-nullable`` becomes ``nullable``, which the caller must convert after the subschemas.
     """
     _normalize_nullable(schema)
     _normalize_type(schema)

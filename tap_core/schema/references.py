@@ -82,7 +82,7 @@ def resolve_schema_references(
     Args:
         schema: The schema to resolve.
         refs: Other documents that references may point to, by the URI used in the references. The
-            URI ``""`` stands for the document in which ``#/...`` references are looked up, by
+            URI ``""`` is that of the document in which ``#/...`` references are looked up, by
             default the schema itself.
         cut_circles: True to replace recursive references by ``{}``, and also the innermost
             references if there are too many. False to raise an error in both cases.
@@ -164,7 +164,7 @@ class _Scope:
         resolver: Resolver of the library ``referencing`` for the document at this position.
         cut_circles: True to replace recursive references by ``{}``, False to raise an error.
         visited: Ids of the referenced schemas that contain this position.
-        deepest: Number of visited schemas from which on references are replaced by ``{}``.
+        deepest: Nesting depth, as a number of visited schemas, at which references become ``{}``.
         count: Counter of all references followed so far.
     """
 

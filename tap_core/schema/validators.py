@@ -87,10 +87,10 @@ def _with_empty_registry(original: Any) -> Any:
 
 
 def _reporting_references(original: Any) -> Any:
-    """Return a version of a validator's ``iter_errors`` that raises `InvalidJSONSchema`.
+    """Return a version of a validator's ``iter_errors`` that reports a schema's faults clearly.
 
-    It is raised for a reference to a schema that is not in the same document, and for an unknown
-    ``$schema``.
+    It raises `InvalidJSONSchema` for a reference to a schema that is not in the same document, and
+    for an unknown ``$schema``. ``original`` is the method to wrap.
     """
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:

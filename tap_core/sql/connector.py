@@ -418,7 +418,7 @@ class SQLConnector:
     ) -> dict[str, sa.Column[Any]]:
         """Return a table's columns by name, in the order of the table.
 
-        If ``column_names`` is passed, return only these columns. Case is ignored.
+        If ``column_names`` is passed, return only these columns; the case of a name is ignored.
         """
         _, schema, table = self.parse_full_table_name(full_table_name)
         requested = {name.casefold() for name in column_names or ()}
@@ -639,9 +639,9 @@ class SQLConnector:
     def _type_for_both(self, current: _Type, new: _Type) -> _Type:
         """Return a column type for values of both ``current`` and ``new``.
 
-        This is ``new`` if ``current`` would round or truncate values of ``new``, or if ``new`` is
-        wider and the column may be altered. Otherwise it is the result of `merge_sql_types`, as
-        always for SQLite, whose columns store any value unchanged.
+        It is ``new`` if ``current`` would round or truncate values of ``new``, or if ``new`` is
+        wider and the column may be altered. Otherwise it is the result of `merge_sql_types`. For
+        SQLite it is always that result, because SQLite's columns store any value unchanged.
         """
         if self._dialect.name != "sqlite" and (
             loses_precision(current, new) or (self.allow_column_alter and is_wider(current, new))
@@ -652,7 +652,8 @@ class SQLConnector:
     def _alter_statement(self, table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
         """Return the ALTER TABLE statement that changes a column's type.
 
-        It is built by `get_column_alter_ddl`, except for PostgreSQL without an override.
+        `get_column_alter_ddl` builds it. For PostgreSQL, which needs another syntax, that method
+        is only called if a subclass overrides it.
         """
         if is_any_overridden(self, SQLConnector, "get_column_alter_ddl"):
             return self.get_column_alter_ddl(

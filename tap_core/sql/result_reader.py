@@ -71,7 +71,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 class DriverText(NamedTuple):
     """Rule for converting a column's values, such as dates, to text while rows are read.
 
-    The rule applies to values of some Python types. Values of other types stay unchanged.
+    The rule applies to values of certain Python types, by ``kinds`` and ``others``. Values of other
+    types stay unchanged.
     """
 
     kinds: frozenset[type]

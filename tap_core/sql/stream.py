@@ -167,7 +167,7 @@ class SQLStream(Stream, abc.ABC):
         return not _sorts_by_collation(self)
 
     def apply_catalog(self, catalog: Catalog) -> None:
-        """Replace the catalog entry by that of an input catalog; without one, deselect the stream.
+        """Use the catalog entry in an input catalog; deselect the stream if it has no entry there.
 
         Raises:
             InvalidReplicationKeyException: The replication key is not a column.
@@ -249,10 +249,10 @@ class SQLStream(Stream, abc.ABC):
                     yield from read(page)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return (number of rows that this sync will read, None), counted by the database.
+        """Return a pair: the number of rows that this sync will read, and None for the bytes.
 
-        None stands for the number of bytes, which is not known. Return None instead of the pair if
-        `estimates_by_count` is False or if a subclass overrides `get_records`.
+        The database counts the rows. Return None instead of a pair if `estimates_by_count` is False
+        or if a subclass overrides `get_records`.
         """
         if not self.estimates_by_count or _is_overridden(self, "get_records"):
             return None

@@ -40,7 +40,7 @@ def adapt_type(sql_type: _Type, dialect: Dialect) -> _Type:
 def type_rank(sql_type: _Type) -> tuple[int, int]:
     """Return a (rank, length) sort key for a column type; a more general type has a higher rank.
 
-    The order is text, date-times, floats, integers, others.
+    Ordered from the highest rank: text, date-times, floats, integers, others.
     """
     length = int(getattr(sql_type, "length", None) or 0)
     python_type = _python_type(sql_type)
@@ -64,7 +64,7 @@ def loses_precision(current: _Type, new: _Type) -> bool:
 
 
 def is_wider(current: _Type, new: _Type) -> bool:
-    """Return True if ``new`` is a larger integer type, or a text type that stores more.
+    """Return True if ``new`` is a larger integer type, or a longer text type, than ``current``.
 
     Any text type is wider than a type that is not text.
     """

@@ -307,7 +307,7 @@ class BookmarkCursor:
         return True
 
     def _is_moment(self, text: str) -> bool:
-        """Return True if a text, whose length and separators are right, is a valid date-time."""
+        """Return True if a text with the length and separators of a date-time is a valid one."""
         try:
             dt.datetime.fromisoformat(text[:_UP_TO_SECONDS])
         except ValueError:

@@ -131,7 +131,7 @@ class ReplicationKeyComparator:
 
 
 def _to_common_type(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return both values; if one is a Decimal and the other a float, the float as a Decimal.
+    """Return both values; convert a float to a Decimal if the other value is a Decimal.
 
     A state stores the Decimal 49.49 as a number, which is read back as the nearest float. Without
     the conversion the two would not be equal.

@@ -55,7 +55,7 @@ class StateDocument:
             return self._text(stream_id).state
 
     def context_state(self, stream_id: str, partition_context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition; with None, that of the stream.
+        """Return the state dict of a partition, or of the stream if the context is None.
 
         A missing dict is created. The lookup takes constant time for any number of partitions.
 
@@ -108,10 +108,10 @@ class StateDocument:
     # Change tracking
 
     def change(self, stream_id: str, partition_context: Context | None = None) -> dict[str, Any]:
-        """Return the state dict of a partition, which the caller changes.
+        """Return the state dict of a partition, or of the stream if the context is None.
 
-        Its cached JSON text is discarded. With None, return the state dict of the stream. A missing
-        dict is created. The caller must hold ``lock`` until the change is complete.
+        The caller may change the dict, so its cached JSON text is discarded. A missing dict is
+        created. The caller must hold ``lock`` until the change is complete.
         """
         with self.lock:
             self._touched += 1
@@ -120,7 +120,7 @@ class StateDocument:
     def touch(self, stream_id: str, partition_context: Context | None = None) -> None:
         """Discard the cached JSON text of a partition's state dict, because the dict has changed.
 
-        With None, discard that of the stream's state dict.
+        If the context is None, discard the text of the stream's state dict.
         """
         with self.lock:
             self._touched += 1

@@ -71,10 +71,10 @@ class EncodedStreamState:
         return self._index
 
     def change(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition, which the caller changes.
+        """Return the state dict of a context's partition, or of the stream if the context is None.
 
-        Its cached JSON text is discarded. With None, return the state dict of the stream. A missing
-        partition is created.
+        The caller may change the dict, so its cached JSON text is discarded. A missing partition is
+        created.
         """
         if not context:
             self._around_partitions = None
@@ -87,7 +87,8 @@ class EncodedStreamState:
     def touch(self, context: Context | None) -> None:
         """Discard the cached text of a partition, after its state dict was changed.
 
-        With None, discard the text of the stream's other values, but not of its partitions.
+        If the context is None, discard the text of the stream's other values, but not of its
+        partitions.
         """
         if not context:
             self._around_partitions = None

@@ -10,7 +10,7 @@
   Unless this run has read every partition, the previous shared bookmark is included. If one of
   these has no bookmark, the first ``limit`` entries are kept, and all other partitions start from
   the beginning.
-- Therefore no partition is ever read from a later position than its own.
+- Therefore no partition is ever read from a later position than its own bookmark.
 - When every partition has an entry again, after the limit was raised, ``partition_limit_reached``
   and the shared bookmark are removed.
 """
@@ -94,7 +94,7 @@ class PartitionLimit:
         return self.limit is None and not self._shared
 
     def has_room(self, entries: int) -> bool:
-        """Return True if the limit allows one more partition in a state that has ``entries``."""
+        """Return True if a state with ``entries`` partitions may get one more."""
         return self.limit is None or entries < self.limit
 
     def beyond(self, context: Context) -> dict[str, Any]:
@@ -129,14 +129,14 @@ class PartitionLimit:
         )
 
     def begin(self, entry: dict[str, Any]) -> None:
-        """Set a new partition's bookmark to the one that an earlier run stored for all partitions.
+        """Set the bookmark of a new partition to the shared bookmark of an earlier run, if any.
 
-        Nothing is done if there is no such bookmark.
+        ``entry`` is the partition's entry in the state.
         """
         entry.update(self._shared)
 
     def is_beyond(self, context: Context) -> bool:
-        """Return True if a partition, which has no entry because of the limit, is being read."""
+        """Return True if a partition is beyond the limit and is being read."""
         return freeze_context(context) in self._beyond
 
     def visit(self, context: Context) -> None:
@@ -150,10 +150,10 @@ class PartitionLimit:
     # End of partitions
 
     def finish(self, state: dict[str, Any]) -> None:
-        """Include the bookmark of a finished partition in the bookmark that partitions share.
+        """Include the bookmark of a finished partition beyond the limit in the shared bookmark.
 
-        The partition's state dict is discarded. Nothing is done for a partition with an entry in
-        the state.
+        ``state``, the partition's state dict, is then discarded. Nothing is done for a partition
+        with an entry in the state.
         """
         context = state.get("context")
         if not self._beyond or not context:
@@ -177,7 +177,7 @@ class PartitionLimit:
             self.finish(state)
 
     def close(self, state: dict[str, Any], *, replication_key: str | None, saw_all: bool) -> bool:
-        """Apply the partition limit to the state of a stream at its end; return True if it changed.
+        """Apply the limit to a stream's state at the end of the stream; return True if it changed.
 
         If the limit is exceeded, the partitions are replaced by one shared bookmark.
 
@@ -203,7 +203,7 @@ class PartitionLimit:
         *,
         saw_all: bool,
     ) -> None:
-        """Replace the partitions in the stream's state by one bookmark, the smallest of theirs.
+        """Replace the partitions in the stream's state, ``entries``, by their smallest bookmark.
 
         If one of them has no bookmark, the first ``limit`` partitions are kept instead.
         """

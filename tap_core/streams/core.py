@@ -287,7 +287,7 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def mask(self) -> SelectionMask:
-        """Selection by breadcrumb: True for a selected property; ``()`` stands for the stream."""
+        """Selection by breadcrumb: True for a selected property; ``()`` is the stream itself."""
         if self._mask is None:
             self._mask = self.metadata.resolve_selection()
         return self._mask
@@ -475,8 +475,8 @@ class Stream(StreamProperties, abc.ABC):
         """Return the timezone-aware time from which a context is read; None reads all records.
 
         Raises:
-            StreamSetupError: The value is not a date-time. It is also a ValueError.
-            ValueError: The replication key is not a date-time.
+            StreamSetupError: The value is not a date-time. The error is also a ValueError.
+            ValueError: The replication key is not declared as a date-time.
         """
         value = self.get_starting_replication_key_value(context)
         if value is None:
@@ -558,11 +558,11 @@ class Stream(StreamProperties, abc.ABC):
     def _write_replication_key_signpost(
         self, context: Context | None, value: datetime | str | float | None
     ) -> None:
-        """Store the greatest bookmark that a context may get, until its sync ends."""
+        """Store the greatest bookmark that a context may get in this sync (its signpost)."""
         self.state_manager.write_replication_key_signpost(value, context=context)
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
-        """Store the value from which a context is read, until its sync ends."""
+        """Store the replication key value from which this sync reads a context."""
         config = {"start_date": find_first_value(self)}
         self.state_manager.write_starting_replication_value(
             context, self.replication_method, self.replication_key, config, self.compare_start_date
@@ -584,7 +584,7 @@ class Stream(StreamProperties, abc.ABC):
         finalize_state(self, state)
 
     def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:
-        """Store progress markers in ``state``, or of the stream and children, as bookmarks."""
+        """Store progress markers as bookmarks: of ``state``, or of the stream and its children."""
         if state:
             self._finalize_state(state)
         elif not finalize_with_children(self):
@@ -604,7 +604,7 @@ class Stream(StreamProperties, abc.ABC):
     def _sync_records(
         self, context: Context | None = None, *, write_messages: bool = True
     ) -> Iterator[Record]:
-        """Sync ``context``, by default all contexts; yield each record and, if asked, write it."""
+        """Sync ``context``, by default all contexts; yield and optionally write each record."""
         return sync.compat_path.sync_with_hooks(self, context, write_messages=write_messages)
 
     def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None:
@@ -683,7 +683,7 @@ class Stream(StreamProperties, abc.ABC):
         sync.messages.write_schema_message(self)
 
     def _generate_record_messages(self, record: Record) -> Iterator[RecordMessage]:
-        """Yield the RECORD messages of a record; deselected properties are deleted from it."""
+        """Yield the RECORD messages of a record; delete its deselected properties, in place."""
         return sync.messages.generate_record_messages(self, record)
 
     def _write_record_message(self, record: Record) -> None:

@@ -1,7 +1,7 @@
 """Route of an HTTP stream's requests: the origins that may receive the stream's credentials.
 
-These are the origin of ``url_base``, the origin of the first request of a pagination if only author
-code defines it, and the stream's ``allowed_hosts``.
+These are the origin of ``url_base``, the origin of a pagination's first request if only the tap's
+code determines it, and the stream's ``allowed_hosts``.
 """
 
 from __future__ import annotations

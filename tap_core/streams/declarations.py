@@ -285,7 +285,8 @@ def get_stream_metadata(stream: SyncStream, catalog: Catalog | None) -> Metadata
 def read_catalog_keys(entry: CatalogEntry) -> tuple[Sequence[str], str | None, str | None]:
     """Return the primary keys, replication key and replication method of a catalog entry.
 
-    If the entry lacks a value, the value from its metadata is returned.
+    A value that the entry lacks is taken from its metadata. The keys are empty, and the other
+    values None, if both lack them.
     """
     root = entry.metadata.get(())
     return (

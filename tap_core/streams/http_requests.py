@@ -85,7 +85,7 @@ def get_user_agent(config: Mapping[str, Any]) -> str:
 def describe_failure(response: requests.Response, secrets: Secrets, path: str | None) -> str:
     """Return the error message for a response with an error status, without secrets.
 
-    ``path`` is the path of the stream, for a response whose URL has none.
+    ``path`` is the path of the stream, which the message has if the response's URL has no path.
     """
     secrets |= collect_sent_secrets(response.request)
     shown = secrets.hide(urlsplit(response.url).path or path or "")

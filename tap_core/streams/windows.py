@@ -163,9 +163,9 @@ class WindowReader(ContextReader):
 
     @property
     def has_ended(self) -> bool:
-        """True if reading stops, because the remaining records were sent by an earlier sync.
+        """True if reading can stop, because an earlier sync has sent all remaining records.
 
-        This is the case for a feed that is sorted from newest to oldest.
+        This is known only for a feed, which is sorted from newest to oldest.
         """
         record_filter = self.stream._record_filter
         return record_filter is not None and record_filter.is_past
@@ -213,7 +213,7 @@ class WindowReader(ContextReader):
     ) -> Iterator[tuple[TimeWindow, Iterable[Record]]]:
         """Yield each time window with its records.
 
-        Consume the records of a window before requesting the next window.
+        The caller must consume the records of a window before it requests the next one.
         """
         stream, cursor = self.stream, current.cursor
         only = self._only
@@ -371,7 +371,7 @@ class WindowReader(ContextReader):
         return found
 
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:  # noqa: ARG002
-        """Return the error for a start or end setting of a cursor that is not a valid date-time.
+        """Return the error for a cursor's start or end setting that is not a valid date-time.
 
         ``name`` is ``start`` or ``end``; a subclass may mention it in the message.
         """

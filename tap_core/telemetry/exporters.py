@@ -79,7 +79,8 @@ def _is_on(signal: str) -> bool:
 def start_exporters(service: str, version: str) -> Exporters | None:
     """Create the OpenTelemetry exporters of this process, or return those of an earlier call.
 
-    If this fails, log a warning and return None.
+    ``service`` is the plugin's name, and ``version`` its version. If an exporter cannot be created,
+    log a warning and return None.
     """
     try:
         _hide_variables()

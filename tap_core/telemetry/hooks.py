@@ -139,10 +139,11 @@ def trace_request(
 
 
 def record_metric(metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
-    """Add a value of a Singer METRIC log line to the OpenTelemetry metric.
+    """Add the value in a Singer METRIC log line to the corresponding OpenTelemetry metric.
 
     Args:
-        metric: Name of the metric in the log line, such as ``record_count``. Others are ignored.
+        metric: Name of the metric, such as ``record_count``; names without an OpenTelemetry metric
+            are ignored.
         value: A count, or a duration in seconds.
         tags: Tags of the log line; ``stream`` and ``status`` become attributes.
     """

@@ -178,11 +178,11 @@ class Telemetry:
             self.record_seconds("request", time.monotonic() - started, {**common, **outcome})
 
     def record(self, metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
-        """Add a value to the OpenTelemetry metric for a Singer METRIC log line.
+        """Add the value in a Singer METRIC log line to the corresponding OpenTelemetry metric.
 
         Args:
-            metric: Name of the metric in the log line, such as ``record_count``. Others are
-                ignored.
+            metric: Name of the metric, such as ``record_count``; names without an OpenTelemetry
+                metric are ignored.
             value: A count, or a duration in seconds.
             tags: Tags of the log line; ``stream`` and ``status`` become attributes.
         """
@@ -208,7 +208,7 @@ class Telemetry:
     def record_seconds(self, metric: str, seconds: float, attributes: Mapping[str, Any]) -> None:
         """Add a duration in seconds to a histogram, such as the one for ``sync_duration``.
 
-        ``metric`` is a key of `_DURATIONS`.
+        ``metric`` is the name of the metric, a key of `_DURATIONS`, which lists the histograms.
         """
         if self._exporters.meter is not None:
             _get_histogram(self._exporters.meter, metric).record(seconds, attributes)

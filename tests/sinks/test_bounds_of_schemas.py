@@ -56,9 +56,7 @@ def test_reference_outside_the_schema_is_rejected(tmp_path: Path, schema: Any):
         text = json.dumps(schema).replace("URL", server.url)
         made = json.loads(text.replace("FILE", (tmp_path / "secret.json").as_uri()))
         value = {"y": 1}
-        with pytest.raises(
-            InvalidJSONSchema, match="references to other documents are not resolved"
-        ) as caught:
+        with pytest.raises(InvalidJSONSchema, match="other documents are not resolved") as caught:
             refused(made, value)
         with pytest.raises(InvalidJSONSchema):
             validate_config({"x": value}, {"properties": {"x": made}})
