@@ -23,8 +23,8 @@ from target_spark.columns import ORDINAL, TableSchema, Timestamp
 from target_spark.frames.airbyte_meta import constant_columns
 from target_spark.frames.conversion_errors import build_error_columns, build_unparsed_reasons
 from target_spark.frames.json_reader import read_lines, record_in_text, record_type
-from target_spark.frames.misfit_repair import build_repair
 from target_spark.frames.nested_values import extract_nested
+from target_spark.frames.record_repair import build_repair
 from target_spark.frames.sql_casts import exact_cast
 from target_spark.frames.sql_plan import (
     SelectPlan,
@@ -40,7 +40,7 @@ from target_spark.tables.identifiers import quote
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-__all__ = ["BatchMetadata", "Counts", "SpoolFrame", "latest_by_key", "read_spool"]
+__all__ = ["BatchMetadata", "Counts", "SpoolFrame", "read_spool"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -110,8 +110,8 @@ class SpoolFrame:
 
     Spool files keep rows on disk until they are committed, with one row per line as JSON. A row is
     bad, and must be quarantined, if a value cannot be converted exactly to its column's type. If
-    ``table_schema.nulls_misfits`` is set (for Airbyte), such values become null instead, except in
-    keys and deletion times.
+    ``table_schema.nulls_invalid_values`` is set (for Airbyte), such values become null instead,
+    except in keys and deletion times.
     """
 
     def __init__(
@@ -255,10 +255,10 @@ class SpoolFrame:
         Args:
             parse_numbers: True to parse JSON numbers as numbers, which is fast. False to read
                 numbers as text, which also accepts numbers in quotes. With False, values of a wrong
-                structure become null if ``table_schema.nulls_misfits`` is set.
+                structure become null if ``table_schema.nulls_invalid_values`` is set.
         """
         lines = self._read(parse_numbers=parse_numbers)
-        if self._table_schema.nulls_misfits and not parse_numbers:
+        if self._table_schema.nulls_invalid_values and not parse_numbers:
             steps, replaced = build_repair(self._table_schema)
             for step in steps:
                 lines = lines.selectExpr("*", *step)
@@ -295,21 +295,6 @@ class SpoolFrame:
             return lines
         ordinal = resolve_ordinals(_LINE_ORDINAL, self._metadata.starts)
         return lines.selectExpr("* EXCEPT (`n`)", f"{ordinal} AS `n`")
-
-
-def latest_by_key(df: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return the last received row of each key, which is the row with the greatest ordinal.
-
-    Args:
-        df: Rows with a column for the ordinal, the position in the input.
-        keys: The key columns.
-    """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812 - the usual name
-
-    rank = "__target_spark_rank"
-    window = Window.partitionBy(*map(quote, keys)).orderBy(F.col(quote(ORDINAL)).desc())
-    return df.withColumn(rank, F.row_number().over(window)).where(f"`{rank}` = 1").drop(rank)
 
 
 def _micros(instant: datetime) -> int:

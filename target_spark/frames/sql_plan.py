@@ -38,7 +38,7 @@ from target_spark.columns import (
     Timestamp,
 )
 from target_spark.frames.airbyte_meta import build_meta, get_extracted_at, raw_id
-from target_spark.frames.json_reader import needs_record
+from target_spark.frames.json_reader import has_deletion_time
 from target_spark.frames.sql_casts import exact_cast, fast_cast, has_no_timezone, is_converted
 from target_spark.tables.identifiers import quote
 
@@ -113,7 +113,7 @@ def tolerant_plan(table_schema: TableSchema) -> SelectPlan:
     A value that cannot be converted exactly becomes null.
     """
     convert = partial(exact_cast, truncate=table_schema.truncate_timestamps)
-    changes = "`_changes`" if table_schema.nulls_misfits else None
+    changes = "`_changes`" if table_schema.nulls_invalid_values else None
     return _plan(table_schema, convert, convert, in_groups=True, changes=changes)
 
 
@@ -173,7 +173,7 @@ def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
 def converted_columns(table_schema: TableSchema) -> list[Column]:
     """Return the columns whose values come from the record and are converted after JSON parsing."""
     columns = [column for column in table_schema.columns if column.feed is ColumnSource.PROPERTY]
-    if needs_record(table_schema.columns):
+    if has_deletion_time(table_schema.columns):
         columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
     return [column for column in columns if is_converted(column.type)]
 

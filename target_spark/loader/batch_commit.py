@@ -50,7 +50,7 @@ from target_spark.loader.commit_stages import (
     Prepared,
     Verified,
     Written,
-    check_count,
+    check_received_count,
 )
 from target_spark.loader.pending_states import CoveredState
 from target_spark.loader.refused_schemas import check_not_null_policy, name_refused_schema
@@ -92,7 +92,7 @@ from target_spark.writers import get_writer
 from target_spark.writers.base import table_owner_error, table_removed_error
 from target_spark.writers.delta.small_batches import SmallBatch
 from target_spark.writers.delta.writer import DeltaWriter
-from target_spark.writers.sql import find_small_commit_conf, spark_conf
+from target_spark.writers.sql import ONE_FILE_CONF, find_small_commit_conf, spark_conf
 
 __all__ = ["BatchWriter"]
 
@@ -115,9 +115,6 @@ _SMALL_BYTES: Final = 16 * MIB
 _SPARK_IS_NEEDED: Final = "Stream %s: its rows are committed by Spark from now on, because %s."
 
 _NO_ROWS: Final = Counts(0, {})
-
-_ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
-"""Without this setting, Spark writes the rows of a small batch to one file per processor."""
 
 _FILE_SIZE_SETTINGS: Final = (
     "spark.sql.files.maxPartitionBytes",
@@ -639,10 +636,10 @@ class BatchWriter:
         frame = read_local_frame(spark, _paths(request), table_schema, self._metadata(request))
         if frame is None:
             return None
-        check_count(request, frame.counts.rows, 0)
+        check_received_count(request, frame.counts.rows, 0)
         reads_table = request.mode in {WriteMode.UPSERT, WriteMode.SCD2}
         conf = {} if reads_table else find_small_commit_conf(spark)
-        with spark_conf(spark, conf | _ONE_FILE_CONF):
+        with spark_conf(spark, conf | ONE_FILE_CONF):
             written = self._commit_rows(
                 spark,
                 attempt,
@@ -675,7 +672,7 @@ class BatchWriter:
         try:
             if self._evaluates_twice(spark, request):
                 with stage_frame(spark, self._staging_area, df) as rows:
-                    check_count(request, frame.counts(request.count).rows, 0)
+                    check_received_count(request, frame.counts(request.count).rows, 0)
                     written = commit_rows(rows)
             else:
                 written = commit_rows(df)
@@ -883,7 +880,7 @@ class BatchWriter:
         counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
         values = counted.selectExpr(*quarantine_table.get_values(state.commits + 1, self._run.id))
         with stage_frame(spark, self._staging_area, values) as staged:
-            check_count(
+            check_received_count(
                 request, request.count - count, get_row_count(spark, observed, lambda: staged)
             )
             self._writer.append(spark, table, staged, self._marker(table, None), count)

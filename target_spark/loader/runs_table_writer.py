@@ -33,15 +33,12 @@ from target_spark.writers.base import MergeKeys
 from target_spark.writers.delta.deltalake_commit import checkpoint_log
 from target_spark.writers.delta.small_batches import SmallBatch
 from target_spark.writers.delta.writer import DeltaWriter
-from target_spark.writers.sql import find_small_commit_conf, spark_conf
+from target_spark.writers.sql import ONE_FILE_CONF, find_small_commit_conf, spark_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["append_run", "find_versions"]
-
-_ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
-"""Without this setting, Spark writes the rows to one file per processor."""
 
 _COMMITS_PER_CHECKPOINT: Final = 10
 """Every tenth commit writes a checkpoint, because each commit since then slows down opening."""
@@ -165,7 +162,7 @@ def _append(
     if is_remote_session(spark):
         writer.append(spark, table, spark.createDataFrame(found), commit, found.num_rows)
         return
-    with spark_conf(spark, find_small_commit_conf(spark) | _ONE_FILE_CONF):
+    with spark_conf(spark, find_small_commit_conf(spark) | ONE_FILE_CONF):
         writer.append(spark, table, create_local_frame(spark, found), commit, found.num_rows)
 
 

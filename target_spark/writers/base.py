@@ -38,7 +38,7 @@ __all__ = [
     "VersionDelete",
     "Writer",
     "build_field",
-    "check_count",
+    "check_written_count",
     "column_ddl",
     "latest_by_key",
     "next_metadata",
@@ -366,7 +366,7 @@ def next_metadata(
     return commit.with_earlier_state(before)
 
 
-def check_count(table: Table, rows: int, written: int) -> None:
+def check_written_count(table: Table, rows: int, written: int) -> None:
     """Check that the files written for a batch have as many rows as the batch.
 
     Args:

@@ -40,7 +40,7 @@ from target_spark.tables.parquet_manifest import MANIFEST, UNFINISHED, CommitMan
 from target_spark.writers.base import (
     MergeKeys,
     VersionDelete,
-    check_count,
+    check_written_count,
     next_metadata,
     table_removed_error,
     table_replaced_error,
@@ -374,7 +374,7 @@ class ParquetWriter:
         rows, count = counted(df, expected)
         rows.write.parquet(f"file://{staging}")
         written = sum(map(row_count, staging.glob("part-*.parquet")))
-        check_count(table, count(written), written)
+        check_written_count(table, count(written), written)
         commit = base.commit + 1
         names = _move_in(staging, folder, commit)
         types = {column.name: to_ddl(column.dataType) for column in df.schema.fields}

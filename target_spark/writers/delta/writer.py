@@ -31,7 +31,6 @@ from target_spark.columns.ddl_parser import parse_ddl
 from target_spark.config.options import WriteMode
 from target_spark.errors import CommitLostError, ConflictError, RowCountError, TargetSparkError
 from target_spark.spark.row_counts import Count, counted
-from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata, txn_app_id
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import RUNS, CommitStats, MaintenanceOptions, Table, TableLayout
@@ -74,7 +73,7 @@ from target_spark.writers.delta.deltalake_commit import (
     delete_rows,
     merge_rows,
 )
-from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, find_latest_metadata
+from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, get_last_metadata
 from target_spark.writers.delta.maintenance import optimize_and_vacuum
 from target_spark.writers.delta.small_batches import (
     SmallBatch,
@@ -93,7 +92,7 @@ from target_spark.writers.sql import (
     BATCH_VIEW,
     as_initial_rows,
     build_alter_statements,
-    build_version_delete,
+    build_version_delete_sql,
     find_small_commit_conf,
     spark_conf,
     version_delete_condition,
@@ -268,7 +267,7 @@ class DeltaWriter:
             snapshot = read_table_snapshot(table)
             if snapshot is None or not self._allows_commit_without_spark(spark, snapshot, {}):
                 return False
-            if change(snapshot, before=find_latest_metadata(spark, table)):
+            if change(snapshot, before=get_last_metadata(spark, table)):
                 return True
 
     def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
@@ -365,7 +364,7 @@ class DeltaWriter:
         if self.rows(spark, table).where(version_delete_condition(deletion)).isEmpty():
             self.commit_empty(spark, table, commit)  # Delta makes no commit for an empty DELETE
             return CommitStats()
-        statement = build_version_delete(delta_ref(table), deletion)
+        statement = build_version_delete_sql(delta_ref(table), deletion)
         with self._committing(spark, table, commit, None) as marker:
             if marker is not None:
                 with spark_conf(spark, _build_settings(marker, table)):
@@ -375,7 +374,7 @@ class DeltaWriter:
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         state = self._tables[table.key]
-        state.newest, state.is_newest_known = find_latest_metadata(spark, table), True
+        state.newest, state.is_newest_known = get_last_metadata(spark, table), True
         return state.newest
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
@@ -575,7 +574,7 @@ class DeltaWriter:
                 raise table_removed_error(table)
             if snapshot.has_batch(app_id, marker.batch):
                 return False
-            is_known = marker.job == RUNS or find_latest_metadata(spark, table) == state.newest
+            is_known = marker.job == RUNS or get_last_metadata(spark, table) == state.newest
             if not is_known or not self._allows_commit_without_spark(
                 spark, snapshot, types, rewrites=rewrites
             ):
@@ -788,7 +787,7 @@ class DeltaWriter:
             )
             if before is None or before.version != state.version:
                 raise table_removed_error(table)
-        folder = _folder(table)
+        folder = table.local_folder
         if folder is not None:
             added = check_commit(table, folder, newest.version)
             newest = newest._replace(added_bytes=added.nbytes)
@@ -798,11 +797,11 @@ class DeltaWriter:
     def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         state = self._tables[table.key]
         if not state.is_newest_known:
-            state.newest, state.is_newest_known = find_latest_metadata(spark, table), True
+            state.newest, state.is_newest_known = get_last_metadata(spark, table), True
         return state.newest
 
     def _clean_staging(self, table: Table, job: str) -> None:
-        state, folder = self._tables[table.key], _folder(table)
+        state, folder = self._tables[table.key], table.local_folder
         if folder is not None and self._is_exclusive and not state.is_staging_clean:
             remove_stale_staging(folder, job)
             state.is_staging_clean = True
@@ -924,11 +923,6 @@ def _build_file_source(
 
 def _no_rows(_written: int) -> int:
     return 0
-
-
-def _folder(table: Table) -> Path | None:
-    """Return the local folder of a table, or None for a table in a catalog or at a remote URL."""
-    return None if table.identifier else to_local_folder(table.path)
 
 
 def _check_counts(table: Table, commit: Commit, rows: Count | None, source: Count | None) -> None:

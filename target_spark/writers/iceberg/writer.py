@@ -70,10 +70,9 @@ from target_spark.writers.iceberg.snapshot_reader import (
     check_files,
     check_is_iceberg,
     check_isolation,
-    find_latest_metadata,
+    get_last_metadata,
     get_table_uuid,
     snapshots,
-    table_folder,
 )
 from target_spark.writers.merge_statement import Matched, Merge, build_upsert
 from target_spark.writers.scd2 import (
@@ -165,7 +164,7 @@ class IcebergWriter:
                 the run.
         """
         self._check_same(spark, table)
-        folder = table_folder(table)
+        folder = table.local_folder
         if folder is not None and not table_exists(folder):
             check_is_iceberg(folder)
             return None
@@ -349,7 +348,7 @@ class IcebergWriter:
         table_ref = resolve_table(spark, table)
         if options.compact:
             compact(spark, table_ref)
-        marker = find_latest_metadata(spark, table)
+        marker = get_last_metadata(spark, table)
         newest = next(snapshots(spark, table), None)
         if newest is not None and marker is not None and newest.marker is None:
             _append_nothing(spark, table_ref.ref, snapshot_properties(marker))
@@ -359,7 +358,7 @@ class IcebergWriter:
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         """Return the metadata that target-spark stored in its newest commit to a table, or None."""
-        return find_latest_metadata(spark, table)
+        return get_last_metadata(spark, table)
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the current rows of an Iceberg table as a DataFrame."""

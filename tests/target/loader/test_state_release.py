@@ -65,7 +65,7 @@ class OpenLedger(Ledger):
         return self.whole.carried
 
     def held(self) -> int:
-        return len(self._states)
+        return len(self._states._waiting)
 
     def pending(self) -> bool:
         return self._frontier() is not None
