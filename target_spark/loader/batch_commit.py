@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -52,6 +51,7 @@ from target_spark.loader.commit_stages import (
     Written,
     check_received_count,
 )
+from target_spark.loader.engine_retry import retry_with_engine
 from target_spark.loader.pending_states import CoveredState
 from target_spark.loader.refused_schemas import check_not_null_policy, name_refused_schema
 from target_spark.loader.write_modes import (
@@ -66,12 +66,9 @@ from target_spark.spark.row_counts import get_row_count
 from target_spark.spark.spark_provider import SparkProvider, collect_garbage
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.retry import (
-    FailureKind,
-    classify_failure,
     disk_full_context,
     first_error_line,
     raise_translated_error,
-    retry_transient,
 )
 from target_spark.storage.spool import SpoolFolder
 from target_spark.storage.staging import stage_frame, temporary_location, translate_write_errors
@@ -99,9 +96,6 @@ __all__ = ["BatchWriter"]
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-
-_DEATH_SECONDS: Final = 10.0
-"""Seconds to wait for the end of a JVM whose connection broke."""
 
 _QUARANTINED: Final = "Stream %s: %d rows do not match their schema and were written to %s: %s"
 _NULLED: Final = (
@@ -406,47 +400,27 @@ class BatchWriter:
         Raises:
             StorageError: The error persisted until the retries were exhausted.
             DiskFullError: A disk is full.
-            EngineError: The Spark process ended.
+            TargetSparkError: The Spark process ended.
         """
         state = self._tables[table.key]
         commits = state.commits
 
         def before_retry(error: BaseException) -> None:
-            self._raise_engine_failure(error)
             if state.commits != commits:
                 raise error
             check_constraint_violation(table, error)
             state.drops_not_null = is_not_null_violation(str(error))
             state.prepared_columns = None
 
-        def attempt() -> _T:
-            try:
-                return step()
-            except Exception as error:
-                self._engine.raise_if_engine_lost(error)
-                raise
-
         operation = description or f"Table {table.name}"
         with disk_full_context(f"table {table.name} ({table.key})", "Free space there"):
             try:
-                return retry_transient(attempt, operation, before_retry, self._stopping)
+                return retry_with_engine(
+                    self._engine, step, operation, before_retry, self._stopping
+                )
             except Exception as error:
                 raise_translated_error(operation, error)
                 raise
-
-    def _raise_engine_failure(self, error: BaseException) -> None:
-        """Raise an EngineError from ``error`` if the Spark process has ended; otherwise do nothing.
-
-        If ``error`` says that the connection to the JVM broke, wait up to 10 seconds for the
-        process to end.
-        """
-        end = time.monotonic() + (
-            _DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0
-        )
-        while self._engine.failure is None and time.monotonic() < end:
-            time.sleep(_DEATH_SECONDS / 100)
-        if self._engine.failure is not None:
-            raise self._engine.failure from error
 
     # The table
 

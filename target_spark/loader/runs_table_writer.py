@@ -20,10 +20,10 @@ from target_spark.columns import ORDINAL, TableSchema, diff_with_table
 from target_spark.config.options import LoadOptions, RunInfo, WriteMode
 from target_spark.frames.arrow_conversion import arrow_type
 from target_spark.frames.local_frame import create_local_frame
+from target_spark.loader.engine_retry import retry_with_engine
 from target_spark.spark.jars import required_jars
 from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.hadoop_fs import is_remote_session
-from target_spark.storage.retry import retry_transient
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import RUNS, Table, TableLayout
@@ -88,18 +88,12 @@ def append_run(
     table, writer = options.runs_table, _create_writer(options.format)
     commit = CommitMetadata(RUNS, run.id, run.started, batch=1, ordinal=0)
 
-    def step() -> None:
-        try:
-            _append(writer, engine, table, rows, commit)
-        except Exception as error:
-            engine.raise_if_engine_lost(error)
-            raise
-
-    def before_retry(error: BaseException) -> None:
-        if engine.failure is not None:
-            raise engine.failure from error
-
-    retry_transient(step, f"Table {table.name}", before_retry, stopping)
+    retry_with_engine(
+        engine,
+        lambda: _append(writer, engine, table, rows, commit),
+        f"Table {table.name}",
+        stopping=stopping,
+    )
 
 
 def _create_writer(table_format: str) -> Writer:
