@@ -266,16 +266,8 @@ class ParquetWriter:
             " to delta, or write_mode to overwrite."
         )
 
-    def maintain(self, _spark: SparkSession, /, table: Table, _options: MaintenanceOptions) -> None:
-        """Raise an error, since Parquet tables have no maintenance.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise UnsupportedError(
-            f"Parquet tables have no maintenance (table {table.name}). Set compact to false and"
-            " remove retain_days, or set format to delta."
-        )
+    def maintain(self, _spark: SparkSession, /, table: Table, options: MaintenanceOptions) -> None:
+        """Do nothing, since the settings `compact` and `retain_days` are errors for Parquet."""
 
     def commit_empty(self, _spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
         """Write a manifest with the same files, which stores metadata such as the newest state."""
