@@ -37,6 +37,7 @@ from target_spark.tables.model import RUNS, CommitStats, MaintenanceOptions, Tab
 from target_spark.writers.base import (
     DELETE_ONLY_COLUMN,
     MergeKeys,
+    TableState,
     VersionDelete,
     build_field,
     column_ddl,
@@ -133,33 +134,19 @@ _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
 
 @dataclass
-class _TableState:
+class _TableState(TableState):
     """Cached facts about one Delta table, which the writer keeps during a run.
 
     Attributes:
-        id: The Delta table id that the run read first; None if it has not read one.
-        newest: The newest commit metadata in the table, or None if the table has none. Only valid
-            if ``is_newest_known`` is True.
-        is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
-            have changed the table.
-        acknowledged: The commit metadata of the run's last successful commit.
         version: The Delta version of the last successful commit.
         batch: The batch number of the last successful commit.
         effect: The statistics of the last successful commit.
-        is_empty: True if the table has no rows; None if unknown.
-        is_converted: True once rows without SCD2 columns were converted to row versions.
         is_staging_clean: True once the temporary folders of killed runs were removed.
     """
 
-    id: str | None = None
-    newest: CommitMetadata | None = None
-    is_newest_known: bool = False
-    acknowledged: CommitMetadata | None = None
     version: int | None = None
     batch: int = 0
     effect: CommitStats = field(default_factory=CommitStats)
-    is_empty: bool | None = None
-    is_converted: bool = False
     is_staging_clean: bool = False
 
 

@@ -51,6 +51,7 @@ from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, Ta
 from target_spark.writers.base import (
     DELETE_ONLY_COLUMN,
     MergeKeys,
+    TableState,
     VersionDelete,
     column_ddl,
     latest_by_key,
@@ -114,34 +115,20 @@ _REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException
 
 
 @dataclass
-class _TableState:
+class _TableState(TableState):
     """Cached facts about one Iceberg table, which the writer keeps during a run.
 
     Attributes:
-        uuid: The table uuid that the run read first; None if it has not read one.
-        newest: The newest commit metadata in the table, or None if the table has none. Only valid
-            if ``is_newest_known`` is True.
-        is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
-            have changed the table.
-        acknowledged: The commit metadata of the run's last successful commit.
         snapshot: The snapshot id of the last successful commit.
-        is_empty: True if the table has no rows; None if unknown.
         empty_at: The id of the current snapshot, if ``is_empty`` is True; None if the table has no
             snapshot.
         is_unsure: True if a commit has failed without a clear result, and may still reach the
             catalog.
-        is_converted: True once rows without SCD2 columns were converted to row versions.
     """
 
-    uuid: str | None = None
-    newest: CommitMetadata | None = None
-    is_newest_known: bool = False
-    acknowledged: CommitMetadata | None = None
     snapshot: int | None = None
-    is_empty: bool | None = None
     empty_at: int | None = None
     is_unsure: bool = False
-    is_converted: bool = False
 
 
 class IcebergWriter:
@@ -579,7 +566,7 @@ class IcebergWriter:
             TableError: The table was removed or replaced.
         """
         state = self._tables[table.key]
-        state.uuid = same_table(table, state.uuid, get_table_uuid(spark, table))
+        state.id = same_table(table, state.id, get_table_uuid(spark, table))
 
     def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> IcebergSnapshot:
         """Return this run's newest snapshot, after checking that it contains the batch.
