@@ -145,9 +145,8 @@ class _Calls:
     def truncate(self, request: Any, call: RpcCall) -> Any:
         """Handle Truncate: delete rows synced before a timestamp, or mark them as deleted."""
         soft = request.soft.deleted_column if request.HasField("soft") else None
-        before = (
-            _to_datetime(request.utc_delete_before) if _has(request, "utc_delete_before") else None
-        )
+        has_limit = request.HasField("utc_delete_before")
+        before = _to_datetime(request.utc_delete_before) if has_limit else None
         schema, name = request.schema_name, request.table_name
         with self._lock_table(request, name, call) as tables:
             rows = tables.truncate(schema, name, request.synced_column, before, soft)
@@ -271,10 +270,6 @@ def _params(params: Any) -> FileParams:
             f"The compression or encryption of the batch files is not supported: {error}."
         ) from None
     return FileParams(compression, encryption, params.null_string, params.unmodified_string)
-
-
-def _has(request: Any, field: str) -> bool:
-    return bool(request.HasField(field))
 
 
 def _to_datetime(stamp: Any) -> datetime:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from target_spark.columns import ORDINAL, TableSchema, Timestamp
@@ -35,14 +35,13 @@ from target_spark.frames.sql_plan import (
 )
 from target_spark.spark.row_counts import get_observation
 from target_spark.storage.row_ordinals import resolve_ordinals
-from target_spark.tables.identifiers import quote
+from target_spark.tables.identifiers import format_instant, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
 __all__ = ["BatchMetadata", "Counts", "SpoolFrame", "read_spool"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 _LINE_ORDINAL = (
     r"""coalesce(`n`, try_cast(regexp_extract(`_corrupt`, r'\A\{"n":([0-9]+)', 1) AS BIGINT))"""
@@ -269,8 +268,6 @@ class SpoolFrame:
         table_schema, meta = self._table_schema, self._table_schema.has_meta
         record = record_type(table_schema, parse_numbers=parse_numbers)
         lines = self._read_lines(record, meta=meta)
-        received = _micros(self._metadata.received_at)
-        batched = _micros(self._metadata.batched_at)
         if table_schema.keeps_whole:
             parts = f"{record_in_text(table_schema)} AS `r`"
             lines = lines.selectExpr("* EXCEPT (`r`)", "`r` AS `whole`", parts)
@@ -278,8 +275,8 @@ class SpoolFrame:
         return lines.selectExpr(
             "*",
             *head,
-            f"timestamp_micros({received}L) AS `_received_at`",
-            f"timestamp_micros({batched}L) AS `_batched_at`",
+            f"{format_instant(self._metadata.received_at)} AS `_received_at`",
+            f"{format_instant(self._metadata.batched_at)} AS `_batched_at`",
             f"{self._metadata.sync_started_at}L AS `_started_at`",
         )
 
@@ -295,10 +292,6 @@ class SpoolFrame:
             return lines
         ordinal = resolve_ordinals(_LINE_ORDINAL, self._metadata.starts)
         return lines.selectExpr("* EXCEPT (`n`)", f"{ordinal} AS `n`")
-
-
-def _micros(instant: datetime) -> int:
-    return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
 def _with(lines: DataFrame, precomputed: Sequence[str]) -> DataFrame:

@@ -99,10 +99,8 @@ def fast_plan(table_schema: TableSchema) -> SelectPlan:
     """
     wide = len(converted_columns(table_schema)) > _WIDE
     truncate = table_schema.truncate_timestamps
-    convert, convert_nested = (
-        partial(_fast_cast_or_fail, truncate=truncate),
-        partial(_exact_cast_or_fail, truncate=truncate),
-    )
+    convert = partial(_cast_or_fail, fast_cast, truncate=truncate)
+    convert_nested = partial(_cast_or_fail, exact_cast, truncate=truncate)
     return _plan(table_schema, convert, convert_nested, in_groups=wide)
 
 
@@ -117,15 +115,10 @@ def tolerant_plan(table_schema: TableSchema) -> SelectPlan:
     return _plan(table_schema, convert, convert, in_groups=True, changes=changes)
 
 
-def _fast_cast_or_fail(value: str, type_: ColumnType, *, truncate: bool) -> str:
-    return _or_fail(value, fast_cast(value, type_, truncate=truncate))
-
-
-def _exact_cast_or_fail(value: str, type_: ColumnType, *, truncate: bool) -> str:
-    return _or_fail(value, exact_cast(value, type_, truncate=truncate))
-
-
-def _or_fail(value: str, converted: str) -> str:
+def _cast_or_fail(
+    cast: Callable[..., str], value: str, type_: ColumnType, *, truncate: bool
+) -> str:
+    converted = cast(value, type_, truncate=truncate)
     if converted == value:
         return value
     return f"coalesce({converted}, assert_true({value} IS NULL, '{BAD_ROWS_MARKER}'))"
