@@ -41,7 +41,7 @@ from target_spark.errors import StorageError
 from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, Counts, SpoolFrame, read_spool
 from target_spark.frames.arrow_batch import ArrowBatch, UnsupportedBatchError, read_arrow_batch
 from target_spark.frames.local_frame import MAX_LOCAL_BYTES, MAX_LOCAL_ROWS, read_local_frame
-from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_files
+from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_batch_files
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.commit_stages import (
     BadRows,
@@ -312,7 +312,7 @@ class BatchWriter:
         state.ordinal_shift = ingested.ordinal_shift
         withheld = self._guard.find_withhold_reason(state.written, state.quarantined) is not None
         if self._delete_files and not withheld:  # withheld rows may be read again
-            remove_files(self._engine.spark(), files)
+            remove_batch_files(self._engine.spark(), files)
 
     def _write(self, attempt: CommitAttempt) -> Verified:
         """Make the commit of a request after creating or altering the table, without retries.

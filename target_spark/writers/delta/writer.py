@@ -71,7 +71,7 @@ from target_spark.writers.delta.deltalake_commit import (
     add_columns,
     annotate_table,
     commit_files,
-    delete_rows,
+    delete_other_versions,
     merge_rows,
 )
 from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, get_last_metadata
@@ -343,7 +343,7 @@ class DeltaWriter:
         if self._avoids_spark and self._can_rewrite(spark, table, {}) and not deletion.history:
             with self._committing(spark, table, commit, None) as marker:
                 if marker is not None:
-                    delete = partial(delete_rows, deletion=deletion, marker=marker)
+                    delete = partial(delete_other_versions, deletion=deletion, marker=marker)
                     self._commit_after_newest(spark, table, {}, marker, delete, rewrites=True)
             return self._tables[table.key].effect
         if deletion.history:
