@@ -242,7 +242,7 @@ class EngineServer:
             if self._session.failure is None:
                 logger.exception(
                     "The Spark jobs of an ended run (%s) could not be cancelled and may go on. To"
-                    " end them, stop this engine: target-spark engine stop",
+                    " end them, stop this engine: target-spark engine stop --config FILE",
                     run.describe(),
                 )
 
