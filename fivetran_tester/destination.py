@@ -19,11 +19,11 @@ from fivetran_tester.batch_files import NULL, UNMODIFIED, BatchFileSet, Cell
 from fivetran_tester.client import Client, RefusedError
 from fivetran_tester.common_checks import (
     StoppedError,
+    call_rpc,
     check_form,
     check_refusal,
     check_text,
-    run_test,
-    run_unknown_test,
+    run_connection_tests,
 )
 from fivetran_tester.configuration import collect_secrets, to_text_map
 from fivetran_tester.findings import Findings
@@ -85,8 +85,13 @@ class DestinationTester:
         with self.servers.open() as server, tempfile.TemporaryDirectory() as folder:
             self.client: Client = server.client
             self.folder = Path(folder)
-            self._check_form_and_capabilities()
-            self._run_connection_tests()
+            form = self._check_form_and_capabilities()
+            if not run_connection_tests(
+                self.client, self.findings, form, self.configuration, self.say
+            ):
+                raise StoppedError(
+                    "A connection test fails, so nothing can be written with these settings."
+                )
             self._check_create_table()
             self._check_write_batch()
             self._check_unreadable_files()
@@ -100,38 +105,23 @@ class DestinationTester:
 
     # Form, tests, capabilities
 
-    def _check_form_and_capabilities(self) -> None:
+    def _check_form_and_capabilities(self) -> Any:
         """Request and check the destination's configuration form and capabilities.
 
-        Then convert the settings to the fields of the form.
+        Convert the settings to the fields of the form, and return the form.
         """
-        form = self._call_rpc("ConfigurationForm", proto_messages.ConfigurationFormRequest())
+        request = proto_messages.ConfigurationFormRequest()
+        form = call_rpc(self.client, self.findings, "ConfigurationForm", request)
         for line in form_lines(form):
             self.say(line)
         check_form(form, self.findings)
         self.configuration = to_text_map(self.settings, form)
         self.servers.secrets[:] = collect_secrets(self.configuration, form)
-        self.named_tests = [(test.name, test.label) for test in form.tests]
-        capabilities = self._call_rpc("Capabilities", proto_messages.CapabilitiesRequest())
+        request = proto_messages.CapabilitiesRequest()
+        capabilities = call_rpc(self.client, self.findings, "Capabilities", request)
         if capabilities.batch_file_format != BatchFileFormat.CSV:
             self.findings.add_violation(30, "the destination does not take CSV")
-
-    def _run_connection_tests(self) -> None:
-        """Run the connection tests that the configuration form lists, and one that does not exist.
-
-        Raises:
-            StoppedError: A listed test fails.
-        """
-        failed = False
-        for name, label in self.named_tests:
-            fault = run_test(self.client, self.findings, name, self.configuration)
-            self.say(f"Test {label or name}: {'passed' if fault is None else f'failed, {fault}'}")
-            failed = failed or fault is not None
-        run_unknown_test(self.client, self.findings, self.configuration)
-        if failed:
-            raise StoppedError(
-                "A connection test fails, so nothing can be written with these settings."
-            )
+        return form
 
     # Tables
 
@@ -356,7 +346,7 @@ class DestinationTester:
         request = proto_messages.DescribeTableRequest(
             configuration=self.configuration, schema_name=self.schema, table_name=name
         )
-        return self._call_rpc("DescribeTable", request)
+        return call_rpc(self.client, self.findings, "DescribeTable", request)
 
     def _build_table_request(
         self, name: str, sample: Sample, schema: str = "", kind: Any = None
@@ -405,18 +395,6 @@ class DestinationTester:
             delete_files=delete,
             file_params=files.params(),
         )
-
-    def _call_rpc(self, rpc: str, request: Any) -> Any:
-        """Call an rpc of the destination and return the response.
-
-        Raises:
-            StoppedError: The call failed. Its error status was checked as well.
-        """
-        try:
-            return self.client.call(rpc, request)
-        except RefusedError as refusal:
-            check_refusal(refusal, self.findings)
-            raise StoppedError(f"{refusal}") from None
 
     def _find_fault(self, rpc: str, request: Any) -> str | None:
         """Call an rpc; return the destination's reason if it fails, or None if it succeeds."""

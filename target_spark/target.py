@@ -326,12 +326,12 @@ class TargetSpark(PluginBase):
             )
             self._engine = stack.enter_context(contextlib.closing(engine))
             stack.callback(_record_spark, engine, report)
-            commits = partial(_commits, engine, options, run, folder, self._stopping)
+            new_writer = partial(_new_writer, engine, options, run, folder, self._stopping)
             loader = Loader(
                 options,
                 engine,
                 folder,
-                commits,
+                new_writer,
                 report,
                 state_writer.emit,
                 self._stopping,
@@ -651,7 +651,7 @@ def _record_spark(engine: SparkProvider, report: Report) -> None:
         report.add_facts(application=engine.application, spark=engine.version)
 
 
-def _commits(
+def _new_writer(
     engine: SparkProvider,
     options: LoadOptions,
     run: RunInfo,

@@ -21,7 +21,7 @@ from tap_core.protocols.fivetran.allowed_names import AllowedNames, get_variable
 from target_spark.errors import BatchFileLoadError
 from target_spark.storage.uris import to_local_folder, to_spark_scheme
 
-__all__ = ["SETTINGS", "CallRules", "is_allowed_spark_key"]
+__all__ = ["SETTINGS", "CallRules", "find_value_pattern"]
 
 SETTINGS: Final = frozenset(
     {
@@ -186,16 +186,12 @@ _RULES: Final = tuple(
 """Patterns of allowed Spark keys, and of the values that each may have."""
 
 
-def _rule(key: str) -> re.Pattern[str] | None:
-    return next((value for pattern, value in _RULES if pattern.fullmatch(key)), None)
+def find_value_pattern(key: str) -> re.Pattern[str] | None:
+    """Return the pattern of the values that a gRPC call may give a Spark property.
 
-
-def is_allowed_spark_key(key: str) -> bool:
-    """Return True if a gRPC call may set a Spark property such as ``spark.executor.memory``.
-
-    The value is not checked here, although each property allows only certain values.
+    Return None if a call may not set the property. An example is ``spark.executor.memory``.
     """
-    return _rule(key) is not None
+    return next((value for pattern, value in _RULES if pattern.fullmatch(key)), None)
 
 
 def _find_stream_settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -257,7 +253,9 @@ class CallRules:
         own = (name for name, _ in _find_stream_settings(config) if name != "table")
         names = (*config, *own)
         refused = dict.fromkeys(name for name in names if name not in SETTINGS)
-        self.allowance.check([*refused, *(key for key in keys if _rule(key) is None)], SETTINGS)
+        self.allowance.check(
+            [*refused, *(key for key in keys if find_value_pattern(key) is None)], SETTINGS
+        )
         faults = [
             *self._find_disallowed_values(config, keys),
             *self._find_disallowed_locations(config, keys),
@@ -291,11 +289,11 @@ class CallRules:
         ``config`` are the settings of the gRPC call, ``keys`` its Spark properties.
         """
         for key, value in keys.items():
-            rule = _rule(key)
-            if rule is None or self.allowance.allows(key):
+            pattern = find_value_pattern(key)
+            if pattern is None or self.allowance.allows(key):
                 continue
             text = str(value).lower() if isinstance(value, bool) else str(value)
-            if _EXPANDED in text or not rule.fullmatch(text):
+            if _EXPANDED in text or not pattern.fullmatch(text):
                 yield (
                     f"{key}: a call may not set it to this value. The operator of this server"
                     f" allows any by {self.allowance.variable}={key}"

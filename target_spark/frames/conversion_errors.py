@@ -31,7 +31,7 @@ from target_spark.columns import (
 )
 from target_spark.frames.airbyte_meta import UNCASTABLE, UNREADABLE, change_entry, changes_in_json
 from target_spark.frames.json_reader import variants_from_json
-from target_spark.frames.misfit_repair import is_unreadable, structured_columns
+from target_spark.frames.record_repair import is_unreadable, structured_columns
 from target_spark.frames.sql_casts import exact_cast, is_scalar
 from target_spark.frames.sql_plan import (
     by_type,
@@ -99,7 +99,7 @@ def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
     columns = converted_columns(table_schema)
     each = partial(_faults_of_a_value, truncate=table_schema.truncate_timestamps)
     precomputed, fault_arrays = by_type(columns, each, "_faults", source_expression)
-    checked = table_schema.must_fit if table_schema.nulls_misfits else fault_arrays
+    checked = table_schema.must_fit if table_schema.nulls_invalid_values else fault_arrays
     misfits = [
         f"size({faults}) > 0" for source, faults in fault_arrays.items() if source in checked
     ]
@@ -111,7 +111,7 @@ def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
     conditions = ["`_corrupt` IS NOT NULL", *line_errors.values(), *misfits]
     cases = ", ".join(f"CASE WHEN {condition} THEN 1 END" for condition in conditions)
     reasons = f"concat({', '.join((_build_reasons_sql(line_errors), *value_reasons))})"
-    changes = _changes(fault_arrays) if table_schema.nulls_misfits else None
+    changes = _changes(fault_arrays) if table_schema.nulls_invalid_values else None
     return ErrorColumns(precomputed, f"(coalesce({cases}) IS NOT NULL)", reasons, changes)
 
 

@@ -38,7 +38,7 @@ __all__ = [
     "READER_OPTIONS",
     "WHOLE_FILES",
     "from_json",
-    "needs_record",
+    "has_deletion_time",
     "read_lines",
     "record_fields",
     "record_in_text",
@@ -157,7 +157,7 @@ def record_fields(table_schema: TableSchema, *, parse_numbers: bool = False) -> 
         for column in table_schema.columns
         if column.feed is ColumnSource.PROPERTY and not column.path
     }
-    if needs_record(table_schema.columns):
+    if has_deletion_time(table_schema.columns):
         fields.setdefault(
             DELETED_AT, source_type(METADATA_COLUMNS[DELETED_AT], parse_numbers=parse_numbers)
         )
@@ -169,7 +169,7 @@ def _struct_type(table_schema: TableSchema, *, parse_numbers: bool = False) -> s
     return f"STRUCT<{', '.join(f'{quote(name)}: {type_}' for name, type_ in fields.items())}>"
 
 
-def needs_record(columns: Sequence[Column]) -> bool:
+def has_deletion_time(columns: Sequence[Column]) -> bool:
     """Return True if the columns include ``_sdc_deleted_at``, which is read from the JSON record.
 
     It is the only metadata column whose value comes from the record.

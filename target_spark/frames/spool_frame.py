@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from target_spark.columns import ORDINAL, TableSchema, Timestamp
 from target_spark.frames.airbyte_meta import constant_columns
 from target_spark.frames.conversion_errors import build_error_columns, build_unparsed_reasons
 from target_spark.frames.json_reader import read_lines, record_in_text, record_type
-from target_spark.frames.misfit_repair import build_repair
 from target_spark.frames.nested_values import extract_nested
+from target_spark.frames.record_repair import build_repair
 from target_spark.frames.sql_casts import exact_cast
 from target_spark.frames.sql_plan import (
     SelectPlan,
@@ -35,14 +35,13 @@ from target_spark.frames.sql_plan import (
 )
 from target_spark.spark.row_counts import get_observation
 from target_spark.storage.row_ordinals import resolve_ordinals
-from target_spark.tables.identifiers import quote
+from target_spark.tables.identifiers import format_instant, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-__all__ = ["BatchMetadata", "Counts", "SpoolFrame", "latest_by_key", "read_spool"]
+__all__ = ["BatchMetadata", "Counts", "SpoolFrame", "read_spool"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 _LINE_ORDINAL = (
     r"""coalesce(`n`, try_cast(regexp_extract(`_corrupt`, r'\A\{"n":([0-9]+)', 1) AS BIGINT))"""
@@ -110,8 +109,8 @@ class SpoolFrame:
 
     Spool files keep rows on disk until they are committed, with one row per line as JSON. A row is
     bad, and must be quarantined, if a value cannot be converted exactly to its column's type. If
-    ``table_schema.nulls_misfits`` is set (for Airbyte), such values become null instead, except in
-    keys and deletion times.
+    ``table_schema.nulls_invalid_values`` is set (for Airbyte), such values become null instead,
+    except in keys and deletion times.
     """
 
     def __init__(
@@ -255,10 +254,10 @@ class SpoolFrame:
         Args:
             parse_numbers: True to parse JSON numbers as numbers, which is fast. False to read
                 numbers as text, which also accepts numbers in quotes. With False, values of a wrong
-                structure become null if ``table_schema.nulls_misfits`` is set.
+                structure become null if ``table_schema.nulls_invalid_values`` is set.
         """
         lines = self._read(parse_numbers=parse_numbers)
-        if self._table_schema.nulls_misfits and not parse_numbers:
+        if self._table_schema.nulls_invalid_values and not parse_numbers:
             steps, replaced = build_repair(self._table_schema)
             for step in steps:
                 lines = lines.selectExpr("*", *step)
@@ -269,8 +268,6 @@ class SpoolFrame:
         table_schema, meta = self._table_schema, self._table_schema.has_meta
         record = record_type(table_schema, parse_numbers=parse_numbers)
         lines = self._read_lines(record, meta=meta)
-        received = _micros(self._metadata.received_at)
-        batched = _micros(self._metadata.batched_at)
         if table_schema.keeps_whole:
             parts = f"{record_in_text(table_schema)} AS `r`"
             lines = lines.selectExpr("* EXCEPT (`r`)", "`r` AS `whole`", parts)
@@ -278,8 +275,8 @@ class SpoolFrame:
         return lines.selectExpr(
             "*",
             *head,
-            f"timestamp_micros({received}L) AS `_received_at`",
-            f"timestamp_micros({batched}L) AS `_batched_at`",
+            f"{format_instant(self._metadata.received_at)} AS `_received_at`",
+            f"{format_instant(self._metadata.batched_at)} AS `_batched_at`",
             f"{self._metadata.sync_started_at}L AS `_started_at`",
         )
 
@@ -297,25 +294,6 @@ class SpoolFrame:
             return lines
         ordinal = resolve_ordinals(_LINE_ORDINAL, self._metadata.starts)
         return lines.selectExpr("* EXCEPT (`n`)", f"{ordinal} AS `n`")
-
-
-def latest_by_key(df: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return the last received row of each key, which is the row with the greatest ordinal.
-
-    Args:
-        df: Rows with a column for the ordinal, the position in the input.
-        keys: The key columns.
-    """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812 - the usual name
-
-    rank = "__target_spark_rank"
-    window = Window.partitionBy(*map(quote, keys)).orderBy(F.col(quote(ORDINAL)).desc())
-    return df.withColumn(rank, F.row_number().over(window)).where(f"`{rank}` = 1").drop(rank)
-
-
-def _micros(instant: datetime) -> int:
-    return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
 def _with(lines: DataFrame, precomputed: Sequence[str]) -> DataFrame:

@@ -38,7 +38,7 @@ from target_spark.columns import (
     Timestamp,
 )
 from target_spark.frames.airbyte_meta import build_meta, get_extracted_at, raw_id
-from target_spark.frames.json_reader import needs_record
+from target_spark.frames.json_reader import has_deletion_time
 from target_spark.frames.sql_casts import exact_cast, fast_cast, has_no_timezone, is_converted
 from target_spark.tables.identifiers import quote
 
@@ -99,10 +99,8 @@ def fast_plan(table_schema: TableSchema) -> SelectPlan:
     """
     wide = len(converted_columns(table_schema)) > _WIDE
     truncate = table_schema.truncate_timestamps
-    convert, convert_nested = (
-        partial(_fast_cast_or_fail, truncate=truncate),
-        partial(_exact_cast_or_fail, truncate=truncate),
-    )
+    convert = partial(_cast_or_fail, fast_cast, truncate=truncate)
+    convert_nested = partial(_cast_or_fail, exact_cast, truncate=truncate)
     return _plan(table_schema, convert, convert_nested, in_groups=wide)
 
 
@@ -113,19 +111,14 @@ def tolerant_plan(table_schema: TableSchema) -> SelectPlan:
     A value that cannot be converted exactly becomes null.
     """
     convert = partial(exact_cast, truncate=table_schema.truncate_timestamps)
-    changes = "`_changes`" if table_schema.nulls_misfits else None
+    changes = "`_changes`" if table_schema.nulls_invalid_values else None
     return _plan(table_schema, convert, convert, in_groups=True, changes=changes)
 
 
-def _fast_cast_or_fail(value: str, type_: ColumnType, *, truncate: bool) -> str:
-    return _or_fail(value, fast_cast(value, type_, truncate=truncate))
-
-
-def _exact_cast_or_fail(value: str, type_: ColumnType, *, truncate: bool) -> str:
-    return _or_fail(value, exact_cast(value, type_, truncate=truncate))
-
-
-def _or_fail(value: str, converted: str) -> str:
+def _cast_or_fail(
+    cast: Callable[..., str], value: str, type_: ColumnType, *, truncate: bool
+) -> str:
+    converted = cast(value, type_, truncate=truncate)
     if converted == value:
         return value
     return f"coalesce({converted}, assert_true({value} IS NULL, '{BAD_ROWS_MARKER}'))"
@@ -173,7 +166,7 @@ def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
 def converted_columns(table_schema: TableSchema) -> list[Column]:
     """Return the columns whose values come from the record and are converted after JSON parsing."""
     columns = [column for column in table_schema.columns if column.feed is ColumnSource.PROPERTY]
-    if needs_record(table_schema.columns):
+    if has_deletion_time(table_schema.columns):
         columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
     return [column for column in columns if is_converted(column.type)]
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -42,7 +41,7 @@ from target_spark.errors import StorageError
 from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, Counts, SpoolFrame, read_spool
 from target_spark.frames.arrow_batch import ArrowBatch, UnsupportedBatchError, read_arrow_batch
 from target_spark.frames.local_frame import MAX_LOCAL_BYTES, MAX_LOCAL_ROWS, read_local_frame
-from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_files
+from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_batch_files
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.commit_stages import (
     BadRows,
@@ -50,8 +49,9 @@ from target_spark.loader.commit_stages import (
     Prepared,
     Verified,
     Written,
-    check_count,
+    check_received_count,
 )
+from target_spark.loader.engine_retry import retry_with_engine
 from target_spark.loader.pending_states import CoveredState
 from target_spark.loader.refused_schemas import check_not_null_policy, name_refused_schema
 from target_spark.loader.write_modes import (
@@ -68,12 +68,9 @@ from target_spark.spark.row_counts import get_row_count
 from target_spark.spark.spark_provider import SparkProvider, collect_garbage
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.retry import (
-    FailureKind,
-    classify_failure,
     disk_full_context,
     first_error_line,
     raise_translated_error,
-    retry_transient,
 )
 from target_spark.storage.spool import SpoolFolder
 from target_spark.storage.staging import stage_frame, temporary_location, translate_write_errors
@@ -94,16 +91,18 @@ from target_spark.writers import get_writer
 from target_spark.writers.base import table_owner_error, table_removed_error
 from target_spark.writers.delta.small_batches import SmallBatch
 from target_spark.writers.delta.writer import DeltaWriter
-from target_spark.writers.sql import build_file_size_conf, find_small_commit_conf, spark_conf
+from target_spark.writers.sql import (
+    ONE_FILE_CONF,
+    build_file_size_conf,
+    find_small_commit_conf,
+    spark_conf,
+)
 
 __all__ = ["BatchWriter"]
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-
-_DEATH_SECONDS: Final = 10.0
-"""Seconds to wait for the end of a JVM whose connection broke."""
 
 _QUARANTINED: Final = "Stream %s: %d rows do not match their schema and were written to %s: %s"
 _NULLED: Final = (
@@ -118,8 +117,6 @@ _SPARK_IS_NEEDED: Final = "Stream %s: its rows are committed by Spark from now o
 
 _NO_ROWS: Final = Counts(0, {})
 
-_ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
-"""Without this setting, Spark writes the rows of a small batch to one file per processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +317,7 @@ class BatchWriter:
         state.ordinal_shift = ingested.ordinal_shift
         withheld = self._guard.find_withhold_reason(state.written, state.quarantined) is not None
         if self._delete_files and not withheld:  # withheld rows may be read again
-            remove_files(self._engine.spark(), files)
+            remove_batch_files(self._engine.spark(), files)
 
     def _write(self, attempt: CommitAttempt) -> Verified:
         """Make the commit of a request after creating or altering the table, without retries.
@@ -416,41 +413,21 @@ class BatchWriter:
         commits = state.commits
 
         def before_retry(error: BaseException) -> None:
-            self._raise_engine_failure(error)
             if state.commits != commits:
                 raise error
             check_constraint_violation(table, error)
             state.drops_not_null = is_not_null_violation(str(error))
             state.prepared_columns = None
 
-        def attempt() -> _T:
-            try:
-                return step()
-            except Exception as error:
-                self._engine.raise_if_engine_lost(error)
-                raise
-
         operation = description or f"Table {table.name}"
         with disk_full_context(f"table {table.name} ({table.key})", "Free space there"):
             try:
-                return retry_transient(attempt, operation, before_retry, self._stopping)
+                return retry_with_engine(
+                    self._engine, step, operation, before_retry, self._stopping
+                )
             except Exception as error:
                 raise_translated_error(operation, error)
                 raise
-
-    def _raise_engine_failure(self, error: BaseException) -> None:
-        """Raise the error with which Spark failed to start or ended; do nothing while Spark works.
-
-        The cause of the raised error is ``error``. If ``error`` says that the connection to the JVM
-        broke, wait up to 10 seconds for the JVM to end.
-        """
-        end = time.monotonic() + (
-            _DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0
-        )
-        while self._engine.failure is None and time.monotonic() < end:
-            time.sleep(_DEATH_SECONDS / 100)
-        if self._engine.failure is not None:
-            raise self._engine.failure from error
 
     # The table
 
@@ -641,10 +618,10 @@ class BatchWriter:
         frame = read_local_frame(spark, _paths(request), table_schema, self._metadata(request))
         if frame is None:
             return None
-        check_count(request, frame.counts.rows, 0)
+        check_received_count(request, frame.counts.rows, 0)
         reads_table = request.mode in {WriteMode.UPSERT, WriteMode.SCD2}
         conf = {} if reads_table else find_small_commit_conf(spark)
-        with spark_conf(spark, conf | _ONE_FILE_CONF):
+        with spark_conf(spark, conf | ONE_FILE_CONF):
             written = self._commit_rows(
                 spark,
                 attempt,
@@ -677,7 +654,7 @@ class BatchWriter:
         try:
             if self._evaluates_twice(spark, request):
                 with stage_frame(spark, self._staging_area, df) as rows:
-                    check_count(request, frame.counts(request.count).rows, 0)
+                    check_received_count(request, frame.counts(request.count).rows, 0)
                     written = commit_rows(rows)
             else:
                 written = commit_rows(df)
@@ -885,7 +862,7 @@ class BatchWriter:
         counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
         values = counted.selectExpr(*quarantine_table.get_values(state.commits + 1, self._run.id))
         with stage_frame(spark, self._staging_area, values) as staged:
-            check_count(
+            check_received_count(
                 request, request.count - count, get_row_count(spark, observed, lambda: staged)
             )
             self._writer.append(spark, table, staged, self._marker(table, None), count)

@@ -28,7 +28,7 @@ from target_spark.storage.uris import to_spark_uri
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["IngestedFiles", "ingest_files", "remove_files"]
+__all__ = ["IngestedFiles", "ingest_files", "remove_batch_files"]
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def ingest_files(
     )
 
 
-def remove_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:
+def remove_batch_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:
     """Delete batch files from their storage. Call it after their rows are committed.
 
     If a file cannot be deleted, the failure is logged as a warning.

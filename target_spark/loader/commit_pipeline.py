@@ -403,7 +403,7 @@ class CommitPipeline:
         A deletion of old table versions is skipped if too many rows of the stream were quarantined.
         """
         if request.kept_version is not None and request.stream in self.ledger.withheld():
-            self.ledger.withhold(request.waiting, request.upto)
+            self.ledger.mark_committed(request.waiting, request.upto, withheld=True)
             self.add_remark(request.stream, _OLD_VERSIONS_STAY)
             return
         started = time.monotonic()
@@ -423,8 +423,9 @@ class CommitPipeline:
         self._report_changes(request.stream, result)
         if result.quarantined:
             self._report_quarantined(request, result)
-        update_ledger = self.ledger.withhold if result.withheld else self.ledger.mark_committed
-        update_ledger(request.waiting, request.upto, result.carried)
+        self.ledger.mark_committed(
+            request.waiting, request.upto, result.carried, withheld=bool(result.withheld)
+        )
         self.ledger.release()
         for batch in request.batches:
             batch.remove()

@@ -17,7 +17,7 @@ from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import CommitStats
 from target_spark.tables.quarantine_summary import Reason
 
-__all__ = ["BadRows", "CommitAttempt", "Prepared", "Verified", "Written", "check_count"]
+__all__ = ["BadRows", "CommitAttempt", "Prepared", "Verified", "Written", "check_received_count"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Written:
         Raises:
             RowCountError: The numbers differ.
         """
-        check_count(request, counts.rows, bad.count if bad else 0)
+        check_received_count(request, counts.rows, bad.count if bad else 0)
         return Verified(counts.rows, counts, bad, self)
 
 
@@ -122,7 +122,7 @@ class CommitAttempt:
     prepared: Prepared | None = None
 
 
-def check_count(request: CommitRequest, written: int, quarantined: int) -> None:
+def check_received_count(request: CommitRequest, written: int, quarantined: int) -> None:
     """Check that the rows to be written and quarantined add up to the rows received.
 
     Args:

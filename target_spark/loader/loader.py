@@ -85,7 +85,7 @@ class Loader:
         options: The options of the load.
         engine: The Spark process, which starts when the first row arrives.
         folder: The folder for spool files, which keep rows on disk until their commit.
-        commits: Function that creates the `BatchWriter`; called when the first batch is committed.
+        new_writer: Function that creates the `BatchWriter` when it is first needed.
         report: The run report to update.
         emit: Function that writes a state to the output.
         stopping: Event that a signal handler sets to stop the run.
@@ -97,7 +97,7 @@ class Loader:
         options: LoadOptions,
         engine: SparkProvider,
         folder: SpoolFolder,
-        commits: Callable[[], BatchWriter],
+        new_writer: Callable[[], BatchWriter],
         report: Report,
         emit: Callable[[bytes], None],
         stopping: threading.Event | None = None,
@@ -110,7 +110,7 @@ class Loader:
         self._stopping = stopping or threading.Event()
         self._ledger = Ledger(emit, report, state_format)
         self._pipeline = CommitPipeline(
-            commits, self._ledger, report, self._stopping, options.writers
+            new_writer, self._ledger, report, self._stopping, options.writers
         )
         self._finalizer = TableFinalizer(
             self._pipeline,

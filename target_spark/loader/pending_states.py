@@ -87,9 +87,6 @@ class PendingStates:
         self._newest: dict[Hashable, int] = {}
         self._emitted: dict[Hashable, CoveredState] = {}
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def add(self, state: CoveredState, last_first: int) -> None:
         """Add a state that was just received.
 

@@ -20,10 +20,10 @@ from target_spark.columns import ORDINAL, TableSchema, diff_with_table
 from target_spark.config.options import LoadOptions, RunInfo, WriteMode
 from target_spark.frames.arrow_conversion import arrow_type
 from target_spark.frames.local_frame import create_local_frame
+from target_spark.loader.engine_retry import retry_with_engine
 from target_spark.spark.jars import required_jars
 from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.hadoop_fs import is_remote_session
-from target_spark.storage.retry import retry_transient
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import RUNS, Table, TableLayout
@@ -33,15 +33,12 @@ from target_spark.writers.base import MergeKeys
 from target_spark.writers.delta.deltalake_commit import checkpoint_log
 from target_spark.writers.delta.small_batches import SmallBatch
 from target_spark.writers.delta.writer import DeltaWriter
-from target_spark.writers.sql import find_small_commit_conf, spark_conf
+from target_spark.writers.sql import ONE_FILE_CONF, find_small_commit_conf, spark_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["append_run", "find_versions"]
-
-_ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
-"""Without this setting, Spark writes the rows to one file per processor."""
 
 _COMMITS_PER_CHECKPOINT: Final = 10
 """Every tenth commit writes a checkpoint, because each commit since then slows down opening."""
@@ -91,18 +88,12 @@ def append_run(
     table, writer = options.runs_table, _create_writer(options.format)
     commit = CommitMetadata(RUNS, run.id, run.started, batch=1, ordinal=0)
 
-    def step() -> None:
-        try:
-            _append(writer, engine, table, rows, commit)
-        except Exception as error:
-            engine.raise_if_engine_lost(error)
-            raise
-
-    def before_retry(error: BaseException) -> None:
-        if engine.failure is not None:
-            raise engine.failure from error
-
-    retry_transient(step, f"Table {table.name}", before_retry, stopping)
+    retry_with_engine(
+        engine,
+        lambda: _append(writer, engine, table, rows, commit),
+        f"Table {table.name}",
+        stopping=stopping,
+    )
 
 
 def _create_writer(table_format: str) -> Writer:
@@ -165,7 +156,7 @@ def _append(
     if is_remote_session(spark):
         writer.append(spark, table, spark.createDataFrame(found), commit, found.num_rows)
         return
-    with spark_conf(spark, find_small_commit_conf(spark) | _ONE_FILE_CONF):
+    with spark_conf(spark, find_small_commit_conf(spark) | ONE_FILE_CONF):
         writer.append(spark, table, create_local_frame(spark, found), commit, found.num_rows)
 
 

@@ -160,7 +160,12 @@ class Ledger:
                 batches.open = None
 
     def mark_committed(
-        self, stream: Hashable, upto: int, carried: CoveredState | None = None
+        self,
+        stream: Hashable,
+        upto: int,
+        carried: CoveredState | None = None,
+        *,
+        withheld: bool = False,
     ) -> None:
         """Mark closed batches as committed, so that they no longer hold back states.
 
@@ -168,27 +173,8 @@ class Ledger:
             stream: The stream of the batches, or the key of a deletion.
             upto: A position in the input; batches that begin at or before it are marked.
             carried: The state that the commit stores, or None if it stores no state.
-
-        Raises:
-            ValueError: No such batch was closed.
-        """
-        with self._lock:
-            batches = self._find_closed_batches(stream, upto)
-            while batches.closed and batches.closed[0] <= upto:
-                batches.closed.popleft()
-            batches.withheld = False
-            self._record_carried(carried)
-            self._drop_replaced_states()
-
-    def withhold(self, stream: Hashable, upto: int, carried: CoveredState | None = None) -> None:
-        """Record a commit that continues to hold back states, because it quarantined too many rows.
-
-        The states are held back until a later batch of the stream is committed.
-
-        Args:
-            stream: The stream of the batches, or the key of a deletion.
-            upto: A position in the input; batches that begin at or before it belong to the commit.
-            carried: The state that the commit stores, or None if it stores no state.
+            withheld: True if too many rows were quarantined. Then the batches hold back states
+                until a later batch of the stream is committed.
 
         Raises:
             ValueError: No such batch was closed.
@@ -198,9 +184,11 @@ class Ledger:
             first = batches.closed[0]
             while batches.closed and batches.closed[0] <= upto:
                 batches.closed.popleft()
-            batches.closed.appendleft(first)  # the oldest one represents all of them
-            batches.withheld = True
-            self._record_carried(carried)
+            if withheld:
+                batches.closed.appendleft(first)  # the oldest one represents all of them
+            batches.withheld = withheld
+            if carried is not None:  # it need not be stored again at the end of the run
+                self._last_carried = max(self._last_carried, carried.ordinal)
             self._drop_replaced_states()
 
     def withheld(self) -> list[Hashable]:
@@ -232,14 +220,6 @@ class Ledger:
             if states
             else None
         )
-
-    def _record_carried(self, covered: CoveredState | None) -> None:
-        """Record the state that a commit stored in its table; None if it stored no state.
-
-        The state then need not be stored again at the end of the run.
-        """
-        if covered is not None:
-            self._last_carried = max(self._last_carried, covered.ordinal)
 
     def _find_closed_batches(self, stream: Hashable, upto: int) -> _StreamBatches:
         batches = self._by_stream.get(stream)

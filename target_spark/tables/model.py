@@ -7,7 +7,10 @@ distinguish them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
+
+from target_spark.storage.uris import to_local_folder
 
 __all__ = [
     "QUARANTINE",
@@ -50,6 +53,11 @@ class Table:
     def key(self) -> str:
         """Unique key of the table: its name in the catalog, or its path if it has none."""
         return ".".join(self.identifier) or self.path
+
+    @property
+    def local_folder(self) -> Path | None:
+        """The table's folder; None for a table in a catalog or at a remote URL."""
+        return None if self.identifier else to_local_folder(self.path)
 
     @property
     def locations(self) -> tuple[str, ...]:

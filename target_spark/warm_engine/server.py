@@ -240,7 +240,11 @@ class EngineServer:
                 self.request_stop()
         except Exception:  # the JVM has ended, or is ending
             if self._session.failure is None:
-                logger.exception("The end of the run of %s was not clean.", run.describe())
+                logger.exception(
+                    "The Spark jobs of an ended run (%s) could not be cancelled and may go on. To"
+                    " end them, stop this engine: target-spark engine stop --config FILE",
+                    run.describe(),
+                )
 
 
 def main(arguments: Mapping[str, Any]) -> None:

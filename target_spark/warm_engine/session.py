@@ -106,10 +106,8 @@ class _Attachment:
         """Return True if the process of the engine's JVM has ended."""
         try:
             os.kill(self.jvm, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:  # the number belongs to another user's process by now
-            return True
+        except (ProcessLookupError, PermissionError):
+            return True  # without permission, the number belongs to another user's process by now
         return self.born is not None and get_start_ticks(self.jvm) != self.born
 
 

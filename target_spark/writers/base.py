@@ -35,10 +35,11 @@ from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, Ta
 __all__ = [
     "DELETE_ONLY_COLUMN",
     "MergeKeys",
+    "TableState",
     "VersionDelete",
     "Writer",
     "build_field",
-    "check_count",
+    "check_written_count",
     "column_ddl",
     "latest_by_key",
     "next_metadata",
@@ -138,6 +139,30 @@ class VersionDelete:
     at: datetime
     history: bool = False
     column: str = TABLE_VERSION
+
+
+@dataclass
+class TableState:
+    """Cached facts about one table, which a writer keeps during a run.
+
+    Attributes:
+        id: The id that the format gave the table, as the run read it first; None if it has not read
+            one.
+        newest: The newest commit metadata in the table, or None if the table has none. Only valid
+            if ``is_newest_known`` is True.
+        is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
+            have changed the table.
+        acknowledged: The commit metadata of the run's last successful commit.
+        is_empty: True if the table has no rows; None if unknown.
+        is_converted: True once rows without SCD2 columns were converted to row versions.
+    """
+
+    id: str | None = None
+    newest: CommitMetadata | None = None
+    is_newest_known: bool = False
+    acknowledged: CommitMetadata | None = None
+    is_empty: bool | None = None
+    is_converted: bool = False
 
 
 class Writer(Protocol):
@@ -367,7 +392,7 @@ def next_metadata(
     return commit.with_earlier_state(before)
 
 
-def check_count(table: Table, rows: int, written: int) -> None:
+def check_written_count(table: Table, rows: int, written: int) -> None:
     """Check that the files written for a batch have as many rows as the batch.
 
     Args:

@@ -105,16 +105,7 @@ class DryRunWriter:
         """Compute every row to find errors, and return the row count. Nothing is written."""
         return CommitStats(inserted=_compute_rows(df))
 
-    def replace(
-        self,
-        _spark: SparkSession,
-        _table: Table,
-        df: DataFrame,
-        _commit: CommitMetadata,
-        _rows: int | None = None,
-    ) -> CommitStats:
-        """Compute every row to find errors, and return the row count. Nothing is written."""
-        return CommitStats(inserted=_compute_rows(df))
+    replace = append
 
     def upsert(
         self,

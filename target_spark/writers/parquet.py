@@ -40,7 +40,7 @@ from target_spark.tables.parquet_manifest import MANIFEST, UNFINISHED, CommitMan
 from target_spark.writers.base import (
     MergeKeys,
     VersionDelete,
-    check_count,
+    check_written_count,
     next_metadata,
     table_removed_error,
     table_replaced_error,
@@ -267,16 +267,8 @@ class ParquetWriter:
             " to delta, or write_mode to overwrite."
         )
 
-    def maintain(self, _spark: SparkSession, /, table: Table, _options: MaintenanceOptions) -> None:
-        """Raise an error, since Parquet tables have no maintenance.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise UnsupportedError(
-            f"Parquet tables have no maintenance (table {table.name}). Set compact to false and"
-            " remove retain_days, or set format to delta."
-        )
+    def maintain(self, _spark: SparkSession, /, table: Table, options: MaintenanceOptions) -> None:
+        """Do nothing, since the settings `compact` and `retain_days` are errors for Parquet."""
 
     def commit_empty(self, _spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
         """Write a manifest with the same files, which stores metadata such as the newest state."""
@@ -375,7 +367,7 @@ class ParquetWriter:
         rows, count = counted(df, expected)
         rows.write.parquet(f"file://{staging}")
         written = sum(map(row_count, staging.glob("part-*.parquet")))
-        check_count(table, count(written), written)
+        check_written_count(table, count(written), written)
         commit = base.commit + 1
         names = _move_in(staging, folder, commit)
         types = {column.name: to_ddl(column.dataType) for column in df.schema.fields}

@@ -23,11 +23,12 @@ from target_spark.writers.base import DELETE_ONLY_COLUMN, MergeKeys, VersionDele
 
 __all__ = [
     "BATCH_VIEW",
+    "ONE_FILE_CONF",
     "as_initial_rows",
     "build_alter_statements",
     "build_end_values",
     "build_file_size_conf",
-    "build_version_delete",
+    "build_version_delete_sql",
     "check_folder_is_empty",
     "find_small_commit_conf",
     "format_properties",
@@ -38,6 +39,9 @@ __all__ = [
 
 BATCH_VIEW = "target_spark_batch"
 """Name of the temporary view with the rows that a statement writes into a table."""
+
+ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
+"""Without this setting, Spark writes rows that it holds in memory to one file per processor."""
 
 _TUNED_BY_USERS: Final = {
     "spark.sql.adaptive.enabled": "true",
@@ -146,7 +150,7 @@ def build_end_values(deletion: VersionDelete) -> dict[str, str]:
     return put
 
 
-def build_version_delete(target: str, deletion: VersionDelete) -> str:
+def build_version_delete_sql(target: str, deletion: VersionDelete) -> str:
     """Return the SQL that deletes rows of other Singer table versions, or marks them as deleted.
 
     Args:

@@ -41,7 +41,7 @@ __all__ = [
     "checkpoint_log",
     "commit_files",
     "create_table",
-    "delete_rows",
+    "delete_other_versions",
     "merge_rows",
     "open_dataset",
     "read_snapshot",
@@ -361,7 +361,7 @@ def merge_rows(
     return is_committed and _commit_if_unchanged(snapshot, marker, app_id, rows.num_rows)
 
 
-def delete_rows(
+def delete_other_versions(
     snapshot: DeltaSnapshot, app_id: str, *, deletion: VersionDelete, marker: CommitMetadata
 ) -> bool:
     """Delete the rows of all other Singer table versions, or mark them as deleted.

@@ -31,13 +31,13 @@ from target_spark.columns.ddl_parser import parse_ddl
 from target_spark.config.options import WriteMode
 from target_spark.errors import CommitLostError, ConflictError, RowCountError, TargetSparkError
 from target_spark.spark.row_counts import Count, counted
-from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata, txn_app_id
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import RUNS, CommitStats, MaintenanceOptions, Table, TableLayout
 from target_spark.writers.base import (
     DELETE_ONLY_COLUMN,
     MergeKeys,
+    TableState,
     VersionDelete,
     build_field,
     column_ddl,
@@ -71,10 +71,10 @@ from target_spark.writers.delta.deltalake_commit import (
     add_columns,
     annotate_table,
     commit_files,
-    delete_rows,
+    delete_other_versions,
     merge_rows,
 )
-from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, find_latest_metadata
+from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, get_last_metadata
 from target_spark.writers.delta.maintenance import optimize_and_vacuum
 from target_spark.writers.delta.small_batches import (
     SmallBatch,
@@ -93,7 +93,7 @@ from target_spark.writers.sql import (
     BATCH_VIEW,
     as_initial_rows,
     build_alter_statements,
-    build_version_delete,
+    build_version_delete_sql,
     find_small_commit_conf,
     spark_conf,
     version_delete_condition,
@@ -134,33 +134,19 @@ _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
 
 @dataclass
-class _TableState:
+class _TableState(TableState):
     """Cached facts about one Delta table, which the writer keeps during a run.
 
     Attributes:
-        id: The Delta table id that the run read first; None if it has not read one.
-        newest: The newest commit metadata in the table, or None if the table has none. Only valid
-            if ``is_newest_known`` is True.
-        is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
-            have changed the table.
-        acknowledged: The commit metadata of the run's last successful commit.
         version: The Delta version of the last successful commit.
         batch: The batch number of the last successful commit.
         effect: The statistics of the last successful commit.
-        is_empty: True if the table has no rows; None if unknown.
-        is_converted: True once rows without SCD2 columns were converted to row versions.
         is_staging_clean: True once the temporary folders of killed runs were removed.
     """
 
-    id: str | None = None
-    newest: CommitMetadata | None = None
-    is_newest_known: bool = False
-    acknowledged: CommitMetadata | None = None
     version: int | None = None
     batch: int = 0
     effect: CommitStats = field(default_factory=CommitStats)
-    is_empty: bool | None = None
-    is_converted: bool = False
     is_staging_clean: bool = False
 
 
@@ -268,7 +254,7 @@ class DeltaWriter:
             snapshot = read_table_snapshot(table)
             if snapshot is None or not self._allows_commit_without_spark(spark, snapshot, {}):
                 return False
-            if change(snapshot, before=find_latest_metadata(spark, table)):
+            if change(snapshot, before=get_last_metadata(spark, table)):
                 return True
 
     def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
@@ -357,7 +343,7 @@ class DeltaWriter:
         if self._avoids_spark and self._can_rewrite(spark, table, {}) and not deletion.history:
             with self._committing(spark, table, commit, None) as marker:
                 if marker is not None:
-                    delete = partial(delete_rows, deletion=deletion, marker=marker)
+                    delete = partial(delete_other_versions, deletion=deletion, marker=marker)
                     self._commit_after_newest(spark, table, {}, marker, delete, rewrites=True)
             return self._tables[table.key].effect
         if deletion.history:
@@ -365,7 +351,7 @@ class DeltaWriter:
         if self.rows(spark, table).where(version_delete_condition(deletion)).isEmpty():
             self.commit_empty(spark, table, commit)  # Delta makes no commit for an empty DELETE
             return CommitStats()
-        statement = build_version_delete(delta_ref(table), deletion)
+        statement = build_version_delete_sql(delta_ref(table), deletion)
         with self._committing(spark, table, commit, None) as marker:
             if marker is not None:
                 with spark_conf(spark, _build_settings(marker, table)):
@@ -375,7 +361,7 @@ class DeltaWriter:
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         state = self._tables[table.key]
-        state.newest, state.is_newest_known = find_latest_metadata(spark, table), True
+        state.newest, state.is_newest_known = get_last_metadata(spark, table), True
         return state.newest
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
@@ -575,7 +561,7 @@ class DeltaWriter:
                 raise table_removed_error(table)
             if snapshot.has_batch(app_id, marker.batch):
                 return False
-            is_known = marker.job == RUNS or find_latest_metadata(spark, table) == state.newest
+            is_known = marker.job == RUNS or get_last_metadata(spark, table) == state.newest
             if not is_known or not self._allows_commit_without_spark(
                 spark, snapshot, types, rewrites=rewrites
             ):
@@ -788,7 +774,7 @@ class DeltaWriter:
             )
             if before is None or before.version != state.version:
                 raise table_removed_error(table)
-        folder = _folder(table)
+        folder = table.local_folder
         if folder is not None:
             added = check_commit(table, folder, newest.version)
             newest = newest._replace(added_bytes=added.nbytes)
@@ -798,11 +784,11 @@ class DeltaWriter:
     def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         state = self._tables[table.key]
         if not state.is_newest_known:
-            state.newest, state.is_newest_known = find_latest_metadata(spark, table), True
+            state.newest, state.is_newest_known = get_last_metadata(spark, table), True
         return state.newest
 
     def _clean_staging(self, table: Table, job: str) -> None:
-        state, folder = self._tables[table.key], _folder(table)
+        state, folder = self._tables[table.key], table.local_folder
         if folder is not None and self._is_exclusive and not state.is_staging_clean:
             remove_stale_staging(folder, job)
             state.is_staging_clean = True
@@ -924,11 +910,6 @@ def _build_file_source(
 
 def _no_rows(_written: int) -> int:
     return 0
-
-
-def _folder(table: Table) -> Path | None:
-    """Return the local folder of a table, or None for a table in a catalog or at a remote URL."""
-    return None if table.identifier else to_local_folder(table.path)
 
 
 def _check_counts(table: Table, commit: Commit, rows: Count | None, source: Count | None) -> None:

@@ -51,6 +51,7 @@ from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, Ta
 from target_spark.writers.base import (
     DELETE_ONLY_COLUMN,
     MergeKeys,
+    TableState,
     VersionDelete,
     column_ddl,
     latest_by_key,
@@ -70,10 +71,9 @@ from target_spark.writers.iceberg.snapshot_reader import (
     check_files,
     check_is_iceberg,
     check_isolation,
-    find_latest_metadata,
+    get_last_metadata,
     get_table_uuid,
     snapshots,
-    table_folder,
 )
 from target_spark.writers.merge_statement import Matched, Merge, build_upsert
 from target_spark.writers.scd2 import (
@@ -115,34 +115,20 @@ _REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException
 
 
 @dataclass
-class _TableState:
+class _TableState(TableState):
     """Cached facts about one Iceberg table, which the writer keeps during a run.
 
     Attributes:
-        uuid: The table uuid that the run read first; None if it has not read one.
-        newest: The newest commit metadata in the table, or None if the table has none. Only valid
-            if ``is_newest_known`` is True.
-        is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
-            have changed the table.
-        acknowledged: The commit metadata of the run's last successful commit.
         snapshot: The snapshot id of the last successful commit.
-        is_empty: True if the table has no rows; None if unknown.
         empty_at: The id of the current snapshot, if ``is_empty`` is True; None if the table has no
             snapshot.
         is_unsure: True if a commit has failed without a clear result, and may still reach the
             catalog.
-        is_converted: True once rows without SCD2 columns were converted to row versions.
     """
 
-    uuid: str | None = None
-    newest: CommitMetadata | None = None
-    is_newest_known: bool = False
-    acknowledged: CommitMetadata | None = None
     snapshot: int | None = None
-    is_empty: bool | None = None
     empty_at: int | None = None
     is_unsure: bool = False
-    is_converted: bool = False
 
 
 class IcebergWriter:
@@ -165,7 +151,7 @@ class IcebergWriter:
                 the run.
         """
         self._check_same(spark, table)
-        folder = table_folder(table)
+        folder = table.local_folder
         if folder is not None and not table_exists(folder):
             check_is_iceberg(folder)
             return None
@@ -349,7 +335,7 @@ class IcebergWriter:
         table_ref = resolve_table(spark, table)
         if options.compact:
             compact(spark, table_ref)
-        marker = find_latest_metadata(spark, table)
+        marker = get_last_metadata(spark, table)
         newest = next(snapshots(spark, table), None)
         if newest is not None and marker is not None and newest.marker is None:
             _append_nothing(spark, table_ref.ref, snapshot_properties(marker))
@@ -359,7 +345,7 @@ class IcebergWriter:
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         """Return the metadata that target-spark stored in its newest commit to a table, or None."""
-        return find_latest_metadata(spark, table)
+        return get_last_metadata(spark, table)
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the current rows of an Iceberg table as a DataFrame."""
@@ -580,7 +566,7 @@ class IcebergWriter:
             TableError: The table was removed or replaced.
         """
         state = self._tables[table.key]
-        state.uuid = same_table(table, state.uuid, get_table_uuid(spark, table))
+        state.id = same_table(table, state.id, get_table_uuid(spark, table))
 
     def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> IcebergSnapshot:
         """Return this run's newest snapshot, after checking that it contains the batch.
