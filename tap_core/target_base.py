@@ -123,7 +123,6 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
         """Add the built-in settings of the target's capabilities to a config schema, in place."""
-        capabilities = cls._built_capabilities()
         for settings, capability in (
             (ADD_RECORD_METADATA_CONFIG, None),
             (TARGET_LOAD_METHOD_CONFIG, None),
@@ -133,7 +132,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             (BATCH_READING_CONFIG, PluginCapabilities.BATCH),
             (TARGET_VALIDATE_RECORDS_CONFIG, TargetCapabilities.VALIDATE_RECORDS),
         ):
-            if capability is None or capability in capabilities:
+            if capability is None or capability in cls.capabilities:
                 merge_missing_config_jsonschema(settings, config_jsonschema)
         super().append_builtin_config(config_jsonschema)
 
