@@ -211,15 +211,15 @@ def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
     merged: dict[str, Any] = {}
     if any(map(allows_undeclared_properties, variants)):
         merged["additionalProperties"] = True
-    merged["properties"] = {} if open_ended else _merged_properties(variants, "anyOf")
+    merged["properties"] = {} if open_ended else _merged_properties(variants)
     return merged
 
 
-def _merged_properties(variants: Iterable[_Schema], keyword: str) -> dict[str, Any]:
+def _merged_properties(variants: Iterable[_Schema]) -> dict[str, Any]:
     """Return the properties of several object schemas in one dict, by name.
 
-    If the schemas declare a property differently, all its declarations become a list under
-    ``keyword``, such as ``{"anyOf": [...]}``.
+    If the schemas declare a property differently, it becomes ``{"anyOf": [...]}`` with all its
+    declarations.
     """
     collected: dict[str, list[Any]] = {}
     for variant in variants:
@@ -227,6 +227,6 @@ def _merged_properties(variants: Iterable[_Schema], keyword: str) -> dict[str, A
             if schema not in collected.setdefault(name, []):
                 collected[name].append(schema)
     return {
-        name: schemas[0] if len(schemas) == 1 else {keyword: schemas}
+        name: schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
         for name, schemas in collected.items()
     }
