@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tap_core.manifest.document import DataText
 
-__all__ = ["VALUE_TYPES", "has_template", "parse_literal", "parse_plain"]
+__all__ = ["VALUE_TYPES", "has_template", "parse_literal", "parse_option"]
 
 VALUE_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
     "string": (str,),
@@ -77,7 +77,7 @@ def has_template(text: str) -> bool:
     return text.__class__ is not DataText and any(mark in text for mark in _MARKS)
 
 
-def parse_plain(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:
+def parse_option(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:
     """Convert the text of an option in a manifest, without templates, to the option's value.
 
     Args:
