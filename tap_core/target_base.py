@@ -341,7 +341,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         """
         self.drain_one(sink)
         self._states.release()
-        self._router.forget(sink)
+        self._router.remove_pipeline(sink)
         self._sinks_to_clear.append(sink)
 
     def get_sink_class(self, stream_name: str) -> type[Sink]:

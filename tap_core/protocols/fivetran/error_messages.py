@@ -30,7 +30,7 @@ from tap_core.redaction.fivetran_logs import remove_addresses
 
 __all__ = ["format_error"]
 
-_WHOLE: Final = "TargetSparkError"
+_COMPLETE_ERROR: Final = "TargetSparkError"
 """Base class of errors with complete messages. It is matched by name to avoid a circular import."""
 
 _LONGEST: Final = 50_000
@@ -81,7 +81,7 @@ def _describe(error: BaseException) -> str:
     If the error or one of its causes is a missing permission or has an HTTP status, the message
     explains this and gives advice.
     """
-    if any(kind.__name__ == _WHOLE for kind in type(error).__mro__):
+    if any(kind.__name__ == _COMPLETE_ERROR for kind in type(error).__mro__):
         return str(error)
     message = _Message.of(error)
     for explain in (_explain_permission, _explain_status):
