@@ -23,7 +23,7 @@ from tap_core.exceptions import ConfigFileError, ConfigValidationError
 from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
 from tap_core.redaction import is_secret
 from tap_core.redaction.config import is_showable
-from tap_core.singerlib.json import load_json
+from tap_core.singerlib.json import describe_json_error, load_json
 from tap_core.types import JsonSchema, StrPath
 
 __all__ = [
@@ -121,8 +121,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     except InputTooLargeError as error:
         raise ConfigFileError(f"Configuration file '{path}' cannot be read: {error}") from None
     except json.JSONDecodeError as error:
-        position = f"line {error.lineno}, column {error.colno}"
-        reason = f"is not JSON: {error.msg} ({position})"
+        reason = f"is not JSON: {describe_json_error(error)}"
         raise ConfigFileError(f"Configuration file '{path}' {reason}") from None
     except UnicodeDecodeError:
         raise ConfigFileError(f"Configuration file '{path}' is not UTF-8 text") from None

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from tap_core.events import StreamId
 from tap_core.exceptions import CatalogFileError
-from tap_core.protocols.airbyte.json_input import JsonNode, as_bytes, parse
+from tap_core.protocols.airbyte.json_input import JsonNode, parse
 from tap_core.protocols.airbyte.schemas import airbyte_schema
 from tap_core.protocols.catalog_entries import apply_selection, get_catalog_entry
 from tap_core.singerlib.catalog import (
@@ -35,6 +35,7 @@ from tap_core.singerlib.catalog import (
     MetadataMapping,
     Schema,
 )
+from tap_core.state.reader import as_bytes
 from tap_core.state.replication_key_path import get_definition, parse_path
 from tap_core.sync.interfaces import SyncStream
 from tap_core.types import JsonSchema

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
 from tap_core.exceptions import ConfigurationError
-from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
 from tap_core.parsing.command_line import Command
 
 __all__ = [
@@ -25,7 +23,6 @@ __all__ = [
     "Debug",
     "StatePath",
     "get_files",
-    "read_text",
 ]
 
 _ERROR: Final = "tap_core.airbyte.usage_error"
@@ -141,19 +138,3 @@ def get_files(context: typer.Context) -> Mapping[str, str]:
         for option in options
         if context.params[option.name]
     }
-
-
-def read_text(path: str, error: type[ConfigurationError], label: str) -> bytes:
-    """Return the content of a file as bytes.
-
-    Args:
-        path: Path of the file.
-        error: Class of the error to raise if the file cannot be read or is too large.
-        label: Kind of the file for the error message, such as "Catalog".
-    """
-    try:
-        return read_at_most(Path(path), STATE_BYTES)
-    except InputTooLargeError as reason:
-        raise error(f"{label} file '{path}' cannot be read: {reason}") from None
-    except OSError as reason:
-        raise error(f"{label} file '{path}' cannot be read: {reason.strerror}") from None

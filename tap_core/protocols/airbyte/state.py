@@ -23,10 +23,11 @@ from typing import Any, Final
 from tap_core.events import StreamId
 from tap_core.exceptions import StateFileError
 from tap_core.protocols.airbyte.catalog import stream_id
-from tap_core.protocols.airbyte.json_input import JsonNode, as_bytes, describe_error
+from tap_core.protocols.airbyte.json_input import JsonNode
 from tap_core.protocols.resume import split_bookmarks
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
-from tap_core.state.reader import parse_json
+from tap_core.singerlib.json import describe_json_error
+from tap_core.state.reader import as_bytes, parse_json
 from tap_core.sync.interfaces import SyncStream
 
 __all__ = ["InputState", "parse_states", "to_state_document"]
@@ -101,9 +102,11 @@ def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]
         except ValueError as own:
             if is_first:
                 raise JsonNode(None, source, StateFileError).make_error(
-                    f"this is not JSON: {describe_error(fault)}"
+                    f"this is not JSON: {describe_json_error(fault)}"
                 ) from None
-            logger.warning("%s, %s, is cut off and skipped: %s", source, place, describe_error(own))
+            logger.warning(
+                "%s, %s, is cut off and skipped: %s", source, place, describe_json_error(own)
+            )
         is_first = False
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.exceptions import CatalogFileError
 from tap_core.singerlib.catalog import CatalogEntry
-from tap_core.singerlib.json import load_json
+from tap_core.singerlib.json import describe_json_error, load_json
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
@@ -40,9 +40,8 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
         whole = repair_surrogates(content)
         found = load_json(whole.decode(json.detect_encoding(whole)))
     except json.JSONDecodeError as error:
-        location = f"line {error.lineno}, column {error.colno}"
         raise CatalogFileError(
-            f"Catalog '{source}' is not JSON: {error.msg} ({location})"
+            f"Catalog '{source}' is not JSON: {describe_json_error(error)}"
         ) from None
     except UnicodeDecodeError:
         raise CatalogFileError(f"Catalog '{source}' is not UTF-8 text") from None

@@ -29,8 +29,7 @@ from tap_core.exceptions import (
     ConfigValidationError,
     StateFileError,
 )
-from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
-from tap_core.parsing.command_line import Program, choose_from, make_program
+from tap_core.parsing.command_line import Program, choose_from, make_program, read_input_file
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.error_classification import is_known_error, summarize_error
 from tap_core.protocols.singer.catalog_file import (
@@ -353,7 +352,7 @@ def _try_out(tap_class: type[SyncTap], config: Sequence[str], test: str, catalog
     # singer_sdk passes no catalog here, but taps without discovery cannot be tested without one.
     tap = tap_class(
         config=given.config,
-        catalog=parse_catalog(_text(catalog), catalog) if catalog else None,
+        catalog=_read_catalog(catalog),
         parse_env_config=given.parse_env,
         validate_config=True,
     )
@@ -394,8 +393,11 @@ def _sync(
 ) -> None:
     _log_version(tap_class)
     given = ConfigInput.from_cli_args(*config)
-    described = parse_catalog(_text(catalog), catalog) if catalog else None
-    saved = read_state(_text(state, StateFileError, "State"), state) if state else None
+    described = _read_catalog(catalog)
+    saved = None
+    if state:
+        content = read_input_file(state, StateFileError, "State", reads_stdin=True)
+        saved = read_state(content, state)
     tap = tap_class(
         config=given.config,
         catalog=described,
@@ -439,22 +441,11 @@ def _listen(
         raise typer.Exit(code)
 
 
-def _text(
-    path: str, error: type[ConfigurationError] = CatalogFileError, label: str = "Catalog"
-) -> bytes:
-    """Return the content of a catalog or state file as bytes. The path ``-`` is standard input.
-
-    Args:
-        path: Path of the file.
-        error: Class of the error to raise if the file cannot be read or is too large.
-        label: Kind of the file for the error message, such as "Catalog".
-    """
-    try:
-        return read_at_most(sys.stdin.buffer if path == "-" else Path(path), STATE_BYTES)
-    except InputTooLargeError as reason:
-        raise error(f"{label} file '{path}' cannot be read: {reason}") from None
-    except OSError as reason:
-        raise error(f"{label} file '{path}' cannot be read: {reason.strerror}") from None
+def _read_catalog(path: str) -> dict[str, Any] | None:
+    """Return the catalog in a file, or on standard input for the path ``-``; None without path."""
+    if not path:
+        return None
+    return parse_catalog(read_input_file(path, CatalogFileError, "Catalog", reads_stdin=True), path)
 
 
 @contextlib.contextmanager
