@@ -24,7 +24,7 @@ from typer.main import get_command, get_command_from_info
 from tap_core.compat.slow_imports import exempt_imported_objects
 from tap_core.exceptions import ConfigurationError
 from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
-from tap_core.redaction import write_to_stderr
+from tap_core.redaction import redact_line, write_to_stderr
 
 __all__ = [
     "Command",
@@ -33,6 +33,8 @@ __all__ = [
     "choose_from",
     "make_program",
     "parse_limit",
+    "read_input_file",
+    "report_error",
     "run_program",
 ]
 
@@ -300,6 +302,12 @@ def read_input_file(
         raise error(f"{label} file '{path}' cannot be read: {reason}") from None
     except OSError as reason:
         raise error(f"{label} file '{path}' cannot be read: {reason.strerror}") from None
+
+
+def report_error(message: str) -> int:
+    """Write an error message to standard error, with secrets redacted; return the exit code 1."""
+    write_to_stderr(f"{redact_line(message)}\n")
+    return 1
 
 
 def make_program(
