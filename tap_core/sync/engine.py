@@ -53,6 +53,7 @@ from tap_core.sync.replication_errors import (
     require_replication_key,
 )
 from tap_core.sync.resend_filter import make_resend_filter
+from tap_core.sync.stop_signal import close_records
 from tap_core.sync.worker_pool import SyncJob
 
 if TYPE_CHECKING:
@@ -337,10 +338,8 @@ def closing_records(stream: SyncStream, run: SyncRun, records: Iterable[Any]) ->
         yield
     finally:
         stream._reader.end()
-        stays = run.stop_signal is not None or run.outbox.check_caller is not None
-        close = getattr(records, "close", None) if stays else None
-        if close is not None:
-            close()
+        if run.stop_signal is not None or run.outbox.check_caller is not None:
+            close_records(records)
 
 
 # Fast path
