@@ -39,7 +39,6 @@ _MOST_BITS: Final = 4_000_000
 """Maximum number of bits of an integer that a power or a product returns."""
 _MOST_DIGITS: Final = 100_000
 """Maximum number of integer digits of a Decimal that is converted to an integer or text."""
-_SMALL: Final = 1 << 64
 _LONGEST_TIME_FORMAT: Final = 1_000
 """Maximum length of a datetime format, in characters, because each directive takes time."""
 _INDENT: Final = 100

@@ -109,7 +109,6 @@ PLAIN_METHODS = frozenset(
 ) - set(GROWING_METHODS)
 """Names of methods that cannot return far more than they get; called without a size check."""
 
-_PLAIN = frozenset((str, int, float, bool))
 _SIZELESS = frozenset((int, float, bool))
 
 
