@@ -31,7 +31,7 @@ from tap_core.manifest.components.error_handlers import DefaultErrorHandler
 from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.components.query_properties import QueryProperties
 from tap_core.manifest.components.requester import (
-    ANSWER_LIMITS,
+    RESPONSE_LIMITS,
     RequestSpec,
     find_property_parameters,
     get_request_properties,
@@ -566,7 +566,7 @@ class CustomRequester(Custom):
 
         None means the default limit.
         """
-        return tuple(map(self.fields.get, ANSWER_LIMITS))
+        return tuple(map(self.fields.get, RESPONSE_LIMITS))
 
     def find_base_url(self, scope: TemplateScope) -> str:
         """Return the base URL, or "" if it cannot be computed before a response is received."""

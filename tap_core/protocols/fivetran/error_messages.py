@@ -41,7 +41,7 @@ _PLACE: Final = re.compile(r" ?\[stream '(?P<stream>[^'\n]{0,300})'(?P<rest>[^\n
 
 _TRIED: Final = re.compile(r", try (\d{1,9})$")
 _STATUS: Final = re.compile(
-    r"\d{3} (?:Client Error|Server Error|Answer refused): [^\n]{0,200}? for (?:path|url): ?"
+    r"\d{3} (?:Client Error|Server Error|Response refused): [^\n]{0,200}? for (?:path|url): ?"
 )
 """Start of a message about an HTTP status, by the SDK or the library requests."""
 
