@@ -338,11 +338,12 @@ def _flatten_into(values: Mapping[str, Any], level: _Level, result: Record) -> N
 
 
 def _as_json_if_nested(value: Any) -> Any:
-    return _as_json(value) if isinstance(value, (dict, list)) else value
+    """Return a list or object as JSON text, in which lone surrogates become question marks.
 
-
-def _as_json(value: Any) -> str:
-    """Return a list or object as JSON text; lone surrogates become question marks."""
+    Return any other value unchanged.
+    """
+    if not isinstance(value, (dict, list)):
+        return value
     try:
         return serialize_json(value)
     except UnicodeEncodeError:
