@@ -233,7 +233,10 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
 
 
 def get_json_types(schema: Mapping[str, Any]) -> set[str]:
-    """Return all JSON types that a schema, or one of its alternatives (``anyOf`` etc.), allows."""
+    """Return all JSON types that a schema and its alternatives (``anyOf`` etc.) name.
+
+    The set is empty if they name no type, because the type of such a setting is unknown.
+    """
     declared = schema.get("type", ())
     types = {declared} if isinstance(declared, str) else set(declared)
     for keyword in ("anyOf", "oneOf", "allOf"):
