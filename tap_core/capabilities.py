@@ -1,15 +1,11 @@
 """Capabilities of plugins, and the built-in settings that belong to them.
 
 Enums and settings have the names and values of singer_sdk, because plugin catalogs, such as Meltano
-Hub, use them. ``UNSUPPORTED_CAPABILITIES`` lists capabilities that this version lacks. They are
-never advertised, even if a plugin declares them, and a setting that requests one causes an error or
-a warning.
+Hub, use them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum, EnumMeta
 from typing import Any
 from warnings import warn
@@ -33,7 +29,6 @@ __all__ = [
     "TARGET_LOAD_METHOD_CONFIG",
     "TARGET_SCHEMA_CONFIG",
     "TARGET_VALIDATE_RECORDS_CONFIG",
-    "UNSUPPORTED_CAPABILITIES",
     "CapabilitiesEnum",
     "DeprecatedEnum",
     "DeprecatedEnumMeta",
@@ -41,8 +36,6 @@ __all__ = [
     "TapCapabilities",
     "TargetCapabilities",
     "TargetLoadMethods",
-    "UnsupportedCapability",
-    "find_unsupported_settings",
 ]
 
 
@@ -180,51 +173,6 @@ class TargetLoadMethods(str, Enum):
     APPEND_ONLY = "append-only"
     UPSERT = "upsert"
     OVERWRITE = "overwrite"
-
-
-# Unsupported capabilities
-
-
-@dataclass(frozen=True)
-class UnsupportedCapability:
-    """Capability of singer_sdk that this version lacks.
-
-    Attributes:
-        capability: The capability.
-        setting: Name of the config setting that requests it.
-        fatal: True to reject the run if the setting is used, because ignoring it would change rows;
-            False to log a warning.
-        sentence: Text of the error or warning.
-    """
-
-    capability: CapabilitiesEnum
-    setting: str
-    fatal: bool
-    sentence: str
-
-
-UNSUPPORTED_CAPABILITIES: tuple[UnsupportedCapability, ...] = (
-    UnsupportedCapability(
-        PluginCapabilities.STREAM_MAPS,
-        "stream_maps",
-        fatal=True,
-        sentence="stream maps are not supported yet; remove the setting",
-    ),
-    UnsupportedCapability(
-        PluginCapabilities.FLATTENING,
-        "flattening_enabled",
-        fatal=True,
-        sentence="flattening is not supported yet; remove the setting or set it to false",
-    ),
-)
-"""Capabilities of singer_sdk that this version lacks, with their settings."""
-
-
-def find_unsupported_settings(
-    config: Mapping[str, Any], missing: Iterable[UnsupportedCapability] = UNSUPPORTED_CAPABILITIES
-) -> list[UnsupportedCapability]:
-    """Return the capabilities that a config requests although they are in ``missing``."""
-    return [each for each in missing if config.get(each.setting)]
 
 
 # Built-in settings

@@ -14,8 +14,12 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from tap_core.compat import import_alias
-from tap_core.parsing.command_line import VersionOption, make_program, run_program
-from tap_core.redaction import redact_line, write_to_stderr
+from tap_core.parsing.command_line import (
+    VersionOption,
+    make_program,
+    report_error,
+    run_program,
+)
 
 __all__ = ["commands", "fivetran_protos", "fivetran_test", "main", "new", "run"]
 
@@ -108,9 +112,9 @@ def new(
         place = Path(folder or name)
         write(project, place)
     except ProjectError as error:
-        return _failed(str(error))
+        return report_error(str(error))
     except OSError as error:
-        return _failed(
+        return report_error(
             f"The folder {place} cannot be written: {error.strerror}. Name another one with"
             " --folder, or run the command in a folder that this user may write."
         )
@@ -193,7 +197,7 @@ def fivetran_protos(
 
 
 def _needs_fivetran(error: ImportError) -> int:
-    return _failed(f'{error}. Fivetran\'s interface is an extra: pip install ".[fivetran]"')
+    return report_error(f'{error}. Fivetran\'s interface is an extra: pip install ".[fivetran]"')
 
 
 def _run(plugin: str, options: list[str]) -> int:
@@ -203,9 +207,9 @@ def _run(plugin: str, options: list[str]) -> int:
     try:
         entry = _entry(plugin)
     except _NoPluginError as error:
-        return _failed(str(error))
+        return report_error(str(error))
     except ImportError as error:
-        return _failed(_missing(plugin, error))
+        return report_error(_missing(plugin, error))
     sys.argv = [plugin.partition(":")[0], *options]
     code = entry()
     return code if isinstance(code, int) else 0
@@ -265,8 +269,3 @@ def _missing(plugin: str, error: ImportError) -> str:
         f"{plugin} imports a name of {import_alias.SINGER_SDK} that tap_core does not have:"
         f" {said}. Please report it, with the name of the plugin."
     )
-
-
-def _failed(message: str) -> int:
-    write_to_stderr(f"{redact_line(message)}\n")
-    return 1

@@ -6,7 +6,7 @@ writers of `tap_core.protocols` convert between events and wire formats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
@@ -17,7 +17,6 @@ __all__ = [
     "Checkpoint",
     "Estimate",
     "Event",
-    "EventSink",
     "LogEvent",
     "Op",
     "Progress",
@@ -197,6 +196,3 @@ Event: TypeAlias = (
     | Estimate
     | LogEvent
 )
-
-EventSink: TypeAlias = Callable[[Event], None]
-"""Function that accepts the events of a sync. It blocks while the consumer is slower."""

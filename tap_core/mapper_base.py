@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from tap_core.batch.limits import FileLimits
-from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities, UnsupportedCapability
+from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities
 from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Event, Rows, SchemaEvent
 from tap_core.io.stdin import open_binary, read_blocks
 from tap_core.plugin_base import CliCommand, PluginBase
@@ -96,11 +96,6 @@ class InlineMapper(PluginBase, abc.ABC):
         self._waiting = 0
         self._heads: dict[str, bytes] = {}
         self._way_out = SingerWriter()
-
-    @classmethod
-    def _unsupported_capabilities(cls) -> list[UnsupportedCapability]:
-        """Return no unsupported capabilities, because a mapper's developer defines its settings."""
-        return []
 
     # Methods for authors to override
 

@@ -24,11 +24,8 @@ from tap_core import about, metrics
 from tap_core.capabilities import (
     FLATTENING_CONFIG,
     STREAM_MAPS_CONFIG,
-    UNSUPPORTED_CAPABILITIES,
     CapabilitiesEnum,
     PluginCapabilities,
-    UnsupportedCapability,
-    find_unsupported_settings,
 )
 from tap_core.compat.classproperty import classproperty
 from tap_core.compat.slow_imports import without_collections
@@ -68,10 +65,6 @@ SDK_PACKAGE_NAME = "tap-core-sdk"
 """Distribution whose version is the SDK's version."""
 
 _NO_VERSION = "[could not be detected]"
-
-_MAPPED = (PluginCapabilities.STREAM_MAPS, PluginCapabilities.FLATTENING)
-"""Capabilities that need a mapper."""
-
 
 ConfigUpdateCallback: TypeAlias = Callable[[Callable[[Mapping[str, Any]], dict[str, Any]]], None]
 """Callback that receives a function: from given settings, the function returns new settings with
@@ -246,25 +239,8 @@ class PluginBase(abc.ABC):
             (PluginCapabilities.STREAM_MAPS, STREAM_MAPS_CONFIG),
             (PluginCapabilities.FLATTENING, FLATTENING_CONFIG),
         ):
-            if capability in cls._built_capabilities():
+            if capability in cls.capabilities:
                 merge_missing_config_jsonschema(settings, config_jsonschema)
-
-    @classmethod
-    def _built_capabilities(cls) -> list[CapabilitiesEnum]:
-        """Return the capabilities that the plugin declares and this SDK supports."""
-        missing = {each.capability for each in cls._unsupported_capabilities()}
-        return [capability for capability in cls.capabilities if capability not in missing]
-
-    @classmethod
-    def _unsupported_capabilities(cls) -> list[UnsupportedCapability]:
-        """Return the capabilities that this SDK does not support for this class of plugins.
-
-        Stream maps and flattening are among them if the class does not override `setup_mapper`.
-        """
-        maps = cls.setup_mapper is not PluginBase.setup_mapper
-        return [
-            each for each in UNSUPPORTED_CAPABILITIES if not maps or each.capability not in _MAPPED
-        ]
 
     @classmethod
     def _full_schema(cls) -> JsonSchema:
@@ -294,15 +270,11 @@ class PluginBase(abc.ABC):
         return errors
 
     def _faults_beyond_schema(self) -> list[str]:
-        """Return a message for each setting that requests an unsupported capability.
+        """Return a message for each error in the settings that a JSON Schema cannot express.
 
-        The JSON Schema cannot detect them. Settings that can be ignored only cause a warning.
+        The default is an empty list; subclasses override it.
         """
-        in_use = find_unsupported_settings(self._config, self._unsupported_capabilities())
-        for each in in_use:
-            if not each.fatal:
-                self.logger.warning("%s: %s", each.setting, each.sentence)
-        return [f"{each.setting}: {each.sentence}" for each in in_use if each.fatal]
+        return []
 
     def _warn_of_environment(self) -> None:
         for fault in self._env_faults.values():
@@ -438,7 +410,7 @@ class PluginBase(abc.ABC):
             version=cls.get_plugin_version(),
             sdk_version=cls.get_sdk_version(),
             supported_python_versions=cls.get_supported_python_versions(),
-            capabilities=cls._built_capabilities(),
+            capabilities=list(cls.capabilities),
             settings=cls._full_schema(),
             env_var_prefix=cls._env_var_prefix,
             requirement=cls.package_name or cls.name,

@@ -178,7 +178,7 @@ class Tap(PluginBase):
         They include settings for parallel reading and partition limits, if a stream supports these.
         """
         super().append_builtin_config(config_jsonschema)
-        if PluginCapabilities.BATCH in cls._built_capabilities():
+        if PluginCapabilities.BATCH in cls.capabilities:
             merge_missing_config_jsonschema(BATCH_CONFIG, config_jsonschema)
         streams = list(sync.concurrency.stream_classes(cls))
         if any(stream.state_partition_limit is not None for stream in streams):

@@ -127,7 +127,6 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
         """Add the built-in settings of the target's capabilities to a config schema, in place."""
-        capabilities = cls._built_capabilities()
         for settings, capability in (
             (ADD_RECORD_METADATA_CONFIG, None),
             (TARGET_LOAD_METHOD_CONFIG, None),
@@ -137,7 +136,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             (BATCH_READING_CONFIG, PluginCapabilities.BATCH),
             (TARGET_VALIDATE_RECORDS_CONFIG, TargetCapabilities.VALIDATE_RECORDS),
         ):
-            if capability is None or capability in capabilities:
+            if capability is None or capability in cls.capabilities:
                 merge_missing_config_jsonschema(settings, config_jsonschema)
         super().append_builtin_config(config_jsonschema)
 
@@ -346,7 +345,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         """
         self.drain_one(sink)
         self._states.release()
-        self._router.forget(sink)
+        self._router.remove_pipeline(sink)
         self._sinks_to_clear.append(sink)
 
     def get_sink_class(self, stream_name: str) -> type[Sink]:

@@ -275,7 +275,7 @@ class TargetSpark(PluginBase):
                     faults.append(error)
             self._run_actions(report, faults, action_faults)  # if the run could not begin
             self._wake_up = None
-        for remark in binding.decoder.remarks():
+        for remark in binding.decoder.iterate_warnings():
             self.logger.warning("%s", remark)
             report.add_remark(remark)
         self._report_outcome(report, faults, action_faults)

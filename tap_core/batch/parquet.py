@@ -27,6 +27,7 @@ from tap_core.batch.parquet_limits import (
 )
 from tap_core.batch.parquet_pages import check_pages
 from tap_core.limits.memory import Bound, InputTooLargeError, format_size
+from tap_core.schema.type_variants import get_allowed_types
 from tap_core.types import JsonSchema, Record
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _to_arrow_type(schema: Any) -> pa.DataType | None:
     """
     import pyarrow as pa
 
-    kinds = _get_json_types(schema)
+    kinds = get_allowed_types(schema) - {"null"}
     if kinds == {"object"}:
         return _to_arrow_struct(schema)
     if kinds == {"array"}:
@@ -146,7 +147,7 @@ def _to_arrow_type(schema: Any) -> pa.DataType | None:
         frozenset({"number"}): pa.float64,
         frozenset({"integer", "number"}): pa.float64,
     }
-    make = scalars.get(frozenset(kinds))
+    make = scalars.get(kinds)
     return None if make is None else make()
 
 
@@ -166,31 +167,6 @@ def _to_arrow_struct(schema: JsonSchema) -> pa.DataType | None:
     if not types or None in types.values():
         return None
     return pa.struct(list(cast("dict[str, pa.DataType]", types).items()))
-
-
-def _get_json_types(schema: Any) -> set[str]:
-    """Return the JSON types that a schema allows, except null.
-
-    They are in ``type``, ``anyOf`` or ``oneOf``. The set is empty if no other type is declared.
-    """
-    if not isinstance(schema, dict):
-        return set()
-    named = schema.get("type")
-    if named is not None:
-        return ({named} if isinstance(named, str) else set(named)) - {"null"}
-    options = [
-        _get_option_types(option) for option in schema.get("anyOf") or schema.get("oneOf") or ()
-    ]
-    return set() if None in options else set().union(*cast("list[set[str]]", options))
-
-
-def _get_option_types(schema: Any) -> set[str] | None:
-    """Return the JSON types that one schema in ``anyOf`` or ``oneOf`` allows, except null.
-
-    The set is empty if the schema allows only null. Return None if it declares no type.
-    """
-    is_null = isinstance(schema, dict) and schema.get("type") == "null"
-    return _get_json_types(schema) or (set() if is_null else None)
 
 
 def _to_exact_array(values: list[Any], kind: pa.DataType) -> pa.Array | None:

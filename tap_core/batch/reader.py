@@ -24,7 +24,7 @@ from tap_core.batch.limits import FileLimits
 from tap_core.batch.storage import StorageTarget, to_local_path
 from tap_core.batch.url_schemes import check_url
 from tap_core.exceptions import BatchFileError, UnsupportedBatchEncodingError
-from tap_core.limits.memory import MIB, Bound, open_regular
+from tap_core.limits.memory import MIB, Bound, open_regular_file
 from tap_core.redaction import redact_url
 from tap_core.singerlib.json import UnreadableJSONError, load_json
 from tap_core.types import Record
@@ -80,7 +80,7 @@ def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> Non
     """
     try:
         with ExitStack() as stack:
-            file = stack.enter_context(open_regular(path))
+            file = stack.enter_context(open_regular_file(path))
             if encoding.format == BatchFileFormat.PARQUET:
                 from tap_core.batch.parquet import check_copies
 
@@ -128,7 +128,7 @@ def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO
     check_url(address, limits.schemes, [storage.root] if storage is not None else ())
     path = to_local_path(address)
     if path is not None:
-        return open_regular(path)
+        return open_regular_file(path)
     return (storage or StorageTarget(address)).at(address)
 
 

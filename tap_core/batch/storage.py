@@ -82,13 +82,6 @@ class StorageTarget:
         return f"{self.root.rstrip('/')}/{filename}"
 
     @contextmanager
-    def _fs(self) -> Iterator[AbstractFileSystem]:
-        """Create the folder, and yield the fsspec file system that contains it."""
-        system, folder = self._system(self.root)
-        system.makedirs(folder, exist_ok=True)
-        yield system
-
-    @contextmanager
     def open(self, filename: str, mode: str = "rb") -> Iterator[IO[Any]]:
         """Open a file in this folder during a ``with`` block; ``mode`` is as in Python's `open`."""
         with self.file(filename, mode) as file:

@@ -15,9 +15,7 @@ from tap_core.exceptions import SingerSDKDeprecationWarning
 __all__ = ["deprecated_import"]
 
 
-def deprecated_import(
-    name: str, *, old: str, known: Collection[str], new: str, now: str = "tap_core.sql"
-) -> Any:
+def deprecated_import(name: str, *, old: str, known: Collection[str], new: str) -> Any:
     """Import a class or function from its new module, and emit a deprecation warning.
 
     The old module calls it in its ``__getattr__``, which Python calls if the module lacks a name.
@@ -27,7 +25,6 @@ def deprecated_import(
         old: Old module, from which the name is imported.
         known: Names that have moved from the old module.
         new: Module that defines the name now.
-        now: Module that the warning recommends for the import.
 
     Raises:
         AttributeError: The name is not in ``known``.
@@ -35,7 +32,7 @@ def deprecated_import(
     if name not in known:
         raise AttributeError(f"module {old!r} has no attribute {name!r}")
     warnings.warn(
-        f"Importing {name} from {old} is deprecated. Please import from {now} instead.",
+        f"Importing {name} from {old} is deprecated. Please import from tap_core.sql instead.",
         SingerSDKDeprecationWarning,
         stacklevel=3,
     )

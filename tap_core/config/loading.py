@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -20,16 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from tap_core.config.dotenv_file import read_dotenv
-from tap_core.exceptions import ConfigFileError, ConfigurationError, ConfigValidationError
+from tap_core.exceptions import ConfigFileError, ConfigValidationError
 from tap_core.limits.memory import (
     DOCUMENT_BYTES,
-    STATE_BYTES,
     InputTooLargeError,
     read_at_most,
 )
 from tap_core.redaction import is_secret
 from tap_core.redaction.config import is_showable
-from tap_core.singerlib.json import load_json
+from tap_core.singerlib.json import describe_json_error, load_json
 from tap_core.types import JsonSchema, StrPath
 
 __all__ = [
@@ -48,7 +46,6 @@ __all__ = [
     "parse_environment_config",
     "read_config_files",
     "read_environment",
-    "read_text",
 ]
 
 ENV = "ENV"
@@ -116,22 +113,6 @@ def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
     return merged
 
 
-def read_text(path: str, error: type[ConfigurationError], label: str) -> bytes:
-    """Return the content of a file that an option names, as bytes.
-
-    Args:
-        path: Path of the file, or ``-`` for standard input.
-        error: Class of the error to raise if the file cannot be read or is too large.
-        label: Kind of the file for the error message, such as "Catalog".
-    """
-    try:
-        return read_at_most(sys.stdin.buffer if path == "-" else Path(path), STATE_BYTES)
-    except InputTooLargeError as reason:
-        raise error(f"{label} file '{path}' cannot be read: {reason}") from None
-    except OSError as reason:
-        raise error(f"{label} file '{path}' cannot be read: {reason.strerror}") from None
-
-
 def _read_file(path: Path) -> dict[str, Any]:
     """Return the JSON object in a configuration file, or raise ConfigFileError."""
     try:
@@ -144,8 +125,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     except InputTooLargeError as error:
         raise ConfigFileError(f"Configuration file '{path}' cannot be read: {error}") from None
     except json.JSONDecodeError as error:
-        position = f"line {error.lineno}, column {error.colno}"
-        reason = f"is not JSON: {error.msg} ({position})"
+        reason = f"is not JSON: {describe_json_error(error)}"
         raise ConfigFileError(f"Configuration file '{path}' {reason}") from None
     except UnicodeDecodeError:
         raise ConfigFileError(f"Configuration file '{path}' is not UTF-8 text") from None
@@ -261,7 +241,10 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
 
 
 def get_json_types(schema: Mapping[str, Any]) -> set[str]:
-    """Return all JSON types that a schema, or one of its alternatives (``anyOf`` etc.), allows."""
+    """Return all JSON types that a schema and its alternatives (``anyOf`` etc.) name.
+
+    The set is empty if they name no type, because the type of such a setting is unknown.
+    """
     declared = schema.get("type", ())
     types = {declared} if isinstance(declared, str) else set(declared)
     for keyword in ("anyOf", "oneOf", "allOf"):

@@ -329,15 +329,15 @@ def _is_cut_off(response: requests.Response, body: bytes, refused: Exception) ->
 
 def _describe_truncation(response: requests.Response, body: bytes) -> str:
     if not body.strip():
-        return "The answer is empty, but JSON was expected, and there is no Content-Length header"
+        return "The response is empty, but JSON was expected, and there is no Content-Length header"
     kind = content_type(response) or "no content type"
-    return f"The answer was cut off: its JSON ends too early, after {len(body):,} bytes ({kind})"
+    return f"The response was cut off: its JSON ends too early, after {len(body):,} bytes ({kind})"
 
 
 def _describe_non_json(response: requests.Response, body: bytes, secrets: Secrets) -> str:
     kind = content_type(response) or "of no content type"
     message = (
-        f"The answer is not JSON but {kind}, {len(body):,} bytes, status {response.status_code}"
+        f"The response is not JSON but {kind}, {len(body):,} bytes, status {response.status_code}"
     )
     secrets = secrets | collect_sent_secrets(response.request)
     if response.history:

@@ -149,7 +149,7 @@ class Deadline:
 
     def overdue(self) -> ResponseTooSlowError:
         """Return the error for a response that was not fully received within the time limit."""
-        earlier = f", {self._used:.1f} of them for earlier answers" if self._used else ""
+        earlier = f", {self._used:.1f} of them for earlier responses" if self._used else ""
         return ResponseTooSlowError(
             f"The response is not complete {self.limits.max_response_seconds:g} seconds after its"
             f" first byte{earlier}: if the source is that slow, raise max_response_seconds"
@@ -188,7 +188,7 @@ class ReadingTime:
 
 
 def too_large(
-    limits: ResponseLimits, *, is_file: bool, what: str = "answer"
+    limits: ResponseLimits, *, is_file: bool, what: str = "response"
 ) -> ResponseTooLargeError:
     """Return the error for a response that exceeds its size limit.
 

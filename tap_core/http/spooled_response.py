@@ -37,7 +37,9 @@ class SpooledResponse(JSONResponse):
         """
         size = self.body().seek(0, io.SEEK_END)
         if self.max_bytes is not None and size > self.max_bytes:
-            raise too_large(ResponseLimits(self.max_bytes), is_file=False, what="downloaded answer")
+            raise too_large(
+                ResponseLimits(self.max_bytes), is_file=False, what="downloaded response"
+            )
         return self.body().read()
 
     def body(self) -> IO[bytes]:

@@ -388,7 +388,7 @@ def format_http_error(response: requests.Response, *, path: str, excerpt: str) -
     status = response.status_code
     kind = "Client Error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "Server Error"
     if status < HTTPStatus.BAD_REQUEST:
-        kind = "Answer refused"
+        kind = "Response refused"
     message = f"{status} {kind}: {response.reason} for path: {path}"
     if excerpt:
         message += f", content is {excerpt}"

@@ -110,17 +110,15 @@ def owner_name(uid: int) -> str:
         return f"user id {uid}"
 
 
-def check_folder(path: StrPath, owners: Collection[int] = ()) -> None:
+def check_folder(path: StrPath) -> None:
     """Check that a path is a folder, and that only trusted users own it and may write to it.
-
-    ``owners`` are ids of users that are trusted in addition to the current user and root.
 
     Raises:
         UntrustedPathError: The path is not a folder, or another user owns it or may write to it.
         OSError: The folder does not exist or cannot be reached.
     """
     status = Path(path).stat()
-    fault = trust_fault(status, owners) if stat.S_ISDIR(status.st_mode) else "is not a folder"
+    fault = trust_fault(status) if stat.S_ISDIR(status.st_mode) else "is not a folder"
     if fault:
         raise UntrustedPathError(path, fault)
 

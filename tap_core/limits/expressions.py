@@ -41,7 +41,6 @@ _MOST_DIVISION: Final = 10**10
 """Maximum product of the bits of a divisor and of its quotient: a division of about 20 ms."""
 _MOST_DIGITS: Final = 100_000
 """Maximum number of integer digits of a Decimal that is converted to an integer or text."""
-_SMALL: Final = 1 << 64
 _LONGEST_TIME_FORMAT: Final = 1_000
 """Maximum length of a datetime format, in characters, because each directive takes time."""
 _INDENT: Final = 100

@@ -22,9 +22,8 @@ __all__ = [
     "InputTooLargeError",
     "RowBound",
     "format_size",
-    "open_regular",
+    "open_regular_file",
     "read_at_most",
-    "weight",
 ]
 
 MIB: Final = 1 << 20
@@ -123,7 +122,7 @@ class Bound:
         if len(text) > self.most:
             raise self.error(name)
         if len(text) > self.most // _UNCHECKED_SHARE:
-            self.check_memory(len(text) + weight(text, separator), name)
+            self.check_memory(len(text) + _estimate_memory(text, separator), name)
 
     def check_memory(self, size: int, name: str) -> None:
         """Raise an error if data would take more memory than seven times the limit.
@@ -201,11 +200,11 @@ class RowBound:
         bound = self._bound
         if self._size > bound.most:
             raise bound.error("a row")
-        self._weight += weight(line, self._separator)
+        self._weight += _estimate_memory(line, self._separator)
         bound.check_memory(self._size + self._weight, "a row")
 
 
-def weight(text: bytes | str, separator: str = ",") -> int:
+def _estimate_memory(text: bytes | str, separator: str = ",") -> int:
     """Return an upper bound for the memory of the values that are parsed from a text, in bytes.
 
     It is estimated from the number of separators and brackets, and does not include the characters
@@ -225,7 +224,7 @@ def format_size(size: int) -> str:
     return f"{size // MIB:,} MiB" if size >= MIB and not size % MIB else f"{size:,} bytes"
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular_file(path: Path) -> IO[bytes]:
     """Open a regular file for reading; the caller must close it.
 
     Raises:

@@ -27,7 +27,7 @@ from tap_core.manifest.document import (
     to_plain,
 )
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.literals import has_template, parse_plain
+from tap_core.manifest.literals import has_template, parse_option
 from tap_core.manifest.loader import Manifest
 from tap_core.manifest.parameters import apply_own_parameters
 from tap_core.manifest.problems import ManifestProblem
@@ -292,7 +292,7 @@ class Builder:
         if not isinstance(node, str):
             return str(node) if shape.kind == "text" and not isinstance(node, MappingNode) else node
         if not has_template(node):  # Jinja drops one final newline too
-            return parse_plain(node.removesuffix("\n"), shape.kind, shape.types, empty)
+            return parse_option(node.removesuffix("\n"), shape.kind, shape.types, empty)
         types = (str, type(None)) if shape.kind == "text" and shape.is_optional else shape.types
         bound = self._bind_template(node, position, shape.kind, types, empty)
         if bound is UNKNOWN:

@@ -25,9 +25,10 @@ from tap_core.parsing.command_line import (
     VersionOption,
     choose_from,
     make_program,
+    report_error,
     run_program,
 )
-from tap_core.redaction import redact_line, write_to_stderr
+from tap_core.redaction import redact_line
 
 __all__ = ["commands", "install", "lint", "main", "try_stream"]
 
@@ -129,12 +130,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run_program(program, argv)
     except ConfigurationError as error:
-        return _failed(str(error))
+        return report_error(str(error))
     except ModuleNotFoundError as missing:
         if missing.name not in {"jinja2", "yaml"}:
             raise
         needed = "pip install 'tap-core-sdk[manifest]'"
-        return _failed(
+        return report_error(
             f"Manifests need the package {missing.name}, which is missing: run {needed}."
         )
 
@@ -149,11 +150,6 @@ def _list_commands() -> typer.Typer:
         *import_commands().registered_commands,
     ]
     return listed
-
-
-def _failed(message: str) -> int:
-    write_to_stderr(f"{redact_line(message)}\n")
-    return 1
 
 
 def _run_manifest(

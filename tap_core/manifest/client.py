@@ -472,8 +472,9 @@ class ManifestClient:
         """Return the rules that decide which hosts may receive the authenticator's credentials."""
 
         def carries(request: requests.PreparedRequest) -> bool:
-            is_bare = adds_no_credentials(authenticator)
-            return not is_bare or has_secrets(request, self.collect_secrets())
+            return not adds_no_credentials(authenticator) or has_secrets(
+                request, self.collect_secrets()
+            )
 
         return Route(
             lambda origin: origin in self._known_origins or origin in self._find_origins(),

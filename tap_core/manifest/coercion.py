@@ -85,4 +85,4 @@ def describe_expected_type(shape: FieldType) -> str:
         parts.append("a list")
     if shape.value is not None:
         parts.append("a mapping")
-    return " or ".join(parts) or "known here"
+    return " or ".join(parts) or "a value that this option accepts"

@@ -88,12 +88,12 @@ def resolve(value: Any, scope: TemplateScope) -> Any:
     return value
 
 
-def resolve_mapping(value: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Render the templates in a mapping with the variables ``scope``.
+def resolve_mapping(value: Any) -> dict[str, Any]:
+    """Render the templates in a mapping, which use no variables but those of the config.
 
     Return {} if the result is not a mapping.
     """
-    found = resolve(value, scope)
+    found = resolve(value, {})
     return dict(cast(Mapping[str, Any], found)) if isinstance(found, Mapping) else {}
 
 

@@ -22,7 +22,7 @@ from tap_core.exceptions import LimitExceededError
 from tap_core.manifest.document import DataText, OwnText
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.float_literals import decimals_to_floats
-from tap_core.manifest.literals import parse_plain
+from tap_core.manifest.literals import parse_option
 from tap_core.manifest.macros import MACROS, NON_DETERMINISTIC
 from tap_core.manifest.sandbox import Sandbox, bounded, running
 from tap_core.redaction.row_values import are_rows_shown
@@ -236,7 +236,7 @@ class BoundTemplate:
             raise self._make_error(self._describe_type_error(error)) from None
         except ManifestError as error:
             raise self._make_error(error.message) from None
-        return parse_plain(text, self.kind, self.types, self.empty)
+        return parse_option(text, self.kind, self.types, self.empty)
 
     def render_parts(self, scope: Mapping[str, Any]) -> list[str]:
         """Render the template to a list of texts: a `DataText` for inserted data, else a str.

@@ -34,7 +34,7 @@ from tap_core.manifest.loader import Manifest, get_template_names, read_manifest
 from tap_core.manifest.problems import ManifestProblem
 from tap_core.manifest.template_expansion import StreamTemplate, get_lines
 
-__all__ = ["LintResult", "Problem", "find_problems", "lint_manifest"]
+__all__ = ["LintResult", "Problem", "lint_manifest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,6 @@ class LintResult:
         )
         parts = [f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counts if n]
         return f"{self.name}: {', '.join(parts if self.problems else [*parts, 'no problems'])}."
-
-
-def find_problems(source: Path | str) -> list[Problem]:
-    """Return all problems in an Airbyte manifest, sorted by line.
-
-    ``source`` is the Path of the YAML file, or the text of the manifest.
-    """
-    return lint_manifest(source).problems
 
 
 def lint_manifest(source: Path | str) -> LintResult:

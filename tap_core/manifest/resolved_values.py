@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tap_core.manifest.document import DataText, OwnText, as_data
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope
-from tap_core.manifest.literals import has_template, parse_plain
+from tap_core.manifest.literals import has_template, parse_option
 from tap_core.manifest.loader import parse_value
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bo
         return _restore_data(
             parse_value(text) if reads_yaml else text, pieces, reads_yaml=reads_yaml
         )
-    value = parse_plain("".join(pieces), bound.kind, bound.types, bound.empty)
+    value = parse_option("".join(pieces), bound.kind, bound.types, bound.empty)
     if isinstance(value, str) and reads_yaml:
         value = parse_value(value)
     return as_data(value) if has_data else value

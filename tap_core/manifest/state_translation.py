@@ -18,7 +18,7 @@ __all__ = [
     "LegacyToPerPartitionStateMigration",
     "from_cdk_state",
     "iterate_parent_nodes",
-    "parse_context",
+    "make_context",
     "partition_field",
     "to_cdk_state",
     "to_cursor_state",
@@ -206,16 +206,17 @@ def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
     return [name for name in given if isinstance(name, str)]
 
 
-def parse_context(partition: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a partition in an airbyte-cdk state to a context, a dict of partition values.
+def make_context(partition: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a partition or slice of airbyte-cdk to a context, a dict of partition values.
 
     An empty ``parent_slice`` is removed.
     """
-    return {
-        key: parse_context(value) if key == "parent_slice" else value
-        for key, value in partition.items()
-        if key != "parent_slice" or value
-    }
+    context = dict(partition)
+    if isinstance(parent := context.get("parent_slice"), Mapping):
+        context["parent_slice"] = make_context(parent)
+    if not context.get("parent_slice"):
+        context.pop("parent_slice", None)
+    return context
 
 
 def _has_slices(state: Mapping[str, Any]) -> bool:
@@ -243,7 +244,7 @@ def _translate_partitions(
             result[LOOKBACK_WINDOW_KEY] = seconds
     partitions = [
         {
-            "context": parse_context(entry["partition"]),
+            "context": make_context(entry["partition"]),
             **read(entry.get("cursor") or {}, cursor_field),
         }
         for entry in state.get("states") or ()

@@ -22,6 +22,9 @@ _Convert: TypeAlias = Callable[[Any], Any]
 
 _SIMPLE: Final = frozenset({"string", "number", "integer", "boolean", "null"})
 
+_MAX_REFERENCES: Final = 50
+"""Maximum number of references that are followed from one schema, as they may form a cycle."""
+
 _PLAIN: Final = (str, int, float, bool, Decimal, type(None))
 
 _TRUE: Final = frozenset({"y", "yes", "t", "true", "on", "1"})
@@ -107,7 +110,7 @@ class _Compiler:
 
     def _resolve_reference(self, schema: Any) -> Mapping[str, Any]:
         """Return a JSON Schema with its ``$ref`` followed; {} if the reference has no target."""
-        for _ in range(len(_SIMPLE) * 10):
+        for _ in range(_MAX_REFERENCES):
             path = schema.get("$ref") if isinstance(schema, Mapping) else None
             if not isinstance(path, str):
                 break

@@ -115,7 +115,6 @@ PLAIN_METHODS = frozenset(
 _timed = threading.local()
 """The record of this thread's evaluation, and the time at which the evaluation must have ended."""
 
-_PLAIN = frozenset((str, int, float, bool))
 _SIZELESS = frozenset((int, float, bool))
 
 

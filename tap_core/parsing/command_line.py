@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TextIO, TypeAlias
 
 import typer
@@ -21,7 +22,9 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command, get_command_from_info
 
 from tap_core.compat.slow_imports import exempt_imported_objects
-from tap_core.redaction import write_to_stderr
+from tap_core.exceptions import ConfigurationError
+from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
+from tap_core.redaction import redact_line, write_to_stderr
 
 __all__ = [
     "Command",
@@ -30,6 +33,8 @@ __all__ = [
     "choose_from",
     "make_program",
     "parse_limit",
+    "read_input_file",
+    "report_error",
     "run_program",
 ]
 
@@ -277,6 +282,32 @@ def parse_limit(context: typer.Context, text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise typer.BadParameter(f"--limit {text!r} is not a number of at least 1.", context)
     return int(text)
+
+
+def read_input_file(
+    path: str, error: type[ConfigurationError], label: str, *, reads_stdin: bool = False
+) -> bytes:
+    """Return the content of a catalog or state file that an option names.
+
+    Args:
+        path: Path of the file.
+        error: Class of the error to raise if the file cannot be read or is too large.
+        label: Kind of the file for the error message, such as "Catalog".
+        reads_stdin: True if the path ``-`` is standard input.
+    """
+    try:
+        source = sys.stdin.buffer if reads_stdin and path == "-" else Path(path)
+        return read_at_most(source, STATE_BYTES)
+    except InputTooLargeError as reason:
+        raise error(f"{label} file '{path}' cannot be read: {reason}") from None
+    except OSError as reason:
+        raise error(f"{label} file '{path}' cannot be read: {reason.strerror}") from None
+
+
+def report_error(message: str) -> int:
+    """Write an error message to standard error, with secrets redacted; return the exit code 1."""
+    write_to_stderr(f"{redact_line(message)}\n")
+    return 1
 
 
 def make_program(

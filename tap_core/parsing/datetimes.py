@@ -47,8 +47,7 @@ def format_iso(value: datetime) -> str:
 
     A naive datetime is assumed to be in UTC.
     """
-    aware = value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
-    return aware.isoformat("T", timespec="microseconds")
+    return assume_utc(value).isoformat("T", timespec="microseconds")
 
 
 def parse_datetime(text: str) -> datetime:

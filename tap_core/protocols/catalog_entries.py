@@ -1,15 +1,16 @@
-"""Operations on Singer catalog entries that the Airbyte and Fivetran protocols share."""
+"""Operations on Singer catalog entries and their schemas that the protocols share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from tap_core.singerlib.catalog import CatalogEntry, Metadata
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
 
-__all__ = ["apply_selection", "get_catalog_entry"]
+__all__ = ["apply_selection", "get_catalog_entry", "get_properties"]
 
 
 def get_catalog_entry(stream: SyncStream) -> CatalogEntry:
@@ -26,3 +27,9 @@ def apply_selection(node: Metadata, *, wanted: bool) -> None:
     node.selected = wanted
     if node.inclusion == Metadata.InclusionType.AUTOMATIC and not wanted:
         node.inclusion = Metadata.InclusionType.AVAILABLE
+
+
+def get_properties(schema: Any) -> Mapping[str, Any]:
+    """Return the ``properties`` of a schema, or an empty mapping if it declares no properties."""
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, Mapping) else {}

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from tap_core.sync.interfaces import SyncStream
 
-__all__ = ["RestartCheck", "find_previously_sent", "retained_bookmarks"]
+__all__ = ["RestartCheck", "split_bookmarks"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -22,16 +22,18 @@ RestartCheck: TypeAlias = Callable[[SyncStream, Any], bool]
 """Function that takes a stream and its state (or None), and returns True to restart the stream."""
 
 
-def retained_bookmarks(
+def split_bookmarks(
     bookmarks: Mapping[str, Any],
     streams: Mapping[str, SyncStream],
     must_restart: RestartCheck,
     full_refresh: Collection[str] = (),
-) -> dict[str, Any]:
-    """Return the states, as deep copies by stream name, from which streams can resume in a sync.
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the states from which streams resume, and the earlier states of parents that restart.
 
-    The states of streams that are read from the beginning are left out. These are the ones that
-    must restart, and their parent streams.
+    The first dict leaves out the streams that are read from the beginning: the ones that must
+    restart, and their parent streams. The second dict has the parent streams that restart only due
+    to a child stream, which is logged. Their states show which records were sent in earlier syncs.
+    Both dicts contain deep copies by stream name.
 
     Args:
         bookmarks: States by stream name.
@@ -41,37 +43,21 @@ def retained_bookmarks(
         full_refresh: Names of streams that restart in any case, even if they are not selected.
     """
     restarted = _find_restarted(bookmarks, streams, must_restart, full_refresh)
-    dropped = restarted | _find_ancestors(restarted, streams).keys()
-    return {name: deepcopy(state) for name, state in bookmarks.items() if name not in dropped}
-
-
-def find_previously_sent(
-    bookmarks: Mapping[str, Any],
-    streams: Mapping[str, SyncStream],
-    must_restart: RestartCheck,
-    full_refresh: Collection[str] = (),
-) -> dict[str, dict[str, Any]]:
-    """Return, by name, the states of parent streams that restart only due to a child stream.
-
-    The state of such a parent shows which of its records were sent in earlier syncs. The restart is
-    logged.
-
-    Args:
-        bookmarks: States by stream name.
-        streams: Streams of the tap by name.
-        must_restart: Called with a selected stream and its state (or None). Returns True to restart
-            the stream.
-        full_refresh: Names of streams that restart in any case.
-    """
-    restarted = _find_restarted(bookmarks, streams, must_restart, full_refresh)
-    parents = {
-        name: child
-        for name, child in _find_ancestors(restarted, streams).items()
-        if bookmarks.get(name) and name not in restarted
-    }
-    for name, child in parents.items():
-        logger.info("Stream '%s' restarts, because its child stream '%s' restarts.", name, child)
-    return {name: deepcopy(bookmarks[name]) for name in parents}
+    ancestors = _find_ancestors(restarted, streams)
+    kept, previous = dict[str, Any](), dict[str, Any]()
+    for name, state in deepcopy(dict(bookmarks)).items():
+        if name in restarted:
+            continue
+        if name not in ancestors:
+            kept[name] = state
+        elif state:
+            previous[name] = state
+            logger.info(
+                "Stream '%s' restarts, because its child stream '%s' restarts.",
+                name,
+                ancestors[name],
+            )
+    return kept, previous
 
 
 def _find_restarted(

@@ -12,6 +12,8 @@ from decimal import Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tap_core.records.value_rules import TYPE_NAMES
+
 if TYPE_CHECKING:
     from tap_core.records.prune import DeselectedNames
     from tap_core.records.value_rules import ObjectRule, ValueRule
@@ -73,9 +75,6 @@ def compile_record_check(
     return fits
 
 
-_TYPE_NAMES = {kind: kind.__name__ for kind in (str, int, float, bool)}
-"""Names of types that a value is first compared with, as that is faster than a look-up in a set."""
-
 _END = ("    except KeyError: return False", "    return True", "")
 
 
@@ -112,7 +111,7 @@ class _CheckWriter:
             source, variable = f"{parent.variable}[{_literal(name)}]", f"v{parent.level}"
             below = parent.deselected.get(name) or {}
             if rule.properties is None and rule.items is None:
-                usual = _TYPE_NAMES.get(type(sample)) if type(sample) in rule.kinds else None
+                usual = TYPE_NAMES.get(type(sample)) if type(sample) in rule.kinds else None
                 kind = f"type({source}) is not {usual} and " if usual else ""
                 kind += f"type({variable} := {source})"
                 self._write_scalar(indent, kind, variable, rule, below)

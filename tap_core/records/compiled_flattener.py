@@ -8,9 +8,9 @@ property. Column names are inserted into the generated code as literals.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import NoneType
 from typing import Any, TypeAlias
 
+from tap_core.records.value_rules import PLAIN_TYPES, TYPE_NAMES
 from tap_core.types import Record
 
 __all__ = ["GetColumn", "QuickFlattener", "compile_quick_flattener", "flatten_nothing"]
@@ -24,8 +24,6 @@ GetColumn: TypeAlias = Callable[[tuple[str, ...], str], tuple[str, bool]]
 Its arguments are the names of the enclosing objects and the name of the property.
 """
 
-_PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
-_TYPE_NAMES = {kind: kind.__name__ for kind in (str, int, float, bool)}
 _COLUMNS = 1_000
 """Maximum number of columns in a generated function; it bounds the time of the compilation."""
 
@@ -78,7 +76,7 @@ class _FlattenerWriter:
         self.lines: list[str] = []
         self.columns: list[tuple[str, str]] = []
         """Column names and the variables of their values, in the order of the result."""
-        self.names: dict[str, Any] = {"plain": _PLAIN, "convert": convert}
+        self.names: dict[str, Any] = {"plain": PLAIN_TYPES, "convert": convert}
         self.is_complete = True
         """False if the sample cannot be flattened by a generated function."""
         self._get_column = get_column
@@ -109,7 +107,7 @@ class _FlattenerWriter:
         if is_split and type(sample) is dict:
             self.write_object(variable, sample, (*path, name))
             return
-        usual = _TYPE_NAMES.get(type(sample))
+        usual = TYPE_NAMES.get(type(sample))
         condition = f"type({variable}) is not {usual} and " if usual else ""
         condition += f"type({variable}) not in plain"
         action = "return None" if is_split else f"{variable} = convert({variable})"

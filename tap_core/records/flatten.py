@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
-from types import NoneType
 from typing import Any, TypeAlias, TypedDict
 
 from tap_core.exceptions import ConfigValidationError
@@ -22,6 +21,7 @@ from tap_core.records.compiled_flattener import (
     flatten_nothing,
 )
 from tap_core.records.conform import get_property_schema, to_json_compatible
+from tap_core.records.value_rules import PLAIN_TYPES
 from tap_core.singerlib.json import serialize_json
 from tap_core.types import JsonSchema, Record
 
@@ -47,8 +47,6 @@ _NEXT_COMPILATION = 16
 after 256 of them, and so on."""
 _KEYS = 4096
 """Maximum number of cached column names per object, because objects may have arbitrary keys."""
-
-_PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
 
 
 class PluginFlatteningConfig(TypedDict, total=False):
@@ -332,7 +330,7 @@ def _flatten_into(values: Mapping[str, Any], level: _Level, result: Record) -> N
     """
     for name, value in values.items():
         key, below = level[name]
-        if type(value) in _PLAIN:
+        if type(value) in PLAIN_TYPES:
             result[key] = value
         elif below is not None and isinstance(value, MutableMapping):
             _flatten_into(value, below, result)
@@ -341,11 +339,12 @@ def _flatten_into(values: Mapping[str, Any], level: _Level, result: Record) -> N
 
 
 def _as_json_if_nested(value: Any) -> Any:
-    return _as_json(value) if isinstance(value, (dict, list)) else value
+    """Return a list or object as JSON text, in which lone surrogates become question marks.
 
-
-def _as_json(value: Any) -> str:
-    """Return a list or object as JSON text; lone surrogates become question marks."""
+    Return any other value unchanged.
+    """
+    if not isinstance(value, (dict, list)):
+        return value
     try:
         return serialize_json(value)
     except UnicodeEncodeError:

@@ -95,10 +95,7 @@ def pop_deselected_record_properties(
             pop_deselected_record_properties(value, {}, mask, path)
 
 
-def compile_pruner(
-    schema: JsonSchema,  # noqa: ARG001 - a record may hold undeclared properties
-    mask: SelectionMask,
-) -> RecordPruner | None:
+def compile_pruner(mask: SelectionMask) -> RecordPruner | None:
     """Compile a function that deletes the deselected properties of a record, in place.
 
     Return None if all properties are selected. Later changes of ``mask`` have no effect.

@@ -151,7 +151,6 @@ class TypedRecordSerializer(RecordSerializer):
 def compile_serializer(
     *,
     schema: JsonSchema,
-    effective_schema: JsonSchema,
     mask: SelectionMask,
     level: TypeConformanceLevel,
     encode: RecordBodyEncoder,
@@ -160,31 +159,29 @@ def compile_serializer(
     """Compile the serializer for the records of a stream.
 
     Args:
-        schema: Schema of the stream; with ``mask`` it defines the deselected properties.
-        effective_schema: Schema with the types to convert to: that of the input catalog or, without
-            an input catalog, ``schema``.
+        schema: Schema with the types to convert to: that of the input catalog or, without an
+            input catalog, that of the stream.
         mask: Selection of each property, from the catalog.
         level: Values to convert: none, only those of top-level properties, or also nested ones.
         encode: Function that encodes a record with JSON values.
-        unmapped: Function that is called with the paths of properties that ``effective_schema``
-            does not declare.
+        unmapped: Function that is called with the paths of properties that ``schema`` does not
+            declare.
     """
-    prune = compile_pruner(schema, mask)
-    conform = compile_conformer(effective_schema, level, unmapped)
+    prune = compile_pruner(mask)
+    conform = compile_conformer(schema, level, unmapped)
 
     def encode_slowly(record: Record) -> Any:
         if prune is not None:
             prune(record)
         return _encode_converted(conform(record), encode)
 
-    rule = build_record_rule(effective_schema, level)
+    rule = build_record_rule(schema, level)
     return RecordSerializer(_build_checks(rule, mask, prune), encode_slowly, encode)
 
 
 def compile_conformer_only(
     *,
     schema: JsonSchema,
-    effective_schema: JsonSchema,
     mask: SelectionMask,
     level: TypeConformanceLevel,
     unmapped: UnmappedCallback,
@@ -196,8 +193,8 @@ def compile_conformer_only(
     is False, it returns the tap's own dict if no value has to be converted. The other arguments
     define the deselected properties and the conversion, as in `compile_serializer`.
     """
-    prune = compile_pruner(schema, mask)
-    conform = compile_conformer(effective_schema, level, unmapped)
+    prune = compile_pruner(mask)
+    conform = compile_conformer(schema, level, unmapped)
 
     def encode_slowly(record: Record) -> Any:
         if prune is not None:
@@ -207,7 +204,7 @@ def compile_conformer_only(
 
     if copies:
         return RecordSerializer(None, encode_slowly, _same)
-    rule = build_record_rule(effective_schema, level, finite=True)
+    rule = build_record_rule(schema, level, finite=True)
     return RecordSerializer(_build_checks(rule, mask, prune), encode_slowly, _same)
 
 

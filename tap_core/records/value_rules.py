@@ -22,6 +22,8 @@ from tap_core.typing.inspect import (
 )
 
 __all__ = [
+    "PLAIN_TYPES",
+    "TYPE_NAMES",
     "ObjectRule",
     "ValueRule",
     "are_json",
@@ -31,11 +33,16 @@ __all__ = [
     "build_value_rule",
 ]
 
-_PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
-_BOOLEAN: frozenset[type] = frozenset((bool, NoneType))
-_SURELY_FINITE: frozenset[type] = _PLAIN - {float}
+PLAIN_TYPES: frozenset[type] = frozenset((str, int, float, bool, NoneType))
+"""Python types whose values are JSON values, except for NaN and infinities."""
 
-are_plain: Callable[[Iterable[type]], bool] = _PLAIN.issuperset
+TYPE_NAMES: Mapping[type, str] = {kind: kind.__name__ for kind in (str, int, float, bool)}
+"""Names of types that generated code compares a value's type with before a look-up in a set."""
+
+_BOOLEAN: frozenset[type] = frozenset((bool, NoneType))
+_SURELY_FINITE: frozenset[type] = PLAIN_TYPES - {float}
+
+are_plain: Callable[[Iterable[type]], bool] = PLAIN_TYPES.issuperset
 """Return True if all types are str, int, float, bool or NoneType, not a subclass."""
 
 are_text: Callable[[Iterable[type]], bool] = frozenset((str,)).issuperset
@@ -185,7 +192,7 @@ def _is_json(value: Any) -> bool:
         return are_text(map(type, value)) and (
             are_plain(map(type, value.values())) or are_json(value.values())
         )
-    return kind in _PLAIN or (kind is Decimal and value.is_finite())
+    return kind in PLAIN_TYPES or (kind is Decimal and value.is_finite())
 
 
 def _is_finite_json(value: Any) -> bool:
@@ -202,5 +209,5 @@ def _is_finite(value: Any) -> bool:
 
 
 _BOOLEAN_RULE = ValueRule(_BOOLEAN, None)
-_JSON_RULE = ValueRule(_PLAIN, _is_json)
+_JSON_RULE = ValueRule(PLAIN_TYPES, _is_json)
 _FINITE_JSON_RULE = ValueRule(_SURELY_FINITE, _is_finite_json)

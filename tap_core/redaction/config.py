@@ -202,7 +202,6 @@ def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
     """
     if is_hidden:
         yield value
-    if is_hidden:
         yield unquote(value)
         yield from (part for part in map(str.strip, value.split(",")) if len(part) >= _LONG_PART)
     if value.lstrip()[:1] == "{" and (document := _json_object(value)):

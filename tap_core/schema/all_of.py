@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from tap_core.schema.type_variants import get_types
 from tap_core.types import JsonSchema
 
-__all__ = ["get_types", "merge_schemas"]
+__all__ = ["merge_schemas"]
 
 
 def merge_schemas(schemas: Iterable[JsonSchema]) -> JsonSchema:
@@ -26,12 +27,6 @@ def merge_schemas(schemas: Iterable[JsonSchema]) -> JsonSchema:
         for keyword, value in schema.items():
             _add(result, keyword, value)
     return result
-
-
-def get_types(schema: Mapping[str, Any]) -> list[str]:
-    """Return the ``type`` of a schema as a list of names; an empty list if it has no ``type``."""
-    kind = schema.get("type", [])
-    return [kind] if isinstance(kind, str) else list(kind or [])
 
 
 def _add(result: JsonSchema, keyword: str, value: Any) -> None:

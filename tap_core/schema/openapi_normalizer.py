@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final
 
-from tap_core.schema.all_of import get_types, merge_schemas
+from tap_core.schema.all_of import merge_schemas
 from tap_core.schema.base import SchemaPreprocessor
 from tap_core.schema.openapi_dialect import accept_null, accepts_null, to_json_schema, without_null
+from tap_core.schema.type_variants import get_types
 from tap_core.types import JsonSchema
 
 __all__ = ["OpenAPISchemaNormalizer"]

@@ -18,6 +18,8 @@ from tap_core.exceptions import SchemaNotValidError
 __all__ = [
     "ANY_SCHEMA",
     "allows_undeclared_properties",
+    "get_allowed_types",
+    "get_types",
     "merge_object_variants",
     "object_schema",
     "split_variants",
@@ -43,7 +45,32 @@ _KIND_OF_VALUE: Mapping[type, str] = MappingProxyType(
 _MAX_VARIANTS: Final = 1_000
 """Maximum number of variants of one schema; their number multiplies with each ``anyOf``."""
 
+_ALL_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+
 _MORE_PROPERTIES = ("additionalProperties", "patternProperties", "unevaluatedProperties")
+
+
+def get_types(schema: Mapping[str, Any]) -> list[str]:
+    """Return the ``type`` of a schema as a list of names; an empty list if it is not valid."""
+    types = schema.get("type")
+    if isinstance(types, str):
+        return [types]
+    names = types if isinstance(types, (list, tuple)) else ()
+    return [kind for kind in names if isinstance(kind, str)]
+
+
+def get_allowed_types(schema: Any) -> frozenset[str]:
+    """Return the names of the JSON types, such as ``string``, that a schema allows.
+
+    They are those in ``type`` or, without it, in ``anyOf`` and ``oneOf``. A schema without any of
+    these allows all JSON types; types are not inferred from other keywords.
+    """
+    if not isinstance(schema, Mapping):
+        return _ALL_TYPES
+    if types := get_types(schema):
+        return frozenset(types)
+    options = [option for word in ("anyOf", "oneOf") for option in schema.get(word) or ()]
+    return frozenset().union(*map(get_allowed_types, options)) if options else _ALL_TYPES
 
 
 def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
@@ -126,7 +153,7 @@ def _intersect(first: _Schema, second: _Schema) -> _Schema:
     """
     merged = {**first, **second}
     if "type" in first and "type" in second:
-        merged["type"] = _shared_types(_types(first), _types(second))
+        merged["type"] = _shared_types(get_types(first), get_types(second))
     if "properties" in first and "properties" in second:
         merged["properties"] = _intersect_properties(first["properties"], second["properties"])
     return merged
@@ -139,14 +166,6 @@ def _intersect_properties(first: _Schema, second: _Schema) -> dict[str, Any]:
     """
     names = [name for name in second if name in first and first[name] != second[name]]
     return {**first, **second, **{name: {"allOf": [first[name], second[name]]} for name in names}}
-
-
-def _types(schema: _Schema) -> list[str]:
-    """Return the ``type`` of a schema as a list of names; an empty list if it is not valid."""
-    types = schema.get("type")
-    if isinstance(types, str):
-        return [types]
-    return [kind for kind in types if isinstance(kind, str)] if isinstance(types, list) else []
 
 
 def _shared_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
@@ -167,7 +186,7 @@ def _kinds(schema: _Schema) -> list[str]:
     Without ``type``, they are inferred from ``properties``, ``items``, ``const`` or ``enum``.
     """
     if "type" in schema:
-        return [kind for kind in _types(schema) if kind != "null"]
+        return [kind for kind in get_types(schema) if kind != "null"]
     if schema.get("properties"):
         return ["object"]
     return ["array"] if schema.get("items") else _kinds_of_values(schema) or [ANY_SCHEMA]
@@ -211,15 +230,15 @@ def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
     merged: dict[str, Any] = {}
     if any(map(allows_undeclared_properties, variants)):
         merged["additionalProperties"] = True
-    merged["properties"] = {} if open_ended else _merged_properties(variants, "anyOf")
+    merged["properties"] = {} if open_ended else _merged_properties(variants)
     return merged
 
 
-def _merged_properties(variants: Iterable[_Schema], keyword: str) -> dict[str, Any]:
+def _merged_properties(variants: Iterable[_Schema]) -> dict[str, Any]:
     """Return the properties of several object schemas in one dict, by name.
 
-    If the schemas declare a property differently, all its declarations become a list under
-    ``keyword``, such as ``{"anyOf": [...]}``.
+    If the schemas declare a property differently, it becomes ``{"anyOf": [...]}`` with all its
+    declarations.
     """
     collected: dict[str, list[Any]] = {}
     for variant in variants:
@@ -227,6 +246,6 @@ def _merged_properties(variants: Iterable[_Schema], keyword: str) -> dict[str, A
             if schema not in collected.setdefault(name, []):
                 collected[name].append(schema)
     return {
-        name: schemas[0] if len(schemas) == 1 else {keyword: schemas}
+        name: schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
         for name, schemas in collected.items()
     }

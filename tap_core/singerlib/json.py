@@ -21,6 +21,8 @@ from tap_core.types import StrPath
 
 __all__ = [
     "UnreadableJSONError",
+    "as_text",
+    "describe_json_error",
     "deserialize_json",
     "dump_json",
     "load_json",
@@ -81,6 +83,16 @@ def load_json(json_str: str | bytes, **kwargs: Any) -> Any:
 deserialize_json = load_json
 
 
+def describe_json_error(error: ValueError) -> str:
+    """Return why a text is not valid JSON, such as "Expecting value (line 1, column 5)".
+
+    ``error`` is the exception that the JSON parser raised.
+    """
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} (line {error.lineno}, column {error.colno})"
+    return "it is not UTF-8 text" if isinstance(error, UnicodeError) else str(error)
+
+
 def dump_json(
     obj: Any,
     *,
@@ -115,7 +127,7 @@ def serialize_json(obj: object, **kwargs: Any) -> str:
             return json.dumps(obj, separators=(",", ":"), allow_nan=False, default=_plain_text)
         except (TypeError, ValueError, RecursionError):  # decimals, NaN, odd keys, deep values
             pass
-    return _BEYOND_ASCII.sub(_escaped, _write(obj, _as_text, **kwargs))
+    return _BEYOND_ASCII.sub(_escaped, _write(obj, as_text, **kwargs))
 
 
 def read_json_file(path: StrPath) -> dict[str, Any]:
@@ -189,7 +201,8 @@ def _key(key: Any) -> str:
     return json.dumps(key) if key is None or isinstance(key, (bool, int, float)) else str(key)
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Return a value that JSON does not support as text; a datetime in ISO 8601."""
     return value.isoformat(sep="T") if isinstance(value, datetime) else str(value)
 
 
@@ -201,7 +214,7 @@ def _plain_text(value: Any) -> str:
     """
     if isinstance(value, (Decimal, Mapping)):
         raise TypeError("json.dumps has no way to write it.")
-    return _as_text(value)
+    return as_text(value)
 
 
 def _escaped(character: re.Match[str]) -> str:

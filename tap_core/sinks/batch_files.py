@@ -84,7 +84,6 @@ def _conform(stream: str, schema: JsonSchema) -> Callable[[Record], Record]:
     opened = _allow_extra_properties(schema)
     shape = compile_conformer_only(
         schema=opened,
-        effective_schema=opened,
         mask=SelectionMask(),
         level=TypeConformanceLevel.RECURSIVE,
         unmapped=warn_once(stream, logger),

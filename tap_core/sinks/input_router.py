@@ -132,7 +132,7 @@ class InputRouter:
             pipeline = self._pipelines[sink] = compile_pipeline(sink)
         return pipeline
 
-    def forget(self, sink: Sink) -> None:
+    def remove_pipeline(self, sink: Sink) -> None:
         """Remove the compiled pipeline of a sink that another sink has replaced."""
         self._pipelines.pop(sink, None)
 

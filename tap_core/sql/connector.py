@@ -126,6 +126,7 @@ class SQLConnector:
         self._config: dict[str, Any] = config or {}
         self._sqlalchemy_url: str | None = sqlalchemy_url or None
         self._tables_prepared: dict[str, bool] = {}
+        self._warned_of_views = False
 
     @property
     def config(self) -> dict[str, Any]:
@@ -517,17 +518,14 @@ class SQLConnector:
             self._warn_no_view_detection()
             return []
 
-    @cached_property
-    def _view_warning(self) -> None:
-        """Always None; the first access logs a warning that the dialect cannot list views."""
-        self.logger.warning(
-            "Provider does not support get_view_names(). Streams list may be incomplete or"
-            " `is_view` may be unpopulated."
-        )
-
     def _warn_no_view_detection(self) -> None:
         """Log a warning, once per connector, that the dialect cannot list views."""
-        _ = self._view_warning
+        if not self._warned_of_views:
+            self._warned_of_views = True
+            self.logger.warning(
+                "Provider does not support get_view_names(). Streams list may be incomplete or"
+                " `is_view` may be unpopulated."
+            )
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:

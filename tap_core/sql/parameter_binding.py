@@ -15,14 +15,14 @@ from typing import Any, Final, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import Dialect
 
+from tap_core.schema.type_variants import get_allowed_types
 from tap_core.types import JsonSchema
 
-__all__ = ["ConvertingType", "ValueConverters", "get_json_types", "make_binder"]
+__all__ = ["ConvertingType", "ValueConverters", "make_binder"]
 
 ValueConverters: TypeAlias = Mapping[type, Callable[[Any], Any]]
 """Conversion functions by the class of a value."""
 
-_ALL: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _NESTED: Final = frozenset({"object", "array"})
 _NUMBERS: Final = frozenset({"number", "integer"})
 
@@ -64,7 +64,7 @@ def make_binder(
         dialect: SQLAlchemy dialect of the database.
         dump: Function that returns an object or array as JSON text, for text columns.
     """
-    kinds = get_json_types(schema)
+    kinds = get_allowed_types(schema)
     if kinds & _NESTED and (column_binding := _own_binding(column_type, dialect)):
         return column_binding
     converters: dict[type, Callable[[Any], Any]] = {}
@@ -80,21 +80,6 @@ def make_binder(
     elif _lacks_zone(column_type):
         converters[datetime] = _in_utc
     return ConvertingType(converters) if converters else sa.types.NullType()
-
-
-def get_json_types(schema: Any) -> frozenset[str]:
-    """Return the names of the JSON types, such as ``string``, that a property's schema allows.
-
-    Types in ``anyOf`` and ``oneOf`` are included. Without any type, return all JSON types.
-    """
-    if not isinstance(schema, dict):
-        return _ALL
-    if isinstance(named := schema.get("type"), str):
-        return frozenset({named})
-    if named:
-        return frozenset(named)
-    branches = [branch for keyword in ("anyOf", "oneOf") for branch in schema.get(keyword, ())]
-    return frozenset().union(*map(get_json_types, branches)) if branches else _ALL
 
 
 def _own_binding(

@@ -53,6 +53,7 @@ from tap_core.sync.replication_errors import (
     require_replication_key,
 )
 from tap_core.sync.resend_filter import make_resend_filter
+from tap_core.sync.stop_signal import close_records
 from tap_core.sync.worker_pool import SyncJob
 
 if TYPE_CHECKING:
@@ -337,9 +338,7 @@ def closing_records(stream: SyncStream, records: Iterable[Any]) -> Iterator[None
         yield
     finally:
         stream._reader.end()
-        close = getattr(records, "close", None)
-        if close is not None:
-            close()
+        close_records(records)
 
 
 # Fast path

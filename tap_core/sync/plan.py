@@ -206,16 +206,14 @@ def _compile_pruning_serializer(
     unmapped = warn_once(stream.name, stream.logger)
     if maps is not None:
         return compile_conformer_only(
-            schema=stream.schema,
-            effective_schema=stream.effective_schema,
+            schema=stream.effective_schema,
             mask=stream.mask,
             level=stream.TYPE_CONFORMANCE_LEVEL,
             unmapped=unmapped,
             copies=any(one.may_mutate for one in maps),
         )
     return compile_serializer(
-        schema=stream.schema,
-        effective_schema=stream.effective_schema,
+        schema=stream.effective_schema,
         mask=stream.mask,
         level=stream.TYPE_CONFORMANCE_LEVEL,
         encode=run.protocol_writer.encode,

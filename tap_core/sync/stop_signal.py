@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-__all__ = ["StopSignal", "WorkerStopped"]
+__all__ = ["StopSignal", "WorkerStopped", "close_records"]
 
 
 class WorkerStopped(BaseException):
@@ -73,6 +73,11 @@ class StopSignal:
                     raise WorkerStopped
                 yield record
         finally:
-            close = getattr(records, "close", None)
-            if close is not None:
-                close()
+            close_records(records)
+
+
+def close_records(records: object) -> None:
+    """Close a generator of records; an iterable without the method ``close`` is left as it is."""
+    close = getattr(records, "close", None)
+    if close is not None:
+        close()

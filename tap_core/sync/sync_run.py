@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from tap_core.events import Rows
 from tap_core.sync.output import OutputQueue
 from tap_core.sync.output import ProtocolWriter as ProtocolWriter
+from tap_core.sync.stop_signal import close_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -373,9 +374,7 @@ class SyncRun:
                     self.checkpoint(owed=True)
                 yield record
         finally:
-            close = getattr(records, "close", None)
-            if close is not None:
-                close()
+            close_records(records)
 
     # Signals and time
 

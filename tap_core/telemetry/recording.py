@@ -180,11 +180,7 @@ class Telemetry:
     def record(self, metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
         """Add the value in a Singer METRIC log line to the corresponding OpenTelemetry metric.
 
-        Args:
-            metric: Name of the metric, such as ``record_count``; names without an OpenTelemetry
-                metric are ignored.
-            value: A count, or a duration in seconds.
-            tags: Tags of the log line; ``stream`` and ``status`` become attributes.
+        `tap_core.telemetry.record_metric` describes the arguments.
         """
         attributes = {_TAGS[tag]: str(value) for tag, value in _plain_tags(tags) if tag in _TAGS}
         if metric in _COUNTERS:

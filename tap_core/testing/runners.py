@@ -16,6 +16,7 @@ from tap_core.plugin_base import PluginBase
 from tap_core.tap_base import Tap
 from tap_core.testing.capture import capture_output, parse_messages
 from tap_core.testing.config import SuiteConfig
+from tap_core.testing.legacy import target_sync_test
 from tap_core.types import Record
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ class TargetTestRunner(SingerTestRunner["Target"]):
         target = self.new_target()
         self._reset()
         with self._open_input() as messages:
-            out, err = capture_output(lambda: _feed(target, messages, finalize=finalize))
+            out, err = target_sync_test(target, messages, finalize=finalize)
         self.stdout, self.stderr = out.read(), err.read()
         self.state_messages.extend(parse_messages(self.stdout))
 
@@ -232,14 +233,6 @@ class TargetTestRunner(SingerTestRunner["Target"]):
             if messages is not None and not was_given:
                 messages.close()
                 self._input = None
-
-
-def _feed(target: Target, messages: IO[str] | None, *, finalize: bool) -> None:
-    """Let a target load messages and, if ``finalize`` is True, the records that it has buffered."""
-    if messages is not None:
-        target.process_lines(messages)
-    if finalize:
-        target.process_endofpipe()
 
 
 def _check_limit_names(limits: Iterable[str], streams: Iterable[str]) -> None:

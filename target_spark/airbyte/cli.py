@@ -16,10 +16,11 @@ from typing import Any, Final
 
 import typer
 
-from tap_core.config.loading import ConfigInput, coerce_text, read_text
+from tap_core.config.loading import ConfigInput, coerce_text
 from tap_core.exceptions import CatalogFileError, ConfigurationError
 from tap_core.io.stdin import open_binary
 from tap_core.io.stdout import StdoutWriter
+from tap_core.parsing.command_line import read_input_file
 from tap_core.protocols.airbyte.cli_args import get_files
 from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
 from tap_core.protocols.airbyte.messages import line, trace_line
@@ -195,7 +196,7 @@ def _write(state: _CommandState, files: Mapping[str, str]) -> list[BaseException
 
     target = state.target(state.read_settings(files["config"]))
     path = files["catalog"]
-    catalog = parse_configured_catalog(read_text(path, CatalogFileError, "Catalog"), path)
+    catalog = parse_configured_catalog(read_input_file(path, CatalogFileError, "Catalog"), path)
     config = with_defaults(target.config)
     catalog_request = parse_catalog(catalog, config["format"])
     options = build_options(config, catalog_request)

@@ -16,15 +16,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tap_core.config.loading import ConfigInput, read_text
+from tap_core.config.loading import ConfigInput
 from tap_core.events import SchemaEvent, StreamId
 from tap_core.exceptions import (
     CatalogFileError,
     ConfigurationError,
     StateFileError,
 )
+from tap_core.parsing.command_line import read_input_file
 from tap_core.protocols.error_classification import is_known_error
-from tap_core.protocols.resume import find_previously_sent, retained_bookmarks
+from tap_core.protocols.resume import split_bookmarks
 from tap_core.protocols.singer.catalog_file import parse_catalog
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.protocols.singer.writer import encode_body
@@ -405,8 +406,8 @@ def _load_state(
     """
     bookmarks, streams = state.get("bookmarks"), tap.streams
     if isinstance(bookmarks, dict):
-        kept = retained_bookmarks(bookmarks, streams, overwrites, missing)
-        for name, sent in find_previously_sent(bookmarks, streams, overwrites, missing).items():
+        kept, previous = split_bookmarks(bookmarks, streams, overwrites, missing)
+        for name, sent in previous.items():
             streams[name].previously_sent_state = sent
         state = {**state, "bookmarks": kept}
     tap.load_state(state)
@@ -440,13 +441,14 @@ def _read_files(
     Raises:
         ConfigurationError: A file cannot be read or is invalid.
     """
-    catalog, state = arguments.catalog, arguments.state
-    return (
-        parse_catalog(read_text(catalog, CatalogFileError, "Catalog"), catalog)
-        if catalog
-        else None,
-        read_state(read_text(state, StateFileError, "State"), state) if state else None,
-    )
+    catalog, state = None, None
+    if path := arguments.catalog:
+        content = read_input_file(path, CatalogFileError, "Catalog", reads_stdin=True)
+        catalog = parse_catalog(content, path)
+    if path := arguments.state:
+        content = read_input_file(path, StateFileError, "State", reads_stdin=True)
+        state = read_state(content, path)
+    return catalog, state
 
 
 def _split_settings(

@@ -118,7 +118,6 @@ _SPARK_IS_NEEDED: Final = "Stream %s: its rows are committed by Spark from now o
 _NO_ROWS: Final = Counts(0, {})
 
 
-
 @dataclass(frozen=True, slots=True)
 class _PreparedColumns:
     """The columns of a table after the writer has created or altered it for a stream.

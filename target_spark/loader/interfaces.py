@@ -28,7 +28,7 @@ class EventReader(Protocol):
     def close(self) -> Iterator[Event]:
         """Signal the end of the input and yield the remaining events."""
 
-    def remarks(self) -> Iterator[str]:
+    def iterate_warnings(self) -> Iterator[str]:
         """Yield notes for the user about the whole input, such as ignored messages.
 
         Call this method after `close`.

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from tap_core.limits.memory import open_regular
+from tap_core.limits.memory import open_regular_file
 from target_spark.errors import TableError
 from target_spark.readers.file_locations import check_locations
 
@@ -106,7 +106,7 @@ def _read_actions(path: Path, *, is_json: bool) -> Iterator[_Action]:
         OSError: The file is not a regular file.
         ValueError: The file is not valid.
     """
-    with open_regular(path) as file:
+    with open_regular_file(path) as file:
         if is_json:
             yield from (_decode_action(line) for line in file if line.strip())
             return

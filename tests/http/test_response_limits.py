@@ -339,7 +339,7 @@ def test_retries_of_a_request_share_one_time_limit(write):
             **members(server, max_response_seconds=1.5)
         )
     assert 2 <= len(server.requests) <= 3
-    assert "for earlier answers" in str(refused.value)
+    assert "for earlier responses" in str(refused.value)
     assert "raise max_response_seconds" in str(refused.value)
 
 

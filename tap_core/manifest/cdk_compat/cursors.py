@@ -20,7 +20,13 @@ from tap_core.manifest.cdk_compat.isodate_stub import Duration, parse_duration
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice, RequestOptionType
 from tap_core.manifest.cdk_compat.partition_routers import StreamSlicer
 
-__all__ = ["CdkDatetimeBasedCursor", "CdkMinMaxDatetime", "Cursor", "DeclarativeCursor"]
+__all__ = [
+    "CdkDatetimeBasedCursor",
+    "CdkMinMaxDatetime",
+    "Cursor",
+    "DeclarativeCursor",
+    "check_step",
+]
 
 _USUAL_FORMAT = "%Y-%m-%dT%H:%M:%S.%f%z"
 
@@ -118,6 +124,12 @@ class CdkMinMaxDatetime:
 _FIELDS = ("datetime", "datetime_format", "min_datetime", "max_datetime")
 
 
+def check_step(step: Any, granularity: Any) -> None:
+    """Raise ValueError if only one of ``step`` and ``cursor_granularity`` of a cursor is set."""
+    if bool(step) != bool(granularity):
+        raise ValueError("step and cursor_granularity belong together: set both or neither.")
+
+
 @dataclass
 class CdkDatetimeBasedCursor(DeclarativeCursor):
     """Cursor that splits the period since the last sync into time windows of length `step`.
@@ -151,8 +163,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         Raises:
             ValueError: Only one of `step` and `cursor_granularity` is set.
         """
-        if bool(self.step) != bool(self.cursor_granularity):
-            raise ValueError("step and cursor_granularity belong together: set both or neither.")
+        check_step(self.step, self.cursor_granularity)
 
         def text(given: Any) -> Any:
             return InterpolatedString.create(given, parameters=parameters)

@@ -13,7 +13,7 @@ from typing import Any, cast
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_list, is_mapping
 from tap_core.manifest.components.query_properties import get_properties
 from tap_core.manifest.interpolation import BoundTemplate, compile_template
-from tap_core.manifest.literals import has_template, parse_plain
+from tap_core.manifest.literals import has_template, parse_option
 
 __all__ = [
     "InterpolatedBoolean",
@@ -63,7 +63,7 @@ def _value(
     variables: Mapping[str, Any],
 ) -> Any:
     if not has_template(text):
-        return parse_plain(text, kind)
+        return parse_option(text, kind)
     constants: dict[str, Any] = {
         "stream_slice": {},
         "next_page_token": None,

@@ -262,13 +262,13 @@ class JwtAuthenticator:
             ) from None
 
     def _headers(self) -> dict[str, Any]:
-        own = resolve_mapping(self.additional_jwt_headers, {})
+        own = resolve_mapping(self.additional_jwt_headers)
         _refuse_reserved(own, ("kid", "alg", "typ", "cty"), "additional_jwt_headers")
         known = vars(self.jwt_headers)
         return {**own, **{name: value for name, value in known.items() if value}}
 
     def _payload(self, ends_at: datetime) -> dict[str, Any]:
-        own = resolve_mapping(self.additional_jwt_payload, {})
+        own = resolve_mapping(self.additional_jwt_payload)
         reserved = ("iss", "sub", "aud", "iat", "exp", "nbf")
         _refuse_reserved(own, reserved, "additional_jwt_payload")
         known = vars(self.jwt_payload)
@@ -467,7 +467,7 @@ def _evaluate_mapping(value: Any) -> dict[str, Any]:
 
     Omit members with the value None or an empty string.
     """
-    mapping = resolve_mapping(value, {})
+    mapping = resolve_mapping(value)
     return {name: value for name, value in mapping.items() if value is not None and value != ""}
 
 

@@ -19,7 +19,11 @@ from tap_core.http.request import HTTPRequest
 from tap_core.incremental.datetime_formats import get_format
 from tap_core.incremental.durations import parse_duration
 from tap_core.incremental.request_options import RequestOption
-from tap_core.manifest.cdk_compat.cursors import CdkDatetimeBasedCursor, DeclarativeCursor
+from tap_core.manifest.cdk_compat.cursors import (
+    CdkDatetimeBasedCursor,
+    DeclarativeCursor,
+    check_step,
+)
 from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.models import Record as CdkRecord
@@ -225,9 +229,8 @@ class CustomIncrementalSync(Custom):
                 set.
         """
         given = self.fields
-        if bool(given.get("step")) != bool(given.get("cursor_granularity")):
-            raise ManifestError("step and cursor_granularity belong together: set both or neither.")
         try:
+            check_step(given.get("step"), given.get("cursor_granularity"))
             for name in _FORMATS:
                 texts = given.get(name) or []
                 for text in [texts] if isinstance(texts, str) else texts:

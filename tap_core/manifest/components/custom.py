@@ -28,10 +28,10 @@ from tap_core.manifest.cdk_compat.requesters import CdkHttpRequester
 from tap_core.manifest.cdk_compat.state_migrations import CdkDeclaration
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_mapping
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler
-from tap_core.manifest.components.partition_routers import PARENT_SLICE, PartitionSlice
+from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.components.query_properties import QueryProperties
 from tap_core.manifest.components.requester import (
-    ANSWER_LIMITS,
+    RESPONSE_LIMITS,
     RequestSpec,
     find_property_parameters,
     get_request_properties,
@@ -47,6 +47,7 @@ from tap_core.manifest.interfaces import (
     ResponseResolution,
     TemplateScope,
 )
+from tap_core.manifest.state_translation import make_context
 from tap_core.types import Context, JsonSchema, Record
 
 __all__ = [
@@ -565,7 +566,7 @@ class CustomRequester(Custom):
 
         None means the default limit.
         """
-        return tuple(map(self.fields.get, ANSWER_LIMITS))
+        return tuple(map(self.fields.get, RESPONSE_LIMITS))
 
     def find_base_url(self, scope: TemplateScope) -> str:
         """Return the base URL, or "" if it cannot be computed before a response is received."""
@@ -668,16 +669,6 @@ def to_context(stream_slice: Any) -> Context:
 
     An empty ``parent_slice`` is removed.
     """
-    context = PartitionSlice(
-        _drop_empty_slice(stream_slice), extra_fields=getattr(stream_slice, "extra_fields", None)
+    return PartitionSlice(
+        make_context(stream_slice), extra_fields=getattr(stream_slice, "extra_fields", None)
     )
-    parent_slice = context.get(PARENT_SLICE)
-    if isinstance(parent_slice, Mapping):
-        context[PARENT_SLICE] = _drop_empty_slice(cast("Mapping[str, Any]", parent_slice))
-    if not context.get(PARENT_SLICE, True):
-        del context[PARENT_SLICE]
-    return context
-
-
-def _drop_empty_slice(stream_slice: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in stream_slice.items() if name != PARENT_SLICE or value}

@@ -35,8 +35,7 @@ from tap_core.manifest.literals import parse_literal
 from tap_core.singerlib.json import dump_json
 
 __all__ = [
-    "ANSWER_LIMITS",
-    "AnswerLimits",
+    "RESPONSE_LIMITS",
     "HttpRequester",
     "RequestBodyGraphQL",
     "RequestBodyJsonObject",
@@ -49,11 +48,8 @@ __all__ = [
     "get_request_properties",
 ]
 
-ANSWER_LIMITS: Final = ("max_response_bytes", "max_download_bytes", "max_response_seconds")
+RESPONSE_LIMITS: Final = ("max_response_bytes", "max_download_bytes", "max_response_seconds")
 """Options of a requester that limit the size and the duration of a response."""
-
-AnswerLimits: TypeAlias = tuple[int | None, int | None, float | None]
-"""Values of `ANSWER_LIMITS` in this order: bytes, bytes, seconds; None for a default."""
 
 _PLAIN: Final = re.compile(r"[\w-]+(?:/[\w-]+)*/?", re.ASCII)
 """Path that only consists of letters, digits, ``_``, ``-`` and ``/``."""
@@ -213,10 +209,10 @@ class HttpRequester:
         return None if limits == (None, None) else limits
 
     @property
-    def limits(self) -> AnswerLimits:
+    def limits(self) -> tuple[int | None, int | None, float | None]:
         """Limits of a response: ``(max_response_bytes, max_download_bytes, max_response_seconds)``.
 
-        None means the default limit.
+        The unit of the first two is bytes. None means the default limit.
         """
         return self.max_response_bytes, self.max_download_bytes, self.max_response_seconds
 

@@ -15,7 +15,7 @@ from tap_core.manifest.document import to_plain
 from tap_core.manifest.dpath import MISSING, make_getter
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import Condition, InterpolatedValue, TemplateScope, resolve
-from tap_core.manifest.literals import VALUE_TYPES
+from tap_core.manifest.literals import get_literal_types
 from tap_core.manifest.parameters import expand_parameters
 
 __all__ = [
@@ -65,14 +65,7 @@ class ComponentMappingDefinition:
         """
         return ("components_values", "stream_template_config")
 
-    @staticmethod
-    def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the Python types that the rendered option ``value`` may be converted to.
-
-        For example, ``value_type: integer`` returns ``{"value": (int,)}``; a text that is not an
-        integer then stays a string. ``options`` are the options of the component in the manifest.
-        """
-        return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
+    literal_types = staticmethod(get_literal_types)
 
     @property
     def names(self) -> frozenset[str]:

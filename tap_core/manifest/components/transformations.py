@@ -31,7 +31,7 @@ from tap_core.manifest.interfaces import (
     TemplateScope,
     resolve,
 )
-from tap_core.manifest.literals import VALUE_TYPES
+from tap_core.manifest.literals import get_literal_types
 from tap_core.types import Record
 
 __all__ = [
@@ -62,14 +62,7 @@ class AddedFieldDefinition:
         if not self.path:
             raise ManifestError("path is empty: name the field that is added.")
 
-    @staticmethod
-    def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the Python types that the rendered option ``value`` may be converted to.
-
-        For example, ``value_type: integer`` returns ``{"value": (int,)}``; a text that is not an
-        integer then stays a string. ``options`` are the options of the component in the manifest.
-        """
-        return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
+    literal_types = staticmethod(get_literal_types)
 
 
 @dataclass(frozen=True)

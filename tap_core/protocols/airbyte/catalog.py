@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from tap_core.events import StreamId
 from tap_core.exceptions import CatalogFileError
-from tap_core.protocols.airbyte.json_input import JsonNode, as_bytes, parse
+from tap_core.protocols.airbyte.json_input import JsonNode, parse
 from tap_core.protocols.airbyte.schemas import airbyte_schema
-from tap_core.protocols.catalog_entries import apply_selection, get_catalog_entry
+from tap_core.protocols.catalog_entries import apply_selection, get_catalog_entry, get_properties
 from tap_core.singerlib.catalog import (
     REPLICATION_FULL_TABLE,
     REPLICATION_INCREMENTAL,
@@ -35,6 +35,7 @@ from tap_core.singerlib.catalog import (
     MetadataMapping,
     Schema,
 )
+from tap_core.state.reader import as_bytes
 from tap_core.state.replication_key_path import get_definition, parse_path
 from tap_core.sync.interfaces import SyncStream
 from tap_core.types import JsonSchema
@@ -97,7 +98,7 @@ def _build_airbyte_schema(stream: SyncStream) -> JsonSchema:
     Properties with the inclusion ``unsupported`` in the Singer catalog are left out.
     """
     schema = airbyte_schema(stream.schema)
-    if properties := _properties(schema):
+    if properties := get_properties(schema):
         metadata = get_catalog_entry(stream).metadata
         schema["properties"] = {
             name: inner
@@ -400,8 +401,8 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
         wanted: Schema of the object in the configured catalog. If it has no properties, all
             properties are selected.
     """
-    asked = _properties(wanted)
-    for name, definition in _properties(known).items():
+    asked = get_properties(wanted)
+    for name, definition in get_properties(known).items():
         crumb = (*path, "properties", name)
         node = metadata[crumb]
         apply_selection(node, wanted=not asked or name in asked)
@@ -417,7 +418,7 @@ def _remove_unwanted(known: JsonSchema, wanted: Any, *, in_list: bool = False) -
     (``additionalProperties``). ``in_list`` is True inside an array.
     """
     result = dict(known)
-    asked, properties = _properties(wanted), _properties(known)
+    asked, properties = get_properties(wanted), get_properties(known)
     if asked and properties:
         if known.get("additionalProperties") and not wanted.get("additionalProperties"):
             result["additionalProperties"] = False
@@ -432,9 +433,3 @@ def _remove_unwanted(known: JsonSchema, wanted: Any, *, in_list: bool = False) -
     if isinstance(items, dict) and isinstance(wanted, Mapping):
         result["items"] = _remove_unwanted(items, wanted.get("items"), in_list=True)
     return result
-
-
-def _properties(schema: Any) -> Mapping[str, Any]:
-    """Return the ``properties`` of a schema, or an empty mapping if it declares no properties."""
-    found = schema.get("properties") if isinstance(schema, Mapping) else None
-    return found if isinstance(found, Mapping) else {}

@@ -17,9 +17,10 @@ from typing import Any, Final
 
 import typer
 
-from tap_core.config.loading import read_config_files, read_text
+from tap_core.config.loading import read_config_files
 from tap_core.exceptions import CatalogFileError, StateFileError
 from tap_core.io.stdout import StdoutWriter
+from tap_core.parsing.command_line import read_input_file
 from tap_core.protocols.airbyte.cli_args import get_files
 from tap_core.protocols.airbyte.error_trace import error_body
 from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
@@ -192,8 +193,8 @@ def _run_read(job: _CommandRun) -> None:
 
     catalog, state = job.files["catalog"], job.files.get("state")
     request = ReadRequest.of(
-        read_text(catalog, CatalogFileError, "Catalog"),
-        read_text(state, StateFileError, "State") if state else b"",
+        read_input_file(catalog, CatalogFileError, "Catalog"),
+        read_input_file(state, StateFileError, "State") if state else b"",
         sources=(catalog, state or "--state"),
     )
     read(job.tap(), request, job.wire.write)

@@ -6,14 +6,14 @@ invalid value names the file, the path of the value and the expected type.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tap_core.state.reader import parse_json
+from tap_core.singerlib.json import describe_json_error
+from tap_core.state.reader import as_bytes, parse_json
 
-__all__ = ["JsonNode", "as_bytes", "describe_error", "parse"]
+__all__ = ["JsonNode", "parse"]
 
 _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
 
@@ -124,24 +124,5 @@ def parse(text: str | bytes, source: str, error: type[Exception]) -> JsonNode:
         return JsonNode(parse_json(as_bytes(text)), source, error)
     except ValueError as fault:
         raise JsonNode(None, source, error).make_error(
-            f"this is not JSON: {describe_error(fault)}"
+            f"this is not JSON: {describe_json_error(fault)}"
         ) from None
-
-
-def as_bytes(text: str | bytes) -> bytes:
-    """Return JSON text as UTF-8 bytes without a byte order mark and trailing blanks or NUL bytes.
-
-    Files with these are accepted, although they are not valid JSON.
-    """
-    content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
-    return content.removeprefix(b"\xef\xbb\xbf").rstrip(b" \t\r\n\0")
-
-
-def describe_error(fault: ValueError) -> str:
-    """Return why a text is not valid JSON, such as "Expecting value (line 1, column 5)".
-
-    ``fault`` is the exception that the JSON parser raised.
-    """
-    if isinstance(fault, json.JSONDecodeError):
-        return f"{fault.msg} (line {fault.lineno}, column {fault.colno})"
-    return "it is not UTF-8 text" if isinstance(fault, UnicodeError) else str(fault)

@@ -19,12 +19,7 @@ from tap_core.protocols.airbyte.catalog import (
     parse_configured_catalog,
     stream_id,
 )
-from tap_core.protocols.airbyte.state import (
-    InputState,
-    get_previous_states,
-    parse_states,
-    to_state_document,
-)
+from tap_core.protocols.airbyte.state import InputState, parse_states, to_state_document
 from tap_core.protocols.airbyte.state_splitting import PER_STREAM_KEYS
 from tap_core.protocols.airbyte.writer import AirbyteWriter
 from tap_core.sync.interfaces import SyncTap
@@ -73,8 +68,9 @@ def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> 
     tap.use_catalog(chosen)
     tap.setup_mapper()
     _check_stream_maps(tap, names)
-    _resume(tap, to_state_document(request.state, tap.streams, in_full))
-    for name, state in get_previous_states(request.state, tap.streams, in_full).items():
+    document, previous = to_state_document(request.state, tap.streams, in_full)
+    _resume(tap, document)
+    for name, state in previous.items():
         tap.streams[name].previously_sent_state = state
     writer = AirbyteWriter(write, names, shared=tap.has_shared_state)
     tap.set_protocol_writer(writer)

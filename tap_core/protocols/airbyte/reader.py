@@ -204,7 +204,8 @@ class AirbyteReader:
     """Reader that converts the output of an Airbyte source, passed as bytes, to events.
 
     Call `feed` with each block of bytes, and `close` at the end of the input. Consume all events
-    that both methods yield. After that, `remarks` yields warnings that summarize the skipped input.
+    that both methods yield. After that, `iterate_warnings` yields warnings that summarize the
+    skipped input.
 
     Args:
         expected: Streams of the configured catalog.
@@ -268,7 +269,7 @@ class AirbyteReader:
                 f" messages before it are loaded. Line {self._lines.number} begins: {excerpt(rest)}"
             )
 
-    def remarks(self) -> Iterator[str]:
+    def iterate_warnings(self) -> Iterator[str]:
         """Yield a warning for each kind of input that was not loaded.
 
         The warnings are about Singer messages, skipped lines, and skipped records per stream.

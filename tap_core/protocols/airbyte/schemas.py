@@ -27,6 +27,7 @@ from typing import Any, Final
 
 from tap_core.schema.inline_references import ANNOTATION_KEYWORDS, inline_references
 from tap_core.schema.references import map_subschemas
+from tap_core.schema.type_variants import get_types
 from tap_core.types import JsonSchema
 
 __all__ = ["airbyte_schema", "singer_schema"]
@@ -109,7 +110,7 @@ def _add_hint(schema: JsonSchema) -> JsonSchema:
     schema = _rewrite_union(schema)
     if _HINT in schema:
         return schema
-    hint = _find_hint(_types(schema), schema)
+    hint = _find_hint([kind for kind in get_types(schema) if kind != _NULL], schema)
     return {**schema, _HINT: hint} if hint else schema
 
 
@@ -184,7 +185,7 @@ def _are_disjoint(choices: Sequence[Mapping[str, Any]]) -> bool:
     """
     seen: set[str] = set()
     for choice in choices:
-        types = set(_types(choice, with_null=True))
+        types = set(get_types(choice))
         if "integer" in types:
             types.add("number")
         if not types or not types.isdisjoint(seen):
@@ -206,7 +207,7 @@ def _replace_hint(schema: JsonSchema) -> JsonSchema:
         words = {}
     else:
         words = _WORDS_OF_HINTS.get(hint, {})
-    if "type" in words and _NULL in _types(schema, with_null=True):
+    if "type" in words and _NULL in get_types(schema):
         words = {**words, "type": [words["type"], _NULL]}
     return {**schema, **words}
 
@@ -223,12 +224,6 @@ def _build_big_integer_keywords(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 # Properties of a schema
-
-
-def _types(schema: Mapping[str, Any], *, with_null: bool = False) -> list[str]:
-    found = schema.get("type")
-    types = [found] if isinstance(found, str) else found if isinstance(found, list) else []
-    return [kind for kind in types if isinstance(kind, str) and (with_null or kind != _NULL)]
 
 
 def _is_beyond_64_bits(schema: Mapping[str, Any]) -> bool:

@@ -23,13 +23,14 @@ from typing import Any, Final
 from tap_core.events import StreamId
 from tap_core.exceptions import StateFileError
 from tap_core.protocols.airbyte.catalog import stream_id
-from tap_core.protocols.airbyte.json_input import JsonNode, as_bytes, describe_error
-from tap_core.protocols.resume import find_previously_sent, retained_bookmarks
+from tap_core.protocols.airbyte.json_input import JsonNode
+from tap_core.protocols.resume import split_bookmarks
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
-from tap_core.state.reader import parse_json
+from tap_core.singerlib.json import describe_json_error
+from tap_core.state.reader import as_bytes, parse_json
 from tap_core.sync.interfaces import SyncStream
 
-__all__ = ["InputState", "get_previous_states", "parse_states", "to_state_document"]
+__all__ = ["InputState", "parse_states", "to_state_document"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -101,9 +102,11 @@ def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]
         except ValueError as own:
             if is_first:
                 raise JsonNode(None, source, StateFileError).make_error(
-                    f"this is not JSON: {describe_error(fault)}"
+                    f"this is not JSON: {describe_json_error(fault)}"
                 ) from None
-            logger.warning("%s, %s, is cut off and skipped: %s", source, place, describe_error(own))
+            logger.warning(
+                "%s, %s, is cut off and skipped: %s", source, place, describe_json_error(own)
+            )
         is_first = False
 
 
@@ -193,8 +196,11 @@ def _infer_type(members: Mapping[str, Any]) -> str | None:
 
 def to_state_document(
     input_state: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Convert a parsed Airbyte state to a Singer state document, from which a tap can resume.
+
+    The second dict that is returned has the states, by stream name, of parent streams that restart
+    only because a child stream restarts. They show which parent records were sent in earlier syncs.
 
     Streams that are read in full get no state. If a selected stream has no state, its parent
     streams get no state either, because otherwise the children of older parent records would be
@@ -210,31 +216,10 @@ def to_state_document(
         for name, value in {**input_state.legacy, **input_state.shared}.items()
         if name not in ("bookmarks", _UNFINISHED)
     }
-    kept = retained_bookmarks(
+    kept, previous = split_bookmarks(
         _bookmarks(input_state, streams), streams, _is_restarted, full_refresh
     )
-    return {"bookmarks": kept, **document} if kept else document
-
-
-def get_previous_states(
-    input_state: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
-) -> dict[str, dict[str, Any]]:
-    """Return the states of parent streams that restart only because a child stream restarts.
-
-    `to_state_document` leaves these states out. They show which parent records were sent in earlier
-    syncs.
-
-    Args:
-        input_state: The parsed state file.
-        streams: Streams of the tap by name, with the catalog applied.
-        full_refresh: Names of further streams that are read in full.
-
-    Returns:
-        States by stream name.
-    """
-    return find_previously_sent(
-        _bookmarks(input_state, streams), streams, _is_restarted, full_refresh
-    )
+    return ({"bookmarks": kept, **document} if kept else document), previous
 
 
 def _bookmarks(input_state: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:

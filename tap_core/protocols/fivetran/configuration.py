@@ -191,7 +191,7 @@ def _convert_text(text: str, schema: Schema) -> Any:
     if "array" in types and "string" not in types:
         return _convert_array(text, schema)
     if "array" in types:
-        return _parse_json(text, list)
+        return _parse_array(text)
     try:
         return coerce_text(text, dict(schema))
     except (ValueError, RecursionError):
@@ -199,18 +199,18 @@ def _convert_text(text: str, schema: Schema) -> Any:
 
 
 def _convert_array(text: str, schema: Schema) -> Any:
-    found = _parse_json(text, list)
+    found = _parse_array(text)
     items = schema.get("items")
     if found is not text or not isinstance(items, Mapping) or "string" not in get_json_types(items):
         return found
     return [part.strip() for part in _BETWEEN.split(text) if part.strip()]
 
 
-def _parse_json(text: str, kind: type) -> Any:
-    """Parse a string as JSON. If the result is not of the type ``kind``, return the string."""
+def _parse_array(text: str) -> Any:
+    """Parse a string as a JSON array. If it is not one, return the string."""
     with suppress(json.JSONDecodeError, RecursionError):
         found = load_json(text)
-        if isinstance(found, kind):
+        if isinstance(found, list):
             return found
     return text
 

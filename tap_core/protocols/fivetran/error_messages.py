@@ -30,7 +30,7 @@ from tap_core.redaction.fivetran_logs import remove_addresses
 
 __all__ = ["format_error"]
 
-_WHOLE: Final = "TargetSparkError"
+_COMPLETE_ERROR: Final = "TargetSparkError"
 """Base class of errors with complete messages. It is matched by name to avoid a circular import."""
 
 _LONGEST: Final = 50_000
@@ -41,7 +41,7 @@ _PLACE: Final = re.compile(r" ?\[stream '(?P<stream>[^'\n]{0,300})'(?P<rest>[^\n
 
 _TRIED: Final = re.compile(r", try (\d{1,9})$")
 _STATUS: Final = re.compile(
-    r"\d{3} (?:Client Error|Server Error|Answer refused): [^\n]{0,200}? for (?:path|url): ?"
+    r"\d{3} (?:Client Error|Server Error|Response refused): [^\n]{0,200}? for (?:path|url): ?"
 )
 """Start of a message about an HTTP status, by the SDK or the library requests."""
 
@@ -81,7 +81,7 @@ def _describe(error: BaseException) -> str:
     If the error or one of its causes is a missing permission or has an HTTP status, the message
     explains this and gives advice.
     """
-    if any(kind.__name__ == _WHOLE for kind in type(error).__mro__):
+    if any(kind.__name__ == _COMPLETE_ERROR for kind in type(error).__mro__):
         return str(error)
     message = _Message.of(error)
     for explain in (_explain_permission, _explain_status):

@@ -40,7 +40,6 @@ _OURS: Final = "fivetran"
 _LIMIT: Final = 7_800
 """Maximum size of a text in a gRPC trailer, in bytes. gRPC allows 8 kB."""
 
-_CUT: Final = "..."
 _READ: Final = 100_000
 """Maximum number of characters of a text that are processed."""
 

@@ -31,7 +31,7 @@ from tap_core.protocols.fivetran.tables import (
     select_all,
 )
 from tap_core.protocols.fivetran.update_writer import UpdateWriter
-from tap_core.protocols.resume import find_previously_sent, retained_bookmarks
+from tap_core.protocols.resume import split_bookmarks
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE, Catalog
 from tap_core.state.reader import parse_json
 from tap_core.sync.interfaces import SyncTap
@@ -184,9 +184,9 @@ def _resume(tap: SyncTap, state: dict[str, Any]) -> None:
     """
     found = state.get("bookmarks")
     bookmarks: dict[str, Any] = found if isinstance(found, dict) else {}
-    kept = retained_bookmarks(bookmarks, tap.streams, _is_restarted)
+    kept, previous = split_bookmarks(bookmarks, tap.streams, _is_restarted)
     tap.load_state({**state, "bookmarks": kept})
-    for name, before in find_previously_sent(bookmarks, tap.streams, _is_restarted).items():
+    for name, before in previous.items():
         tap.streams[name].previously_sent_state = before
 
 

@@ -13,8 +13,9 @@ from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.exceptions import CatalogFileError
+from tap_core.protocols.catalog_entries import get_properties
 from tap_core.singerlib.catalog import CatalogEntry
-from tap_core.singerlib.json import load_json
+from tap_core.singerlib.json import describe_json_error, load_json
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
@@ -40,9 +41,8 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
         whole = repair_surrogates(content)
         found = load_json(whole.decode(json.detect_encoding(whole)))
     except json.JSONDecodeError as error:
-        location = f"line {error.lineno}, column {error.colno}"
         raise CatalogFileError(
-            f"Catalog '{source}' is not JSON: {error.msg} ({location})"
+            f"Catalog '{source}' is not JSON: {describe_json_error(error)}"
         ) from None
     except UnicodeDecodeError:
         raise CatalogFileError(f"Catalog '{source}' is not UTF-8 text") from None
@@ -172,7 +172,7 @@ def find_unknown_streams(
             unknown.append(str(name))
             continue
         schema = _get_known_schema(stream)
-        new = _properties(entry.get("schema")) - _properties(schema)
+        new = get_properties(entry.get("schema")).keys() - get_properties(schema)
         if schema is not None and new:
             yield f"The catalog's stream '{name}' has unknown properties: {', '.join(sorted(new))}"
     if unknown:
@@ -190,8 +190,3 @@ def _get_known_schema(stream: SyncStream) -> Mapping[str, Any] | None:
     getter = getattr(found, "fget", None)
     is_sdk = getattr(getter, "__module__", "").partition(".")[0] == __name__.partition(".")[0]
     return stream.schema if is_sdk else None
-
-
-def _properties(schema: Any) -> set[str]:
-    properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    return set(properties or ())

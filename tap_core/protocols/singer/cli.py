@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, TypeAlias, Ty
 import typer
 from typer.core import TyperArgument, TyperOption
 
-from tap_core.config.loading import ConfigInput, read_text
+from tap_core.config.loading import ConfigInput
 from tap_core.exceptions import (
     CatalogFileError,
     ConfigurationError,
     ConfigValidationError,
     StateFileError,
 )
-from tap_core.parsing.command_line import Program, choose_from, make_program
+from tap_core.parsing.command_line import Program, choose_from, make_program, read_input_file
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.error_classification import is_known_error, summarize_error
 from tap_core.protocols.singer.catalog_file import (
@@ -352,9 +352,7 @@ def _try_out(tap_class: type[SyncTap], config: Sequence[str], test: str, catalog
     # singer_sdk passes no catalog here, but taps without discovery cannot be tested without one.
     tap = tap_class(
         config=given.config,
-        catalog=parse_catalog(read_text(catalog, CatalogFileError, "Catalog"), catalog)
-        if catalog
-        else None,
+        catalog=_read_catalog(catalog),
         parse_env_config=given.parse_env,
         validate_config=True,
     )
@@ -395,10 +393,11 @@ def _sync(
 ) -> None:
     _log_version(tap_class)
     given = ConfigInput.from_cli_args(*config)
-    described = (
-        parse_catalog(read_text(catalog, CatalogFileError, "Catalog"), catalog) if catalog else None
-    )
-    saved = read_state(read_text(state, StateFileError, "State"), state) if state else None
+    described = _read_catalog(catalog)
+    saved = None
+    if state:
+        content = read_input_file(state, StateFileError, "State", reads_stdin=True)
+        saved = read_state(content, state)
     tap = tap_class(
         config=given.config,
         catalog=described,
@@ -440,6 +439,13 @@ def _listen(
         code = listen(made, source)
     if code:
         raise typer.Exit(code)
+
+
+def _read_catalog(path: str) -> dict[str, Any] | None:
+    """Return the catalog in a file, or on standard input for the path ``-``; None without path."""
+    if not path:
+        return None
+    return parse_catalog(read_input_file(path, CatalogFileError, "Catalog", reads_stdin=True), path)
 
 
 @contextlib.contextmanager

@@ -180,7 +180,7 @@ class SingerReader:
             message = f"The input ended within a message. {error}"
             raise TruncatedInputLine(message) from error
 
-    def remarks(self) -> Iterator[str]:
+    def iterate_warnings(self) -> Iterator[str]:
         """Yield no warnings: this reader skips no input, unlike those of other protocols."""
         yield from ()
 
