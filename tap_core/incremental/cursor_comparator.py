@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
-from tap_core.parsing.instants import parse_instant
+from tap_core.parsing.iso8601 import parse_instant
 from tap_core.state.comparison import ReplicationKeyComparator, ValueKind
 
 __all__ = ["CursorComparator", "FeedOrderTracker", "make_comparator"]

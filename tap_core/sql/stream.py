@@ -18,7 +18,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tap_core.exceptions import InvalidReplicationKeyException
-from tap_core.parsing.instants import parse_instant
+from tap_core.parsing.iso8601 import parse_instant
 from tap_core.records.prune import get_selected_schema
 from tap_core.records.serializer import TypedRecordSerializer
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL, Catalog, CatalogEntry

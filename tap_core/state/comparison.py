@@ -20,7 +20,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from tap_core.parsing.instants import ParsedInstant, parse_instant
+from tap_core.parsing.iso8601 import ParsedInstant, parse_instant
 from tap_core.typing.values import to_json_compatible
 
 __all__ = [

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.exceptions import StreamSetupError
-from tap_core.parsing.instants import parse_instant
+from tap_core.parsing.iso8601 import parse_instant
 from tap_core.redaction.row_values import show_value
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.state.manager import StreamStateManager

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.parsing.datetimes import utc_now
-from tap_core.parsing.instants import parse_instant
+from tap_core.parsing.iso8601 import parse_instant
 from tap_core.redaction import collect_secrets
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.state.comparison import ReplicationKeyComparator

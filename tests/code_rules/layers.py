@@ -359,7 +359,7 @@ HEAVY: dict[str, LibraryUse] = {
         why="slow to import and to run; common paths do not need it",
     ),
     "pendulum": LibraryUse(
-        ("tap_core.parsing.instants",),
+        ("tap_core.parsing.iso8601",),
         lazily=True,
         why="slow to import; needed only for date-times that the standard library cannot parse",
     ),

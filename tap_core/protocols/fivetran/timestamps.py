@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta, timezone
 from typing import Any, Final
 
-from tap_core.parsing.instants import parse_instant
+from tap_core.parsing.iso8601 import parse_instant
 from tap_core.protocols.fivetran.varint import LOW_BITS, LOW_BYTES_TABLE, encode_varint
 
 __all__ = ["encode_date", "encode_datetime", "encode_datetime_text", "encode_timestamp"]
