@@ -333,8 +333,8 @@ class _Merge:
     def _match_or_add(self, new: Column) -> None:
         """Assign a column of the new schema to a table column of its name, or add it to the table.
 
-        If the table column of that name has a type that does not fit, the name ``<name>__<type>``
-        is tried next. Under the policy IGNORE no column is added.
+        If the type of that table column does not fit, the name ``<name>__<type>`` is tried next. A
+        name that belongs to another property gets a number. The policy IGNORE adds no column.
         """
         first = self._find_by_source(new)
         name = new.name if first is None else self.columns[first].name

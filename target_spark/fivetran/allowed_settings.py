@@ -374,7 +374,7 @@ def _is_odd(text: str) -> bool:
 def _is_below(address: str, root: str) -> bool:
     """Return True if a path or URL is equal to ``root`` or below it.
 
-    Return False for a path that contains ``..``, because Python and Hadoop may resolve it differently.
+    Return False if the path contains ``..``, because Python and Hadoop may resolve it differently.
     """
     if ".." in unquote(address).replace("\\", "/").split("/"):
         return False
