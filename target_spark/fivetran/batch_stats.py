@@ -148,7 +148,7 @@ def _read_cells(
     fivetran_schema: FivetranSchema,
     columns: Sequence[DestinationColumn],
 ) -> Iterator[list[Any]]:
-    """Yield the texts of some columns of a batch file, one block of rows after the other.
+    """Yield the cells of ``columns`` of a batch file as texts, one block of rows after the other.
 
     Each block is a list with one Arrow array of texts per column.
     """
