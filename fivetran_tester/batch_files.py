@@ -28,7 +28,7 @@ _KEY_BYTES: Final = 32
 
 
 class Sentinel:
-    """Type of the two CSV cells without a value: `NULL`, and `UNMODIFIED` in a row of an update."""
+    """Type of the CSV cells `NULL` and `UNMODIFIED`; the latter keeps the table's value."""
 
 
 NULL: Final = Sentinel()

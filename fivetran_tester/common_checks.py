@@ -132,7 +132,7 @@ def stop_if_refused(findings: Findings) -> Iterator[None]:
 
 
 def check_refusal(refusal: RefusedError, findings: Findings) -> None:
-    """Check the error status of a failed gRPC call by the rules in ``docs/fivetran.md``."""
+    """Check the error status of a failed gRPC call, and record the broken rules in ``findings``."""
     if refusal.code == "DEADLINE_EXCEEDED":
         findings.add_violation(12, f"{refusal.rpc} does not end in the time that a call may take")
         return

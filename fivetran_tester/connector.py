@@ -117,7 +117,7 @@ class ConnectorTester:
         return form
 
     def _call_without_settings(self, client: Client) -> None:
-        """Call the Schema rpc without settings; if it fails, check its error status."""
+        """Call the Schema rpc without settings; it may succeed, else check its error status."""
         try:
             client.call("Schema", proto_messages.SchemaRequest())
         except RefusedError as refusal:
@@ -203,7 +203,7 @@ class ConnectorTester:
     # Selection
 
     def _run_selected_updates(self, full_update: UpdateReader) -> None:
-        """Run Updates (syncs) for which only some tables and columns are selected."""
+        """Run Updates (syncs) with tables and columns deselected, then with a table reselected."""
         choice = select_all(self.tables)
         first, left_out = next(iter(self.tables)), None
         if len(self.tables) > 1:
@@ -273,7 +273,7 @@ class ConnectorTester:
         return UpdateReader(self.findings, full_update.tables, full_update.choice, model)
 
     def _build_request(self, state: str, reader: UpdateReader) -> Any:
-        """Return an UpdateRequest from ``state``, for the tables selected in ``reader``."""
+        """Return a request for an Update from ``state`` with the table selection of ``reader``."""
         return proto_messages.UpdateRequest(
             configuration=self.configuration,
             selection=build_selection(reader.tables, reader.choice),

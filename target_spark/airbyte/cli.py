@@ -72,7 +72,7 @@ class _CommandState:
         self._hide: Callable[[str], str] = str
 
     def hide(self, text: str) -> str:
-        """Return a text for the output, without the secrets of the settings that have been read."""
+        """Return ``text`` with the secrets of the settings redacted, so that it can be output."""
         return self._hide(text)
 
     def read_settings(self, path: str) -> ConfigInput:
@@ -86,7 +86,7 @@ class _CommandState:
         return config_input
 
     def target(self, config_input: ConfigInput) -> CommandTarget:
-        """Create the target with the settings in ``config_input``; remove its secrets from output.
+        """Create the target with the settings in ``config_input``; redact their secrets in output.
 
         Raises:
             ConfigurationError: ``after_load`` is set, but not allowed by an environment variable.

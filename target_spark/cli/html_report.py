@@ -235,7 +235,7 @@ def _show_document(
 
 
 def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
-    """Return the bar charts of the HTML report, by section ("runs" or "tables")."""
+    """Return the bar charts for the values of `_read_page`, by section: "runs" or "tables"."""
     from target_spark.cli.report_plots import plot_by_stream, plot_per_run
 
     runs = page["runs"][::-1]

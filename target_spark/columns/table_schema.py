@@ -131,7 +131,7 @@ class ColumnOptions:
         metadata: True to add the columns of `METADATA_COLUMNS`.
         table_version: True to add the column of `METADATA_COLUMNS` with the table version.
         history: True to add the columns of `HISTORY_COLUMNS`.
-        reserved: Column names that no property of a record may get.
+        reserved: Names that the column of a property must not have.
         airbyte: True to add the columns of `AIRBYTE_COLUMNS`. The generation id is then the table
             version. Rows with conversion errors are loaded: the value becomes null, and the column
             `_airbyte_meta` records the error. False to quarantine such rows.
@@ -197,7 +197,8 @@ class TableSchema:
         key_sources: Names of the properties that fill the key columns.
         truncate_timestamps: True to truncate date-times to microseconds. False to quarantine rows
             with more digits.
-        filled: Names of the properties whose text must not be empty.
+        filled: Names of the properties in which an empty string quarantines the row. They fill text
+            partition columns of a Delta table.
         nulls_invalid_values: True to load a row with conversion errors and write null instead of
             the bad values, unless a key or the deletion time is bad. False to quarantine the row.
         on_change: The policy for an existing table whose columns differ.
@@ -324,7 +325,7 @@ class SchemaChange:
     def refuse(self) -> SchemaChange:
         """Return this change as one that ends the run (kind ``refuse``), for an error message.
 
-        If the change adds a second column to a property, the path is that of its first column.
+        If the change adds a second column for a property, the path is that of its first column.
         """
         path = (*self.path[:-1], self.instead_of) if self.instead_of else self.path
         return SchemaChange("refuse", path, self.requested or self.ddl, old=self.old)

@@ -217,9 +217,9 @@ class _TapSync:
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
     def _load_state(self, opened: LoadSession) -> None:
-        """Load the state from which the sync starts: the given one, or that of the tables.
+        """Load into the tap the state that the user passed, or else the last state in the tables.
 
-        The state of the tables covers all streams. A stream whose own table does not exist starts
+        A state in the tables covers all streams. A stream whose own table does not exist starts
         from the beginning, because the rows up to its bookmark are gone with a removed table, or
         are in a table that had another name.
         """
@@ -249,10 +249,11 @@ class _TapSync:
     def _find_missing_tables(
         self, spark: SparkSession, bookmarks: Collection[str]
     ) -> dict[str, str]:
-        """Return the missing table of each selected stream that has a bookmark but no table.
+        """Return the name of each table that does not exist, by the name of its stream.
 
-        Child streams are included without a bookmark: that of the parent would skip the children of
-        older parent records. ``bookmarks`` are the names of the streams with a bookmark.
+        Only the selected streams in ``bookmarks`` (those with a bookmark) and selected child
+        streams are checked. A child stream needs no bookmark, because the bookmark of its parent
+        already makes it skip the children of older parent records.
         """
         from target_spark.writers import get_writer
 
@@ -267,7 +268,7 @@ class _TapSync:
         return missing
 
     def _find_last_state(self, opened: LoadSession) -> bytes | None:
-        """Return the last state that is stored in the target's tables, as JSON, or None.
+        """Return the last state of this job in the target's tables, as JSON; None without a state.
 
         A warning is logged if rows were committed after this state.
         """
@@ -369,9 +370,9 @@ class _LoaderOutput:
 def _make_overwrite_check(
     target: CommandTarget, options: LoadOptions
 ) -> Callable[[SyncStream, Any], bool]:
-    """Return a function that returns True for a stream whose rows replace those of a table.
+    """Return a function that returns True for a tap's stream whose table is overwritten.
 
-    Its second argument, the state of the stream, has no effect.
+    It ignores its second argument, the state of the stream.
     """
 
     def overwrites(stream: SyncStream, _state: Any) -> bool:
@@ -382,7 +383,7 @@ def _make_overwrite_check(
 
 
 def _get_outputs(stream: SyncStream, target: CommandTarget) -> set[StreamId]:
-    """Return the streams that the target gets from a stream, by the names of the stream maps."""
+    """Return the streams that the target's stream maps create from a stream of the tap."""
     events = target.make_event_mapper()(get_schemas(stream))
     return {event.stream for event in events if isinstance(event, SchemaEvent)}
 
@@ -393,10 +394,10 @@ def _load_state(
     overwrites: Callable[[SyncStream, Any], bool],
     missing: Collection[str] = (),
 ) -> None:
-    """Load a state without the bookmarks of streams that start from the beginning.
+    """Load a state into the tap, without the bookmarks of streams that must be read in full.
 
-    From its bookmark on, a stream would send its new rows only. They would replace all others in a
-    table that is overwritten, and would be all rows of a table that does not exist yet.
+    These are the streams whose tables are overwritten or do not exist. With a bookmark, they would
+    send only new rows, and the table would then lack all older rows.
 
     Args:
         tap: The tap.

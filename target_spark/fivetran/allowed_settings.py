@@ -187,15 +187,15 @@ _RULES: Final = tuple(
 
 
 def find_value_pattern(key: str) -> re.Pattern[str] | None:
-    """Return the pattern of the values that a gRPC call may give a Spark property.
+    """Return the pattern of the values that a gRPC call may give the Spark property ``key``.
 
-    Return None if a call may not set the property. An example is ``spark.executor.memory``.
+    Return None if a call may not set the property at all.
     """
     return next((value for pattern, value in _RULES if pattern.fullmatch(key)), None)
 
 
 def _find_stream_settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield name and value of each setting of a single stream, from the setting ``streams``."""
+    """Yield the settings of all streams in the setting ``streams``, as ``(name, value)``."""
     streams = config.get("streams")
     for settings in streams.values() if isinstance(streams, Mapping) else ():
         if isinstance(settings, Mapping):
@@ -322,7 +322,10 @@ class CallRules:
     def _find_disallowed_locations(
         self, config: Mapping[str, Any], keys: Mapping[str, Any]
     ) -> Iterator[str]:
-        """Yield a message for each table location that the operator does not allow."""
+        """Yield a message for each setting that could put tables outside the allowed ``roots``.
+
+        ``config`` are the settings of the gRPC call, ``keys`` its Spark properties.
+        """
         if not self.roots:
             return
         for name in ("path", "warehouse"):
@@ -371,7 +374,7 @@ def _is_odd(text: str) -> bool:
 def _is_below(address: str, root: str) -> bool:
     """Return True if a path or URL is equal to ``root`` or below it.
 
-    A path that contains ``..`` is rejected, because Python and Hadoop may resolve it differently.
+    Return False if the path contains ``..``, because Python and Hadoop may resolve it differently.
     """
     if ".." in unquote(address).replace("\\", "/").split("/"):
         return False

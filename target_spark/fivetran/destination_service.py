@@ -224,8 +224,8 @@ class _Calls:
     def _lock_table(self, request: Any, name: str, call: RpcCall) -> Iterator[TableService]:
         """Context manager: lock a table for a call, and yield a `TableService`.
 
-        Meanwhile other calls for this table wait. A call whose client has left during its wait
-        ends without an effect, because the client has repeated it, and may have made later calls.
+        Other calls for the table wait until the block ends. A waiting call whose client has
+        disconnected then ends without an effect, because the client may have repeated the call.
         """
         stream = _get_stream_id(request.schema_name, name)
         call.note(str(stream))
