@@ -35,6 +35,7 @@ __all__ = [
     "TruncatedBodyError",
     "check_content_length",
     "check_json_size",
+    "check_xml_entities",
     "check_xml_size",
     "get_reading_time",
     "is_empty_body",
