@@ -20,7 +20,7 @@ from tap_core.exceptions import SyncError
 from tap_core.http.connection_pools import limit_proxied_responses, limit_responses, skip_cookies
 from tap_core.http.fail_fast import limit_timeout
 from tap_core.http.https_policy import check_https
-from tap_core.http.origins import Route, parse_origin
+from tap_core.http.origins import LONGEST_URL, Route, parse_origin
 from tap_core.http.response import JSONResponse
 from tap_core.http.response_limits import (
     IN_FORCE,
@@ -408,7 +408,9 @@ def annotate_error(
     """
     where = f"stream '{stream}'"
     if request is not None:
-        where += f", {request.method} {secrets.hide(redact_url(request.url))}"
+        url = request.url or ""
+        shown = redact_url(url) if len(url) <= LONGEST_URL else f"{parse_origin(url)}/…"
+        where += f", {request.method} {secrets.hide(shown)}"
     if tries:
         where += f", try {tries}"
     if (

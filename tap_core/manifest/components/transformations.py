@@ -295,6 +295,8 @@ def _rename_fields(record: Mapping[str, Any], rename: Callable[[str], str]) -> d
 
 
 # A non-ASCII letter without an ASCII form is treated as lower case and kept.
+_LONGEST_KEPT: Final = 200
+"""Longest name, in characters, that is kept in the cache; a source may send millions of others."""
 _WORDS: Final = re.compile(r"[A-Z]+[^\0-`{-\x7f]*|[^\0-`{-\x7f]+|[0-9]+|([^A-Za-z0-9]+)")
 """Groups of upper-case letters, lower-case letters, digits and separators in a name.
 
@@ -302,9 +304,13 @@ Lower-case letters are matched by excluding the other ranges, which is faster.
 """
 
 
-@lru_cache(maxsize=8_192)
 def _snake_case(name: str) -> str:
     """Return a name in snake_case without accents: ``'firstName'`` becomes ``'first_name'``."""
+    return (_make_snake_case if len(name) <= _LONGEST_KEPT else _make_snake_case.__wrapped__)(name)
+
+
+@lru_cache(maxsize=8_192)
+def _make_snake_case(name: str) -> str:
     parts = unicodedata.normalize("NFKD", name)
     plain = "".join(one for one in parts if not unicodedata.combining(one))
     words = ["" if found[1] else found[0] for found in _WORDS.finditer(plain)]
