@@ -133,6 +133,7 @@ class _Response(HTTPResponse):
 _END: Final = b"\r\n\r\n"
 _SUCCESS: Final = "HTTP/1.1 200"
 _MOST_HEADERS: Final = 64
+_MOST_DIGITS: Final = 18
 
 
 def _parse_head(start: bytes) -> tuple[str, HTTPMessage] | None:
@@ -156,7 +157,8 @@ def _parse_head(start: bytes) -> tuple[str, HTTPMessage] | None:
         headers[name] = value.lstrip(" ")
     headers.set_payload("")
     kind = headers.get("Content-Type", "").lower()
-    is_usual = headers.get("Content-Length", "0").isdigit()
+    length = headers.get("Content-Length", "0")
+    is_usual = length.isdigit() and len(length) <= _MOST_DIGITS
     is_usual = is_usual and not kind.startswith(("multipart", "message"))
     return (reason.strip(), headers) if is_usual else None
 

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
 from requests.cookies import RequestsCookieJar
 from requests.utils import resolve_proxies, select_proxy
+from urllib3.exceptions import LocationValueError
 
 from tap_core.exceptions import SyncError
 from tap_core.http.connection_pools import limit_proxied_responses, limit_responses, skip_cookies
@@ -199,6 +201,8 @@ class _Exchange:
         request.hooks = {**hooks, "response": [read, *others, finish] if others else [finish]}
         try:
             return self._session.send(request, **self.how, **arguments)
+        except LocationValueError as error:  # requests does not convert it for some host names
+            raise requests.exceptions.InvalidURL(error, request=request) from error
         finally:
             request.hooks = {**hooks, "response": others}
 
@@ -210,8 +214,24 @@ class _Exchange:
     def _finish(self, response: requests.Response, *_: Any, **__: Any) -> None:
         """Read the body if another hook has replaced the response; called after all other hooks."""
         self._read(response)
+        _check_location(response)
         if type(self._session.cookies) is RequestsCookieJar and not response.is_redirect:
             skip_cookies(response.raw)
+
+
+def _check_location(response: requests.Response) -> None:
+    """Check that the URL of a redirect can be parsed, before the requests package parses it.
+
+    Raises:
+        requests.exceptions.InvalidURL: The URL is not UTF-8 text, or not a URL.
+    """
+    if response.is_redirect:
+        try:
+            urlsplit(response.headers["Location"].encode("latin-1").decode())
+        except ValueError:
+            raise requests.exceptions.InvalidURL(
+                "The response redirects to an invalid URL.", response=response
+            ) from None
 
 
 def token_deadline(seconds: float | None = MAX_RESPONSE_SECONDS) -> Deadline:
@@ -246,6 +266,7 @@ def ask_token_endpoint(
 
     def read(response: requests.Response, *_: Any, **__: Any) -> None:
         read_body(response, deadline.limits)
+        _check_location(response)
 
     known = session.merge_environment_settings(url, {}, None, None, None)["proxies"]
     limit_responses(session)

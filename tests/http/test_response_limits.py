@@ -29,6 +29,7 @@ from tap_core.http.response_limits import (
 )
 from tap_core.http.session import make_session
 from tap_core.http.spooled_response import SpooledResponse, spool_to_file
+from tap_core.http.transport import ask_token_endpoint
 from tap_core.incremental.datetime_formats import get_format
 from tap_core.manifest.components.transformations import KeysToSnakeCase
 from tap_core.redaction import is_secret_name
@@ -257,6 +258,32 @@ def test_long_texts_of_a_source_are_not_kept(read):
     finally:
         tracemalloc.stop()
     assert kept < 500_000
+
+
+def redirecting(location: bytes) -> bytes:
+    return b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + location + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        redirecting(b"http://[bad"),
+        redirecting(b"http://\xff\xfe/"),
+        redirecting(b"http://a..b/"),
+        redirecting(b"http://" + b"a" * 300 + b"/"),
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n",
+        HEAD + b"Content-Length: " + b"9" * 5_000 + b"\r\n\r\n[",
+    ],
+    ids=["brackets", "no UTF-8", "dots", "long", "chunk", "length"],
+)
+def test_malformed_response_is_an_error_of_the_http_client(source, response):
+    """SEC15: no malformed header or chunk ends in a built-in exception."""
+    with raw_server(lambda _, connection: connection.sendall(response)) as server:
+        with pytest.raises(requests.exceptions.RequestException, match=r"\[stream 'users', GET"):
+            source.records(**members(server, backoff_max_tries=lambda _: 1))
+        session = requests.Session()
+        with pytest.raises(requests.exceptions.RequestException):
+            ask_token_endpoint(session, server.url, timeout=10).json()
 
 
 # Time
