@@ -16,10 +16,14 @@ import requests
 from requests.adapters import HTTPAdapter
 from requests.cookies import RequestsCookieJar
 from requests.utils import resolve_proxies, select_proxy
-from urllib3.exceptions import LocationValueError
 
 from tap_core.exceptions import SyncError
-from tap_core.http.connection_pools import limit_proxied_responses, limit_responses, skip_cookies
+from tap_core.http.connection_pools import (
+    InvalidHostError,
+    limit_proxied_responses,
+    limit_responses,
+    skip_cookies,
+)
 from tap_core.http.fail_fast import limit_timeout
 from tap_core.http.https_policy import check_https
 from tap_core.http.origins import LONGEST_URL, Route, parse_origin
@@ -201,7 +205,7 @@ class _Exchange:
         request.hooks = {**hooks, "response": [read, *others, finish] if others else [finish]}
         try:
             return self._session.send(request, **self.how, **arguments)
-        except LocationValueError as error:  # requests does not convert it for some host names
+        except InvalidHostError as error:
             raise requests.exceptions.InvalidURL(error, request=request) from error
         finally:
             request.hooks = {**hooks, "response": others}
