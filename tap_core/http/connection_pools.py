@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from requests.exceptions import InvalidSchema
 from urllib3 import connectionpool
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import LocationValueError
 from urllib3.poolmanager import pool_classes_by_scheme
 
 from tap_core.http.response_limits import IN_FORCE, Deadline
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HTTPConnectionPool",
     "HTTPSConnectionPool",
+    "InvalidHostError",
     "find_received_headers",
     "limit_pools",
     "limit_proxied_responses",
@@ -34,6 +36,9 @@ __all__ = [
     "skip_cookies",
 ]
 
+
+InvalidHostError: Final = LocationValueError
+"""Error of urllib3 for a host name that it cannot encode, which the requests package passes on."""
 
 _BUFFER: Final = 32_768
 """Size of a socket read in bytes, large enough for the headers and a page of records."""
@@ -133,6 +138,7 @@ class _Response(HTTPResponse):
 _END: Final = b"\r\n\r\n"
 _SUCCESS: Final = "HTTP/1.1 200"
 _MOST_HEADERS: Final = 64
+_MOST_DIGITS: Final = 18
 
 
 def _parse_head(start: bytes) -> tuple[str, HTTPMessage] | None:
@@ -160,7 +166,8 @@ def _parse_head(start: bytes) -> tuple[str, HTTPMessage] | None:
         headers[name] = value.lstrip(" ")
     headers.set_payload("")
     kind = headers.get("Content-Type", "").lower()
-    is_usual = headers.get("Content-Length", "0").isdigit()
+    length = headers.get("Content-Length", "0")
+    is_usual = length.isdigit() and len(length) <= _MOST_DIGITS
     is_usual = is_usual and not kind.startswith(("multipart", "message"))
     return (reason.strip(), headers) if is_usual else None
 

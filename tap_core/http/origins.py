@@ -22,6 +22,7 @@ from tap_core.exceptions import ConfigurationError, FatalAPIError
 from tap_core.redaction import Secrets, is_secret_name
 
 __all__ = [
+    "LONGEST_URL",
     "Origin",
     "Route",
     "UntrustedHostError",
@@ -33,6 +34,9 @@ __all__ = [
 ]
 
 _PORTS: Final = {"http": 80, "https": 443}
+
+LONGEST_URL: Final = 100_000
+"""Maximum length of a URL in characters; servers accept less."""
 
 _HARMLESS: Final = (
     *("Accept", "Accept-Encoding", "Accept-Language", "Connection", "Range", "User-Agent"),
@@ -220,9 +224,16 @@ class Route:
         origin may not receive credentials.
 
         Raises:
+            FatalAPIError: The URL is too long.
             UntrustedHostError: The request would send credentials to an origin that is not allowed,
                 or fall back from HTTPS to plain HTTP.
         """
+        length = len(request.url or "")
+        if length > LONGEST_URL:  # Python caches the parts of many URLs
+            raise FatalAPIError(
+                f"The URL of a request has {length:,} characters, more than {LONGEST_URL:,}. If it"
+                " contains values of records or of a link, check these."
+            )
         origin = parse_origin(request.url)
         if origin is None or self.is_home(origin):
             return

@@ -176,6 +176,8 @@ def _is_plain(session: requests.Session) -> bool:
     return type(session) is requests.Session and not adds
 
 
+_LONGEST_KEPT: Final = 2_000
+"""Longest header, in characters, whose preparation is cached; a source may name others."""
 _HEX: Final = frozenset(hexdigits)
 _ALLOWED: Final = frozenset(f"{ascii_letters}{digits}-._~!$&'()*+,;=:@/?%")
 """Characters of a query that the requests package does not change."""
@@ -227,8 +229,9 @@ def _prepare_headers(session_headers: Any, headers: Mapping[str, Any]) -> CaseIn
         vars(session_headers)["_store"].values() if is_plain else (session_headers or {}).items()
     )
     given = tuple(headers.items())
-    is_text = all(type(value) is str for pair in (*pairs, *given) for value in pair)
-    known = (_known_headers if is_text else _check_headers)(pairs, given)
+    texts = [text for pair in (*pairs, *given) for text in pair]
+    is_short = all(type(text) is str and len(text) <= _LONGEST_KEPT for text in texts)
+    known = (_known_headers if is_short else _check_headers)(pairs, given)
     made: CaseInsensitiveDict[Any] = CaseInsensitiveDict()
     vars(made)["_store"] = vars(known)["_store"].copy()
     return made

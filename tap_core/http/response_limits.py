@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import IO, Final, NamedTuple
 
 import requests
+from requests.exceptions import ChunkedEncodingError, RequestException
 
 from tap_core.exceptions import FatalAPIError
 
@@ -225,8 +226,10 @@ def read_body(
         else:
             for chunk in chunks:
                 into.write(chunk)
-    except BaseException:
+    except BaseException as error:
         response.close()
+        if isinstance(error, ValueError) and not isinstance(error, RequestException):
+            raise ChunkedEncodingError(f"Connection broken: {error}") from error  # a length of -1
         raise
 
 

@@ -8,10 +8,12 @@ test doubles and instrumentation, therefore receives every request.
 from __future__ import annotations
 
 from functools import lru_cache
+from http.cookiejar import Cookie, DefaultCookiePolicy
 from typing import Any, Final
 
 import requests
 from requests.adapters import HTTPAdapter
+from requests.cookies import RequestsCookieJar
 from requests.structures import CaseInsensitiveDict
 from requests.utils import get_encoding_from_headers
 
@@ -24,16 +26,41 @@ _MOST_POOLS: Final = 32
 """Number of connection pools that an adapter remembers; urllib3 itself keeps ten open."""
 
 
+_MOST_COOKIES: Final = 300
+_LONGEST_COOKIE: Final = 4096
+"""Maximum number of bytes of a cookie's name and value, as in browsers (RFC 6265, section 6.1)."""
+
+
 def make_session() -> requests.Session:
-    """Return a new `requests.Session` that limits the size and time of responses.
+    """Return a new `requests.Session` with limits for responses (size, time) and for cookies.
 
     Adapters with which other code has replaced the default ones are not changed.
     """
     session = requests.Session()
+    session.cookies.set_policy(_BoundedCookiePolicy(session.cookies))
     for prefix, adapter in list(session.adapters.items()):
         if type(adapter) is HTTPAdapter:
             session.mount(prefix, _Adapter())
     return session
+
+
+class _BoundedCookiePolicy(DefaultCookiePolicy):
+    """Cookie policy that ignores long cookies, and new ones if ``jar`` has 300 cookies.
+
+    A session keeps cookies for all pages of a stream; without a limit they could fill the memory.
+    """
+
+    def __init__(self, jar: RequestsCookieJar) -> None:
+        super().__init__()
+        self._jar = jar
+
+    def set_ok(self, cookie: Cookie, request: Any) -> bool:
+        """Return True if the session may keep a cookie that it received."""
+        if len(cookie.name) + len(cookie.value or "") > _LONGEST_COOKIE:
+            return False
+        if len(self._jar) >= _MOST_COOKIES and cookie.name not in self._jar:
+            return False
+        return super().set_ok(cookie, request)
 
 
 class _Adapter(HTTPAdapter):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -17,10 +18,15 @@ from requests.cookies import RequestsCookieJar
 from requests.utils import resolve_proxies, select_proxy
 
 from tap_core.exceptions import SyncError
-from tap_core.http.connection_pools import limit_proxied_responses, limit_responses, skip_cookies
+from tap_core.http.connection_pools import (
+    InvalidHostError,
+    limit_proxied_responses,
+    limit_responses,
+    skip_cookies,
+)
 from tap_core.http.fail_fast import limit_timeout
 from tap_core.http.https_policy import check_https
-from tap_core.http.origins import Route, parse_origin
+from tap_core.http.origins import LONGEST_URL, Route, parse_origin
 from tap_core.http.response import JSONResponse
 from tap_core.http.response_limits import (
     IN_FORCE,
@@ -203,6 +209,8 @@ class _Exchange:
         request.hooks = {**hooks, "response": [read, *others, finish] if others else [finish]}
         try:
             return self._session.send(request, **self.how, **arguments)
+        except InvalidHostError as error:
+            raise requests.exceptions.InvalidURL(error, request=request) from error
         finally:
             request.hooks = {**hooks, "response": others}
 
@@ -214,8 +222,24 @@ class _Exchange:
     def _finish(self, response: requests.Response, *_: Any, **__: Any) -> None:
         """Read the body of a response that another hook has returned; the last response hook."""
         self._read(response)
+        _check_location(response)
         if type(self._session.cookies) is RequestsCookieJar and not response.is_redirect:
             skip_cookies(response.raw)
+
+
+def _check_location(response: requests.Response) -> None:
+    """Check that the URL of a redirect can be parsed, before the requests package parses it.
+
+    Raises:
+        requests.exceptions.InvalidURL: The URL is not UTF-8 text, or not a URL.
+    """
+    if response.is_redirect:
+        try:
+            urlsplit(response.headers["Location"].encode("latin-1").decode())
+        except ValueError:
+            raise requests.exceptions.InvalidURL(
+                "The response redirects to an invalid URL.", response=response
+            ) from None
 
 
 def token_deadline(seconds: float | None = MAX_RESPONSE_SECONDS) -> Deadline:
@@ -250,6 +274,7 @@ def ask_token_endpoint(
 
     def read(response: requests.Response, *_: Any, **__: Any) -> None:
         read_body(response, deadline.limits)
+        _check_location(response)
 
     known = session.merge_environment_settings(url, {}, None, None, None)["proxies"]
     limit_responses(session)
@@ -411,7 +436,9 @@ def annotate_error(
     """
     where = f"stream '{stream}'"
     if request is not None:
-        where += f", {request.method} {secrets.hide(redact_url(request.url))}"
+        url = request.url or ""
+        shown = redact_url(url) if len(url) <= LONGEST_URL else f"{parse_origin(url)}/…"
+        where += f", {request.method} {secrets.hide(shown)}"
     if tries:
         where += f", try {tries}"
     if (

@@ -39,6 +39,7 @@ _PADDED_YEAR = 1_000
 _SECONDS_END = 19
 _DATE_END = 10
 _MICRO_DIGITS = 6
+_LONGEST_VALUE = 1_000
 _SAMPLE = datetime(2024, 2, 29, 13, 14, 15, 678_000, tzinfo=timezone.utc)
 
 
@@ -193,6 +194,8 @@ def _format_datetime(text: str, instant: datetime) -> str:
 
 @lru_cache(maxsize=1_024)
 def _parse_with_strptime(text: str, value: str) -> datetime:
+    if len(value) > _LONGEST_VALUE:  # a space of a format matches any number of spaces
+        raise ValueError(f"A text of {len(value):,} characters is not a date-time.")
     form = _DIRECTIVE.sub(lambda found: "%f" if found[0] == "%_ms" else found[0], text)
     return assume_utc(datetime.strptime(value, form))  # noqa: DTZ007  made aware here
 

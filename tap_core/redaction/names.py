@@ -54,6 +54,9 @@ _WORDS: Final = (
 _LAST_WORDS: Final = ("auth", "oauth", "session", "sessions")
 """Words that count only at the end of a name: ``X-Auth``, but not ``auth_type``."""
 
+_LONGEST_KEPT: Final = 200
+"""Longest name, in characters, whose result is cached; a source may send millions of others."""
+
 _WHOLE: Final = frozenset({"code", "key"})
 """Names of request parameters that are secret; as the name of a setting they are not."""
 
@@ -96,9 +99,13 @@ The last part matches URLs with a user and a password, which occur in values.
 """
 
 
-@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Return True if a setting's name suggests a secret, such as ``password`` or ``api_key``."""
+    return (_has_secret_term if len(name) <= _LONGEST_KEPT else _has_secret_term.__wrapped__)(name)
+
+
+@lru_cache(maxsize=4096)
+def _has_secret_term(name: str) -> bool:
     match = SECRET_NAME_PATTERN.search(name)
     if match is None:
         return False

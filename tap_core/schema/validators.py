@@ -1,15 +1,18 @@
 """Factory of jsonschema validators that are safe for untrusted schemas.
 
 The validators resolve references only within their schema: they send no requests and open no
-files. Regular expressions are matched within the limits of `tap_core.limits.regex`. Everything
-else, including messages, is as in jsonschema.
+files. Regular expressions are matched within the limits of `tap_core.limits.regex`, and the items
+of an array are compared in less than quadratic time. Everything else, including messages, is as in
+jsonschema.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import cache
+from itertools import pairwise
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +22,7 @@ from tap_core.limits.regex import compile_pattern, search
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, FormatChecker
 
-__all__ = ["bound_validator", "find_schema_errors", "validator_class"]
+__all__ = ["bound_validator", "find_schema_errors", "has_unique_items", "validator_class"]
 
 _OF_LIBRARY: Final = "jsonschema._"
 _BOUND_RE: Final = SimpleNamespace(**{**vars(re), "search": search})
@@ -68,6 +71,31 @@ def bound_validator(base: Any) -> Any:
     bound.iter_errors = _reporting_references(bound.iter_errors)
     bound.evolve = _evolving_bound(bound, bound.evolve)
     return bound
+
+
+def has_unique_items(items: Sequence[Any]) -> bool:
+    """Return True if no two items of a JSON array are equal: ``[1, true]``, but not ``[1, 1.0]``.
+
+    The items are sorted, because jsonschema compares every object with every other, and chosen
+    numbers could have the same hash.
+    """
+    if all(item.__class__ is str for item in items):
+        return len(set(items)) == len(items)
+    keys = sorted(map(_sort_key, items))
+    return all(key != following for key, following in pairwise(keys))
+
+
+def _sort_key(value: Any) -> tuple[Any, ...]:
+    """Return a tuple that sorts JSON values of all types; the tuples of equal values are equal."""
+    if isinstance(value, Mapping):
+        return "object", sorted((name, _sort_key(item)) for name, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return "array", list(map(_sort_key, value))
+    if value != value:  # noqa: PLR0124  NaN equals only itself
+        return "nan", id(value)
+    kind = value.__class__
+    name = "number" if kind in {int, float, Decimal} else kind.__name__
+    return (name,) if value is None else (name, value)
 
 
 def _with_empty_registry(original: Any) -> Any:
@@ -178,6 +206,8 @@ def _bound_globals(
     for name, value in module_globals.items():
         if value is re:
             copy[name] = _BOUND_RE
+        elif name == "uniq":
+            copy[name] = has_unique_items
         elif isinstance(value, ModuleType) and value.__name__.startswith(_OF_LIBRARY):
             copy[name] = SimpleNamespace(**_bound_globals(vars(value), copied_globals))
         else:

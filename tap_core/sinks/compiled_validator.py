@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from tap_core.limits.regex import compile_pattern
+from tap_core.schema.validators import has_unique_items
 
 __all__ = ["FormatChecker", "compile_validator"]
 
@@ -102,10 +103,6 @@ def _never_sure(_value: Any) -> bool:
     return False
 
 
-def _only_once(items: list[Any]) -> bool:
-    return all(item.__class__ is str for item in items) and len(set(items)) == len(items)
-
-
 class _Writer:
     """Generator of Python source for functions that check values against JSON Schemas.
 
@@ -118,7 +115,7 @@ class _Writer:
         self.names: dict[str, Any] = {
             "missing": _MISSING,
             "conforms": conforms,
-            "only_once": _only_once,
+            "only_once": has_unique_items,
             "scalars": _SCALARS,
             "numbers": _NUMBERS,
         }

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from io import StringIO
 from itertools import product
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -496,18 +497,20 @@ def test_pkcs5_padding_is_removed(path: Path) -> None:
         )
 
 
-def test_worker_error_contains_no_data_of_the_row() -> None:
+def test_worker_error_contains_no_data_of_the_row(tmp_path: Path) -> None:
     """F3: errors of a worker process, also unexpected ones, contain no values of the row."""
-    file = RequestFile("secret\0path/batch_1.csv", FileKind.REPLACE)  # which no system has
+    (tmp_path / "batch_1.csv").write_text("id\nsecret\n")
+    file = RequestFile(str(tmp_path / "batch_1.csv"), FileKind.REPLACE)
     numbers = pa.record_batch([pa.array([0])], names=["id"])
-    with pytest.raises(Exception, match=r"batch_1\.csv cannot be read: ValueError") as caught:
-        list(_read_rows(RowReader(OPEN, PEOPLE, has_updates=False), [file], iter([numbers])))
+    params = FileParams(compression=cast("Compression", "secret"))  # which no call can name
+    with pytest.raises(Exception, match=r"batch_1\.csv cannot be read: KeyError") as caught:
+        list(_read_rows(RowReader(params, PEOPLE, has_updates=False), [file], iter([numbers])))
     assert "secret" not in "".join(traceback.format_exception(caught.value))
     failed = RuntimeError("the commit failed")
     failed.__cause__ = caught.value
     fault = find_file_error(failed)
     assert isinstance(fault, BatchFileLoadError)
-    assert str(fault).endswith("ValueError. This is a bug of the destination.")
+    assert str(fault).endswith("KeyError. This is a bug of the destination.")
     assert find_file_error(ValueError("something else")) is None
 
 

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from tap_core.manifest.dpath import (
@@ -161,7 +161,7 @@ class KeysToSnakeCase:
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  (the Protocol's parameter)
         """Convert the field names of a record to snake_case, in place."""
-        _replace(record, _rename_fields(record, _snake_case))
+        _replace(record, _rename_fields(record, _known_names.__getitem__))
 
 
 @dataclass(frozen=True)
@@ -287,6 +287,10 @@ def _rename_fields(record: Mapping[str, Any], rename: Callable[[str], str]) -> d
     }
 
 
+_LONGEST_KEPT: Final = 200
+_MOST_KEPT: Final = 8_192
+"""Length in characters, and number, of the names that are kept; a source may send others."""
+
 # A non-ASCII letter without an ASCII form is treated as lower case and kept.
 _WORDS: Final = re.compile(r"[A-Z]+[^\0-`{-\x7f]*|[^\0-`{-\x7f]+|[0-9]+|([^A-Za-z0-9]+)")
 """Groups of upper-case letters, lower-case letters, digits and separators in a name.
@@ -295,7 +299,16 @@ Lower-case letters are matched by excluding the other ranges, which is faster.
 """
 
 
-@lru_cache(maxsize=8_192)
+class _SnakeCaseNames(dict[str, str]):
+    """Names in snake_case by name. Long names and those above a number are not kept."""
+
+    def __missing__(self, name: str) -> str:
+        made = _snake_case(name)
+        if len(name) <= _LONGEST_KEPT and len(self) < _MOST_KEPT:
+            self[name] = made
+        return made
+
+
 def _snake_case(name: str) -> str:
     """Return a name in snake_case without accents: ``'firstName'`` becomes ``'first_name'``."""
     parts = unicodedata.normalize("NFKD", name)
@@ -306,6 +319,9 @@ def _snake_case(name: str) -> str:
     if words and words[0].isdigit():
         words.insert(0, "")
     return "_".join(words).lower()
+
+
+_known_names: Final = _SnakeCaseNames()
 
 
 def _flatten(record: Record, *, into_lists: bool) -> dict[str, Any]:
