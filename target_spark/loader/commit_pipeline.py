@@ -477,7 +477,7 @@ def _describe_batch(request: CommitRequest, result: CommitResult) -> dict[str, A
 
 
 def _describe_omitted(omitted: Sequence[SchemaChange]) -> str:
-    """Return a remark that lists properties without a column, left out by ``on_schema_change``."""
+    """Return a remark that lists properties to which ``on_schema_change`` gave no column."""
     names = [".".join(change.path) for change in omitted]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     properties = "1 property" if len(names) == 1 else f"{len(names)} properties"

@@ -138,7 +138,7 @@ class Report:
             self._remarks.append(text)
 
     def add_wait(self, seconds: float) -> None:
-        """Add seconds for which reading was paused because too many bytes waited for a commit."""
+        """Add to the run's total of seconds in which a backlog of commits paused the reading."""
         with self._lock:
             self._held_back += seconds
 

@@ -146,8 +146,8 @@ class TableState:
     """Cached facts about one table, which a writer keeps during a run.
 
     Attributes:
-        id: The id that the format gave the table, as the run read it first; None if it has not read
-            one.
+        id: The table's id in the metadata of the format, as this run first read it; None if it has
+            not read the id.
         newest: The newest commit metadata in the table, or None if the table has none. Only valid
             if ``is_newest_known`` is True.
         is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
