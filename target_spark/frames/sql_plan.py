@@ -149,7 +149,7 @@ def key_values(table_schema: TableSchema) -> dict[str, str]:
 
 
 def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
-    """Return a SQL condition, true if the value may be corrupted, for each primary key property.
+    """Return SQL conditions, by primary key property, that are true if the key may be corrupted.
 
     If a record is read as text, Spark replaces an unpaired surrogate (an invalid Unicode escape) by
     a question mark, so two different keys may become equal. If records are not read as text, the

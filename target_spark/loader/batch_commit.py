@@ -230,7 +230,7 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function of an old and a new type (DDL): True if the format can widen a column so."""
+        """Function that returns True if the format can change an old type (DDL) to a new one."""
         return self._writer.can_widen
 
     @property
@@ -510,7 +510,7 @@ class BatchWriter:
     def _find_layout_differences(
         self, spark: SparkSession, table: Table, wanted: TableSchema, layout: TableLayout
     ) -> tuple[str, ...]:
-        """Return a remark for the user if a table's partitioning differs from the settings.
+        """Return a tuple with a remark for the user if a table's partitioning is not as configured.
 
         The table is not changed. The tuple is empty if there is no difference.
         """

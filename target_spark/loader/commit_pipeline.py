@@ -52,7 +52,7 @@ _OLD_VERSIONS_STAY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """Task in a writer's queue: create the table of a stream without rows, or alter its columns."""
+    """Task for a writer thread: create the table of a stream without rows, or alter its columns."""
 
     stream: StreamId
     table: Table
@@ -63,7 +63,7 @@ class _Creation:
 
 @dataclass(frozen=True, slots=True)
 class _Maintenance:
-    """Task in a writer's queue: compact and clean up a table after its last commit."""
+    """Task for a writer thread: compact and clean up a table after its last commit."""
 
     stream: StreamId
     table: Table

@@ -138,7 +138,7 @@ class Report:
             self._remarks.append(text)
 
     def add_wait(self, seconds: float) -> None:
-        """Add to the run's total of seconds in which a backlog of commits paused the reading."""
+        """Add seconds to the total time in which reading the input waited for commits."""
         with self._lock:
             self._held_back += seconds
 

@@ -95,7 +95,7 @@ class MergeKeys:
         by_cursor: True if the row with the highest ``cursor`` is the newest, where null is the
             lowest value. ``order`` then decides only between equal cursors, and a batch row
             replaces a table row only if its cursor is not lower. False if ``order`` alone decides.
-        outdated: The column with Airbyte's generation id, and the lowest current generation. A
+        outdated: A tuple of the column with Airbyte's generation id and the lowest current id. A
             table row with null or a lower id is replaced even if its cursor is higher. None if
             cursors are compared for all rows.
         removed: Column with the deletion time from a change-data-capture source (Airbyte). If it is

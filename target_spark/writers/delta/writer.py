@@ -878,7 +878,7 @@ def _not_empty_error(table: Table) -> ConflictError:
 
 
 def _choose_source_conf(keys: MergeKeys) -> Mapping[str, str]:
-    """Return the Spark setting that decides if a MERGE copies its batch to disk before it reads it.
+    """Return the Spark setting by which a MERGE copies its batch to disk before it reads the rows.
 
     A batch that Spark holds in memory need not be copied, because each read gives the same rows.
     """
