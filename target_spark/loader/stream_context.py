@@ -192,7 +192,7 @@ class LoadedStream:
         return tuple(batch for batch in self.kept_batches if batch.version in {valid, None})
 
     def mark_deletions(self) -> None:
-        """Add `_sdc_deleted_at` to the table schema if missing, so that rows can be marked."""
+        """Add the column `_sdc_deleted_at`, if missing, so that rows can be marked as deleted."""
         self.table_schema = self.table_schema.with_metadata(DELETED_AT)
 
 

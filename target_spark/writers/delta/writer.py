@@ -878,9 +878,9 @@ def _not_empty_error(table: Table) -> ConflictError:
 
 
 def _choose_source_conf(keys: MergeKeys) -> Mapping[str, str]:
-    """Return the Spark setting by which a MERGE copies its batch to disk before it reads the rows.
+    """Return the Spark setting that turns the copying of a MERGE's batch to disk on or off.
 
-    A batch that Spark holds in memory need not be copied, because each read gives the same rows.
+    A batch that Spark holds in memory is not copied, because each read gives the same rows.
     """
     return MATERIALIZE_SOURCE_CONF if keys.unique_rows is None else {_MATERIALIZE_SOURCE: "none"}
 
