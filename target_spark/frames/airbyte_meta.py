@@ -112,7 +112,7 @@ def _source_changes() -> str:
 
 
 def change_entry(fields: str, field: str, reason: str) -> str:
-    """Return SQL that reports fields set to null, as an array of entries for Airbyte's ``changes``.
+    """Return SQL that builds an array of entries for Airbyte's ``changes``, one per nulled field.
 
     Args:
         fields: The SQL of an array with one item per field that was set to null.

@@ -100,7 +100,8 @@ class _Block:
     Attributes:
         file: The URL of the file.
         block: The offset of the block in the file, in bytes; 0 for Parquet.
-        first: Spark's id of the first line. The ids within a block are consecutive.
+        first: Spark's id (``monotonically_increasing_id``) of the first line. The ids within a
+            block are consecutive.
         line_count: The number of lines, including blank lines.
         rows: The number of lines that are not blank.
         deletes: The number of lines that may be delete records.
@@ -191,7 +192,7 @@ def assign_ordinals(
     ordinal_offsets: Sequence[tuple[int, int]],
     ordinal_shift: int,
 ) -> None:
-    """Copy spool files, and increase the ordinal of each row by the lines in earlier batch files.
+    """Copy spool files, and increase each row's ordinal by the line count of earlier batch files.
 
     Spool files keep rows on disk until they are committed, with one row per line as JSON. In the
     original, the ordinal of a row is the position of its message in the input, where a BATCH
@@ -318,11 +319,10 @@ def _compute_ordinals(
 
 
 def _build_offset_sql(ordinal_offsets: Sequence[tuple[int, int]], base_offset: int = 0) -> str:
-    """Return SQL for the number of lines in the batch files before a message of the input.
+    """Return SQL that computes the number to add to an input position to get a row's ordinal.
 
-    The SQL reads the message's position from the column ``n``. In it, each BATCH message counts as
-    one. Adding the SQL's result gives the ordinal, in which each line of a batch file counts as
-    one.
+    The SQL reads the position from the column ``n``. In the position, each BATCH message counts as
+    one; in the ordinal, each line of a batch file counts as one.
 
     Args:
         ordinal_offsets: For each BATCH message, in order, a tuple of its position in the input and

@@ -6,8 +6,8 @@ In this mode the reader rejects numbers in quotes, and integers such as ``1.0``.
 
 A line is ``{"n":ordinal,"t":time,"v":version,"r":record}``, where the ordinal is the row's position
 in the input. Metadata from an Airbyte source precedes the record as ``"m"``. The record is parsed
-as one struct. The column for lines that cannot be parsed is not part of this struct, so no property
-can have the same name.
+as one struct. The column for lines that cannot be parsed is outside this struct, so its name cannot
+conflict with the name of a property.
 """
 
 from __future__ import annotations

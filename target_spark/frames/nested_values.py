@@ -1,4 +1,4 @@
-"""SQL that copies nested values of a record into separate columns, if a key or cursor is nested.
+"""SQL that copies nested primary keys and replication keys of a record into separate columns.
 
 A nested value is extracted as text and converted to its column type later. It is null if the
 property is missing or has another structure.
@@ -16,9 +16,10 @@ _NOTHING = "CAST(NULL AS STRING)"
 
 
 def extract_nested(table_schema: TableSchema) -> tuple[str, ...]:
-    """Return the SQL definition of a struct column that copies a record's nested keys and cursors.
+    """Return the SQL of a struct column with copies of a record's nested keys.
 
-    The result has one definition, or is empty if no key or cursor of the schema is nested.
+    These are nested primary keys and replication keys. The result is a tuple with one definition,
+    or an empty tuple if no such key is nested.
     """
     nested = [
         column

@@ -92,7 +92,7 @@ class SelectPlan:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def fast_plan(table_schema: TableSchema) -> SelectPlan:
-    """Return the SQL that converts values, if each has the most common form of its type.
+    """Return the SQL that converts values that are written in the most common form of their type.
 
     Any other value, such as a number in quotes, fails the Spark job with `BAD_ROWS_MARKER`. The
     caller then uses `tolerant_plan`.
@@ -127,8 +127,8 @@ def _cast_or_fail(
 def build_row_check(table_schema: TableSchema) -> str:
     """Return a SQL condition that is true for a valid row, and fails the Spark job for other rows.
 
-    A row is valid if its record could be parsed, has a value for each key, and has no empty string
-    in a partition column. Other values are not checked.
+    A row is valid if its record could be parsed, has a value for each primary key, and has no empty
+    string in a partition column. Other values are not checked.
     """
     fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
     fits += (f"{value} IS NOT NULL" for value in key_values(table_schema).values())
@@ -139,7 +139,7 @@ def build_row_check(table_schema: TableSchema) -> str:
 
 
 def key_values(table_schema: TableSchema) -> dict[str, str]:
-    """Return, for each key property, the SQL of its value in the parsed JSON record."""
+    """Return the SQL that reads each primary key from the parsed JSON record, by property name."""
     columns = {
         column.source: column
         for column in table_schema.columns
@@ -149,7 +149,7 @@ def key_values(table_schema: TableSchema) -> dict[str, str]:
 
 
 def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
-    """Return, for each key property, a SQL condition that is true if its value may be corrupted.
+    """Return SQL conditions, by primary key property, that are true if the key may be corrupted.
 
     If a record is read as text, Spark replaces an unpaired surrogate (an invalid Unicode escape) by
     a question mark, so two different keys may become equal. If records are not read as text, the

@@ -309,7 +309,8 @@ def _log_output(
 def _read_lines(pipe: IO[bytes], hide: Callable[[str], str]) -> Iterator[str]:
     """Yield the non-blank lines of a pipe, without the secrets that ``hide`` removes.
 
-    A line over 8,192 characters is yielded in several pieces, and about 1 MiB of a longer line.
+    A line over 8,192 characters is yielded in pieces of this length. Of a line over 1 MiB, only
+    about the first MiB is yielded.
     """
     while line := pipe.readline(_LONGEST_LINE):
         text = hide(line.decode("utf-8", "replace").rstrip())
@@ -322,5 +323,5 @@ def _read_lines(pipe: IO[bytes], hide: Callable[[str], str]) -> Iterator[str]:
 
 
 def _describe_end(code: int) -> str:
-    """Return the end of a program as text: ``exit code 1``, or ``ended by signal 9`` for -9."""
+    """Return a program's exit code as text: ``exit code 1``, or ``ended by signal 9`` for -9."""
     return f"exit code {code}" if code > 0 else f"ended by signal {-code}"

@@ -148,7 +148,8 @@ class _TableState:
         needs_spark: True once a batch of the table was not small, or could only be read by Spark.
         prepared_columns: The columns of the table, or None if they must be compared with the
             stream's columns again.
-        drops_not_null: True if NOT NULL constraints of the columns must be dropped.
+        drops_not_null: True after a commit failed because a row has null in a NOT NULL column. The
+            retry then drops the constraints.
         is_new: True if this run created the table.
         before: The newest commit metadata that earlier runs left in the table, or None.
         key: The key by which the table's rows are known to be distinct (`CommitMetadata.key`).
@@ -229,7 +230,7 @@ class BatchWriter:
 
     @property
     def can_widen(self) -> CanWiden:
-        """Function that returns True if the table format can widen an old type (DDL) to a new."""
+        """Function that returns True if the format can change an old type (DDL) to a new one."""
         return self._writer.can_widen
 
     @property
@@ -509,7 +510,7 @@ class BatchWriter:
     def _find_layout_differences(
         self, spark: SparkSession, table: Table, wanted: TableSchema, layout: TableLayout
     ) -> tuple[str, ...]:
-        """Return a remark for the user if a table's partitioning differs from the settings.
+        """Return a tuple with a remark for the user if a table's partitioning is not as configured.
 
         The table is not changed. The tuple is empty if there is no difference.
         """
@@ -517,9 +518,12 @@ class BatchWriter:
         return (f"the table is {mismatch}, which is not changed",) if mismatch else ()
 
     def _check_owner(self, spark: SparkSession, table: Table) -> None:
-        """Raise a TableOwnerError if the table's last commit was made by another job.
+        """Store the metadata of a table's last commit, and check that this job made the commit.
 
         Two jobs must not load one table, because a run resumes from the state in the last commit.
+
+        Raises:
+            TableOwnerError: A job with another name made the commit.
         """
         marker = self._writer.get_last_metadata(spark, table)
         if marker is None:

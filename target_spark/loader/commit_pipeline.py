@@ -52,7 +52,7 @@ _OLD_VERSIONS_STAY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """Task in a writer's queue: create the table of a stream without rows, or alter its columns."""
+    """Task for a writer thread: create the table of a stream without rows, or alter its columns."""
 
     stream: StreamId
     table: Table
@@ -63,7 +63,7 @@ class _Creation:
 
 @dataclass(frozen=True, slots=True)
 class _Maintenance:
-    """Task in a writer's queue: compact and clean up a table after its last commit."""
+    """Task for a writer thread: compact and clean up a table after its last commit."""
 
     stream: StreamId
     table: Table
@@ -477,7 +477,7 @@ def _describe_batch(request: CommitRequest, result: CommitResult) -> dict[str, A
 
 
 def _describe_omitted(omitted: Sequence[SchemaChange]) -> str:
-    """Return a remark that lists properties without a column, left out by ``on_schema_change``."""
+    """Return a remark that lists properties to which ``on_schema_change`` gave no column."""
     names = [".".join(change.path) for change in omitted]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     properties = "1 property" if len(names) == 1 else f"{len(names)} properties"

@@ -1,4 +1,4 @@
-"""Retries of work that uses the Spark process of a run, which may end meanwhile."""
+"""Retries of work that uses the Spark process of a run. The process may end during the work."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def retry_with_engine(
 
 
 def _raise_engine_failure(engine: SparkProvider, error: BaseException) -> None:
-    """Raise the failure of the Spark process from ``error`` if it has ended; else do nothing.
+    """If the Spark process has ended, raise the reason, with ``error`` as cause; else do nothing.
 
     If ``error`` says that the connection to the JVM broke, wait up to 10 seconds for the process to
     end.

@@ -4,10 +4,10 @@ Both are made only if the stream is known to be complete. It is complete after a
 end of the input, after an ACTIVATE_VERSION message that follows its rows, or after a status message
 of the source.
 
-Until this commit, states are held back. This begins with the first SCHEMA message of a stream that
-overwrites its table, or with the ACTIVATE_VERSION message. In Airbyte's protocol, a stream that
-overwrites its table holds back only its own states and the states after its rows. No deletion is
-needed if all rows have the activated version.
+States are held back until this commit is made: those after the first SCHEMA message of a stream
+that overwrites its table, or after the ACTIVATE_VERSION message. In Airbyte's protocol, a stream
+that overwrites its table holds back only its own states and the states after its rows. No deletion
+is needed if all rows have the activated version.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class Report:
             self._remarks.append(text)
 
     def add_wait(self, seconds: float) -> None:
-        """Add seconds for which reading was paused because too many bytes waited for a commit."""
+        """Add seconds to the total time in which reading the input waited for commits."""
         with self._lock:
             self._held_back += seconds
 

@@ -47,10 +47,11 @@ _KEYS: Final = MergeKeys((), ORDINAL)
 
 
 def find_versions(table_format: str) -> dict[str, str]:
-    """Return the versions of this program and its libraries, for two columns of the table of runs.
+    """Return the versions of this program and its libraries, to store them with a run's statistics.
 
-    The columns are ``target_spark_version`` and ``library_versions``. The libraries are PySpark and
-    those of the table format, such as ``pyspark 4.0.1, …``.
+    The result has the columns ``target_spark_version`` and ``library_versions`` of the table
+    ``_target_spark_runs``. The libraries are PySpark and those of the table format, such as
+    ``pyspark 4.0.1, …``.
     """
     libraries = [f"pyspark {spark_version}"]
     for coordinates in required_jars(table_format, spark_version)[:1]:
@@ -71,7 +72,9 @@ def append_run(
     rows: Sequence[Mapping[str, Any]],
     stopping: threading.Event | None = None,
 ) -> None:
-    """Append the rows of a run to the table of runs in one commit. Create the table if needed.
+    """Append a run's statistics to the table ``_target_spark_runs``. Create the table if needed.
+
+    All rows, one per stream, are added in one commit.
 
     Transient failures and conflicts with other runs are retried. A retry never adds rows twice.
 
@@ -103,7 +106,7 @@ def _create_writer(table_format: str) -> Writer:
 
 
 def _prepare_columns(writer: Writer, spark: SparkSession, table: Table) -> TableSchema:
-    """Create the table of runs, or add the columns that are new in this release.
+    """Create the table ``_target_spark_runs``, or add the columns that are new in this release.
 
     Return the resulting columns of the table.
     """
@@ -120,7 +123,9 @@ def _prepare_columns(writer: Writer, spark: SparkSession, table: Table) -> Table
 
 
 def _to_arrow(rows: Sequence[Mapping[str, Any]], columns: TableSchema) -> pa.Table:
-    """Return rows of the table of runs as an Arrow table, with a last column for the row number.
+    """Return rows for the table ``_target_spark_runs`` as an Arrow table.
+
+    A last column with the row number is added.
 
     Args:
         rows: The rows as values by column.
@@ -141,7 +146,7 @@ def _append(
     rows: Sequence[Mapping[str, Any]],
     commit: CommitMetadata,
 ) -> None:
-    """Append rows to the table of runs, without Spark if the table is a local Delta table.
+    """Append rows to ``_target_spark_runs``, without Spark if it is a local Delta table.
 
     Nearly always the table has all columns, so it is created or altered only if the first attempt
     fails.

@@ -92,7 +92,8 @@ class Ledger:
         state may have been emitted before.
 
         Args:
-            stream: The stream whose batches the next commit writes, or the key of a deletion.
+            stream: The stream whose batches the next commit writes, or
+                `LoadedStream.deletion_key` if it deletes rows of old Singer table versions.
             upto: A position in the input. The next commit writes the batches of ``stream`` that
                 begin at or before this position.
         """
@@ -170,7 +171,8 @@ class Ledger:
         """Mark closed batches as committed, so that they no longer hold back states.
 
         Args:
-            stream: The stream of the batches, or the key of a deletion.
+            stream: The stream of the batches, or `LoadedStream.deletion_key` if the commit deleted
+                rows of old Singer table versions.
             upto: A position in the input; batches that begin at or before it are marked.
             carried: The state that the commit stores, or None if it stores no state.
             withheld: True if too many rows were quarantined. Then the batches hold back states

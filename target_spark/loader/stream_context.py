@@ -163,7 +163,7 @@ class LoadedStream:
 
     @property
     def deletion_key(self) -> Hashable:
-        """`Ledger` key that holds back states until rows of old Singer versions are deleted."""
+        """Key by which the `Ledger` holds back states until old Singer versions are deleted."""
         return ("other versions", self.id)
 
     @property
@@ -192,7 +192,7 @@ class LoadedStream:
         return tuple(batch for batch in self.kept_batches if batch.version in {valid, None})
 
     def mark_deletions(self) -> None:
-        """Add the column `_sdc_deleted_at` if it is missing, to mark rows as deleted."""
+        """Add the column `_sdc_deleted_at`, if missing, so that rows can be marked as deleted."""
         self.table_schema = self.table_schema.with_metadata(DELETED_AT)
 
 

@@ -43,7 +43,7 @@ class VersionTracker:
 
     @property
     def may_delete_current_rows(self) -> bool:
-        """True if deleting all Singer versions but the activated one may remove new rows."""
+        """True if deleting all versions but the activated one may remove rows of this run."""
         return self._mixed or bool(self._seen and not self.has_received(self.activated))
 
     def record_rows(self, version: int | None) -> None:

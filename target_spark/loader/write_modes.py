@@ -233,9 +233,9 @@ def format_key(keys: Sequence[str]) -> str:
 
 
 def _has_repeated_keys(rows: DataFrame, keys: Sequence[str], mode: WriteMode) -> bool:
-    """Return True if several rows of a table have the same key; null is no key.
+    """Return True if several rows of a table have the same key. Rows with a null key are ignored.
 
-    In mode scd2 only rows that are, or would become, the current version of a row are compared.
+    In mode scd2, ended row versions and deleted rows are ignored, too.
     """
     if mode is WriteMode.SCD2 and IS_CURRENT in rows.columns:
         rows = rows.where(f"{quote(IS_CURRENT)} IS NOT FALSE")

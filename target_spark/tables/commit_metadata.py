@@ -122,7 +122,7 @@ def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMeta
     """Return the metadata with the state from which the next run of a job resumes.
 
     It is the newest metadata with a state, in which the states of all tables are merged. If no
-    metadata has a state, return the newest. If a later run committed rows but no state,
+    metadata has a state, return the newest metadata. If a later run committed rows but no state,
     ``uncovered_since`` has the start of that run.
 
     Args:

@@ -1,7 +1,8 @@
 """Validation of ``partition_by``, ``cluster_by`` and ``sort_by`` against a stream's schema.
 
-A setting of a single stream that cannot be applied is an error. A setting for all streams is
-applied if possible, and the report names the streams for which it was not.
+If such a setting is made for one stream (``streams.<name>.partition_by``) and cannot be applied,
+an error is raised. If it is made for all streams, it is applied where possible, and the report
+names the streams to which it was not applied.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def resolve_layout(
         for example because the stream has no such property.
 
     Raises:
-        UnsupportedError: A layout setting of this single stream cannot be applied.
+        UnsupportedError: A layout setting in ``streams.<name>``, for this stream only, cannot be
+            applied.
     """
     own = options.streams.get(str(stream), StreamOptions())
     settings, remarks = options.of(stream), list[str]()
@@ -93,11 +95,11 @@ def resolve_layout(
 def reject_empty_partition_values(
     options: LoadOptions, stream: StreamId, table_schema: TableSchema
 ) -> TableSchema:
-    """Return a table schema that quarantines rows with an empty string in a partition column.
+    """Return a copy of a table schema that rejects an empty string in a partition column.
 
-    This is needed for Delta tables, which would store null instead. The returned schema lists the
-    properties of the text partition columns in its attribute ``filled``. For another table format,
-    the schema is returned unchanged.
+    Rows with such a value are quarantined, because a Delta table would store null instead. The
+    copy lists the properties of the text partition columns in its attribute ``filled``. For another
+    table format, the schema is returned unchanged.
     """
     if options.format != "delta":
         return table_schema

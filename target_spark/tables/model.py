@@ -61,7 +61,7 @@ class Table:
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """The table's name in the catalog, in lower case, and its path. Either may be missing."""
+        """The table's lower-case catalog name and its path, if any, to find tables in conflict."""
         return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
     def with_suffix(self, suffix: str) -> Table:

@@ -95,7 +95,7 @@ class MergeKeys:
         by_cursor: True if the row with the highest ``cursor`` is the newest, where null is the
             lowest value. ``order`` then decides only between equal cursors, and a batch row
             replaces a table row only if its cursor is not lower. False if ``order`` alone decides.
-        outdated: The column with Airbyte's generation id, and the lowest current generation. A
+        outdated: A tuple of the column with Airbyte's generation id and the lowest current id. A
             table row with null or a lower id is replaced even if its cursor is higher. None if
             cursors are compared for all rows.
         removed: Column with the deletion time from a change-data-capture source (Airbyte). If it is
@@ -146,8 +146,8 @@ class TableState:
     """Cached facts about one table, which a writer keeps during a run.
 
     Attributes:
-        id: The id that the format gave the table, as the run read it first; None if it has not read
-            one.
+        id: The table's id in the metadata of the format, as this run first read it; None if it has
+            not read the id.
         newest: The newest commit metadata in the table, or None if the table has none. Only valid
             if ``is_newest_known`` is True.
         is_newest_known: True once ``newest`` was read. False again after a failed commit, which may

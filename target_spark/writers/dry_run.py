@@ -146,7 +146,10 @@ class DryRunWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, _commit: CommitMetadata
     ) -> CommitStats:
-        """Return the number of rows of other Singer versions that a run would delete or mark."""
+        """Return the number of rows that a run would delete, or mark as deleted, in a table.
+
+        These are the rows of all Singer table versions but the activated one.
+        """
         if table.key in self._new:
             return CommitStats()
         rows = self.rows(spark, table)

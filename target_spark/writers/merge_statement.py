@@ -101,7 +101,7 @@ def table_column(target: str, name: str) -> str:
 
 
 def match_keys(target: str, keys: Sequence[str]) -> str:
-    """Return the SQL condition that a batch row and a table row have equal, non-null keys."""
+    """Return a SQL condition, true if a batch row and a table row have equal, non-null keys."""
     return " AND ".join(f"{table_column(target, key)} = {source_column(key)}" for key in keys)
 
 
@@ -136,9 +136,9 @@ def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
 
 
 def _newer_condition(target: str, keys: MergeKeys) -> str | None:
-    """Return the SQL condition that a batch row is newer than the table row with the same key.
+    """Return a SQL condition, true if a batch row is newer than the table row with the same key.
 
-    The batch row then replaces the table row. Return None if it always does.
+    Only then does the batch row replace the table row. Return None if it always replaces it.
     """
     if not keys.by_cursor or keys.cursor is None:
         return None

@@ -11,8 +11,8 @@ nothing either, unless they are newer than the table. A record counts as sent ag
 is true:
 
 - it equals the current row version, and its time is not later;
-- it equals an older row version, and either has the same start time, or has a lower cursor than the
-  last one;
+- it equals an older row version, and either its time is the start time of that row version, or its
+  replication key is lower than that of the key's last row version;
 - it is a delete record with the time of an earlier deletion, and the row version that this deletion
   ended does not equal the current one;
 - it equals the last row version, which has ended, and is followed in the batch by the delete record
@@ -20,8 +20,8 @@ is true:
 - it has no time and equals the key's row version from before the run, and the batch so far has only
   row versions of the key that the table already contains.
 
-A real change back to earlier values differs from a repeated record only by its time or its cursor,
-so only the last rule applies to records without a time.
+A real change back to earlier values differs from a repeated record only by its time or replication
+key, so only the last rule applies to records without a time.
 
 The result is a DataFrame of changes (`target_spark.writers.history_merge`). An ``end`` change has
 the end time. A ``touch`` change sets a newer table version on the current row version.
@@ -117,7 +117,7 @@ def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
 
 
 def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add two columns to each record: its time in microseconds, and the values that are compared.
+    """Add two columns to the records: the time in microseconds since 1970, and compared values.
 
     The values are a struct of the columns ``keys.compared``, or null for a delete record.
     """
@@ -128,7 +128,7 @@ def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _state_struct(compared: Sequence[str]) -> Column:
-    """Return a struct column of the compared columns. It is not null even if all of them are."""
+    """Return a struct column of ``compared`` columns, which is not null even if all values are."""
     named = (_col(name).alias(f"c{number}") for number, name in enumerate(compared))
     return F.struct(F.lit(0).alias("c"), *named)
 

@@ -125,7 +125,7 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def version_delete_condition(deletion: VersionDelete) -> str:
-    """Return the SQL condition for the rows of other Singer table versions, to be deleted.
+    """Return a SQL condition that is true for rows of other Singer table versions, to delete them.
 
     Rows that are already marked as deleted, and ended row versions of an scd2 table, are excluded.
     """

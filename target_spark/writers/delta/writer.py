@@ -1,12 +1,12 @@
 """Writer of Delta Lake tables, by their path or by their name in a catalog.
 
-- A batch and its commit metadata are one commit; the metadata is in ``userMetadata``. For each run
-  and table there is a new transaction id, whose version is the batch number.
+- A batch and its commit metadata are one commit; the metadata is in ``userMetadata``. Each run uses
+  a new application id per table for Delta's transactions, whose version is the batch number.
 - After each write the newest commit is read. It must have this batch's metadata, belong to the same
   table as before, and list files that exist and have the rows that were written.
 - In a local folder, appends are committed through deltalake
-  (`target_spark.writers.delta.deltalake_commit`), and so are other changes of small tables with
-  ``avoids_spark``. Everything else is committed through Spark's Delta. Session settings pass
+  (`target_spark.writers.delta.deltalake_commit`), and so are other changes of small tables if
+  ``avoids_spark`` is set. Everything else is committed through Spark's Delta. Session settings pass
   transaction id and metadata to MERGE and ALTER, so each writer thread has a session.
 - Tables are created with the oldest possible reader version; type widening is enabled with the
   first column that is widened. `target_spark.tables.identifiers` produces only names that need no
@@ -878,9 +878,9 @@ def _not_empty_error(table: Table) -> ConflictError:
 
 
 def _choose_source_conf(keys: MergeKeys) -> Mapping[str, str]:
-    """Return the Spark setting that decides if a MERGE copies its batch to disk before it reads it.
+    """Return the Spark setting that turns the copying of a MERGE's batch to disk on or off.
 
-    A batch that Spark holds in memory need not be copied, because each read gives the same rows.
+    A batch that Spark holds in memory is not copied, because each read gives the same rows.
     """
     return MATERIALIZE_SOURCE_CONF if keys.unique_rows is None else {_MATERIALIZE_SOURCE: "none"}
 

@@ -1,6 +1,6 @@
 """Reader of an Iceberg table's snapshots through Spark, and checks before and after a commit.
 
-The table is not changed; files of a snapshot are read and synced. The snapshots of a table in a
+The table is not changed. Its new files are read, and flushed to disk. The snapshots of a table in a
 local folder come from `target_spark.tables.iceberg_metadata`, without a Spark job; those of other
 tables from Spark's metadata tables.
 """
