@@ -183,12 +183,10 @@ class ConnectorTester:
         """
         half = max(1, sum(full_update.operations.values()) // 2)
         with self.servers.open() as server:
-            self._read_partial_update(
-                server.client, self.state, self._make_reader(full_update.choice), half
-            )
+            self._read_partial_update(server.client, self._make_reader(full_update.choice), half)
             second = self._make_next_reader(full_update, Model())
             if isinstance(server, ServerProcess):
-                self._read_partial_update(server.client, self.state, second, half)
+                self._read_partial_update(server.client, second, half)
                 server.kill()
             else:
                 self._read_update(server.client, self.state, second)
@@ -292,12 +290,10 @@ class ConnectorTester:
         if reader.task is not None:
             raise StoppedError(f"Update ends with a task: {reader.task}")
 
-    def _read_partial_update(
-        self, client: Client, state: str, reader: UpdateReader, count: int
-    ) -> None:
+    def _read_partial_update(self, client: Client, reader: UpdateReader, count: int) -> None:
         """Read the first ``count`` messages of an Update with ``reader``, then cancel the call."""
         with stop_if_refused(self.findings):
-            stream = client.stream("Update", self._build_request(state, reader))
+            stream = client.stream("Update", self._build_request(self.state, reader))
             reader.read(islice(iter(stream), count))
             stream.cancel()
 

@@ -132,7 +132,7 @@ class DestinationTester:
         self._expect_success(
             "CreateTable", 32, "a table", self._build_table_request("types", TYPES)
         )
-        self._check_description("types", TYPES)
+        self._check_description(TYPES)
         self._expect_failure(
             "CreateTable", 32, "a table that exists", self._build_table_request("types", TYPES)
         )
@@ -148,31 +148,28 @@ class DestinationTester:
         )
         self.say(f"Tables are created in {self.schema}")
 
-    def _check_description(self, name: str, sample: Sample, rule: int = 31) -> None:
-        """Call DescribeTable, and check that its response has the columns of ``sample``.
+    def _check_description(self, sample: Sample, rule: int = 31) -> None:
+        """Call DescribeTable for the table "types", and check that it has the columns of a sample.
 
         Args:
-            name: Name of the table.
             sample: The expected columns.
             rule: Number of the rule in ``docs/fivetran.md`` that is broken if the columns differ.
         """
-        response = self._describe_table(name)
+        response = self._describe_table("types")
         if response.WhichOneof("response") != "table":
-            self.findings.add_violation(rule, f"the table {name} exists but is not described")
+            self.findings.add_violation(rule, "the table types exists but is not described")
             return
         described = {column.name: parse_column(column) for column in response.table.columns}
         for column in sample.columns:
             if column.name not in described:
-                self.findings.add_violation(
-                    rule, f"column {column.name} of {name} is not described"
-                )
+                self.findings.add_violation(rule, f"column {column.name} of types is not described")
             elif described[column.name] != column:
                 was, now = _describe_column(column), _describe_column(described[column.name])
                 self.findings.add_violation(
-                    rule, f"column {column.name} of {name} is {now} and was {was}"
+                    rule, f"column {column.name} of types is {now} and was {was}"
                 )
         for extra in described.keys() - {column.name for column in sample.columns}:
-            self.findings.add_violation(rule, f"{name} is described with an unknown column {extra}")
+            self.findings.add_violation(rule, f"types is described with an unknown column {extra}")
 
     # Batches
 
@@ -204,7 +201,7 @@ class DestinationTester:
         self._expect_success(
             "WriteBatch", 37, "no files", self._build_batch_request("types", TYPES, files)
         )
-        self._check_description("types", TYPES)
+        self._check_description(TYPES)
         self.say("Batches are written")
 
     def _write_replacements(self, files: BatchFileSet) -> list[str]:
@@ -253,7 +250,7 @@ class DestinationTester:
         self._expect_failure("WriteBatch", 42, "half a file", request)
         Path(path).unlink()
         self._expect_failure("WriteBatch", 42, "a missing file", request)
-        self._check_description("types", TYPES, 42)
+        self._check_description(TYPES, 42)
 
     # Changes of tables
 
@@ -265,7 +262,7 @@ class DestinationTester:
         self._check_alteration("a column is added, the type of another one is changed", sample)
         less = sample.changed(a_json=None, a_xml=None)
         self._expect_success("AlterTable", 33, "fewer columns", self._build_alteration(less))
-        self._check_description("types", sample, 33)
+        self._check_description(sample, 33)
         text = KnownColumn("id", DataType.STRING, is_key=True)
         self._check_alteration("another type of a key column", sample.changed(id=text))
         plain = KnownColumn("region", DataType.STRING, is_key=False)
@@ -280,7 +277,7 @@ class DestinationTester:
         ``what`` describes the change in findings.
         """
         self._expect_success("AlterTable", 33, what, self._build_alteration(sample))
-        self._check_description("types", sample, 33)
+        self._check_description(sample, 33)
 
     def _build_alteration(self, sample: Sample) -> Any:
         """Return an AlterTableRequest that gives the table "types" the columns of ``sample``."""
