@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record
 
-__all__ = ["SQLStream"]
+__all__ = ["NULLS_LAST_DIALECTS", "SQLStream"]
+
+NULLS_LAST_DIALECTS = frozenset(("postgresql", "oracle", "redshift", "snowflake", "duckdb"))
+"""SQLAlchemy's names of databases that sort nulls last and support ``NULLS FIRST``."""
 
 
 class SQLStream(Stream, abc.ABC):
@@ -62,7 +65,7 @@ class SQLStream(Stream, abc.ABC):
     """True to count the rows of a sync by ``COUNT(*)`` for messages like Airbyte's ESTIMATE."""
 
     supports_nulls_first: bool = False
-    """True if the database supports ``NULLS FIRST``."""
+    """True if the database supports ``NULLS FIRST``; not needed for `NULLS_LAST_DIALECTS`."""
 
     def __init__(
         self,
@@ -205,8 +208,7 @@ class SQLStream(Stream, abc.ABC):
         """
         if self.replication_key:
             column = table.columns[self.replication_key]
-            order = column.asc()
-            query = query.order_by(sa.nulls_first(order) if self.supports_nulls_first else order)
+            query = query.order_by(_build_order(column, self))
             start = self.get_starting_replication_key_value(context)
             query = _limit_rows(query, column, start, self)
         return query
@@ -281,6 +283,16 @@ class SQLStream(Stream, abc.ABC):
             return {}
         properties: Mapping[str, JsonSchema] = self.effective_schema.get("properties", {})
         return properties
+
+
+def _build_order(column: sa.Column[Any], stream: SQLStream) -> sa.ColumnElement[Any]:
+    """Return the order of a query by the replication key: ascending, nulls first if possible.
+
+    If nulls were last, an interrupted sync would not have read them, and no bookmark includes them.
+    """
+    order, dialect = column.asc(), stream.connector._dialect.name  # noqa: SLF001
+    may_be_last = column.nullable and dialect in NULLS_LAST_DIALECTS
+    return sa.nulls_first(order) if stream.supports_nulls_first or may_be_last else order
 
 
 def _is_overridden(stream: SQLStream, *names: str) -> bool:

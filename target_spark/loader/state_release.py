@@ -206,6 +206,23 @@ class Ledger:
                 batches.open = None
             self._drop_replaced_states()
 
+    def discard_stream(self, stream: Hashable, *keys: Hashable) -> None:
+        """Discard what holds back states for a stream, and the states that it held back for it.
+
+        These are the states of the stream and the states of all streams. The states of other
+        streams do not include the stream's rows, and are held back by their own rows only.
+
+        Args:
+            stream: The stream, which is the key of its batches.
+            keys: Further keys of the stream, such as that of a deletion of old table versions.
+        """
+        with self._lock:
+            batches = [self._by_stream.pop(key, None) for key in (stream, *keys)]
+            firsts = [first for each in batches if each and (first := each.oldest()) is not None]
+            if firsts:
+                self._states.discard({stream, None}, min(firsts))
+            self._drop_replaced_states()
+
     def count_rejected(self, stream: Hashable, rows: int) -> None:
         """Tell the state format how many more rows of a stream were quarantined.
 

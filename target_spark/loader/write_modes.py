@@ -216,7 +216,8 @@ def find_distinct_key(
         and not writer.is_empty(spark, request.table)
         and _has_repeated_keys(writer.rows(spark, request.table), keys, request.mode)
     ):
-        anew = "into another table" if request.mode is WriteMode.SCD2 else "anew (full_refresh)"
+        anew = "anew (full_refresh; under Airbyte, clear its data first)"
+        anew = "into another table" if request.mode is WriteMode.SCD2 else anew
         raise TableError(
             f"Table {request.table.name} has several rows with the same {', '.join(keys)}, the key"
             f" of stream {request.stream}, so that one record would replace all of them. The table"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Callable
@@ -505,3 +506,36 @@ def test_incremental_sync_resumes_at_the_postgresql_bookmark(server_tap, key, ca
     again.tap_connector._engine.dispose()
     found = records([json.loads(line) for line in capsys.readouterr().out.splitlines()])
     assert len(found) == (3000 if key == "at" else 1)
+
+
+def test_rows_without_a_replication_key_value_are_read_before_an_interruption(postgres, capsys):
+    """PostgreSQL sorts nulls last; a sync from the bookmark on would not find them."""
+
+    class Interrupted(LiteStream):
+        supports_nulls_first = False
+        STATE_MSG_FREQUENCY = 1
+
+        def post_process(self, row, context=None):
+            if row["id"] == self.config.get("fails_at"):
+                raise RuntimeError("interrupted")
+            return row
+
+    def sync(state, **config):
+        tap = tap_with(Interrupted)(config={"sqlalchemy_url": url, **config}, state=state)
+        stream = tap.streams["public-t"]
+        stream.replication_key, stream.selected = "k", True
+        with contextlib.suppress(RuntimeError):
+            tap.sync_all()
+        tap.tap_connector._engine.dispose()
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return {row["id"] for row in records(lines)}, last_state(lines)
+
+    with postgres.database() as database:
+        url = database.url
+        database.run(
+            "create table t (id int not null, k int)",
+            "insert into t values (1, 10), (2, null), (3, 30), (4, null), (5, 50)",
+        )
+        before, state = sync(None, fails_at=5)
+        after, _ = sync(state)
+    assert before | after == {1, 2, 3, 4, 5}

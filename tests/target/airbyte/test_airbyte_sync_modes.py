@@ -20,7 +20,7 @@ from tap_core.protocols.airbyte.reader import AirbyteReader
 from target_spark.airbyte.configured_catalog import build_options, parse_catalog
 from target_spark.airbyte.state_format import PerStreamStateFormat
 from target_spark.config.options import WriteMode
-from target_spark.errors import IncompleteError
+from target_spark.errors import IncompleteError, QuarantineError
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
@@ -132,7 +132,7 @@ def load(
         except TruncatedInputLine as error:
             loaded.error, whole = error, False
         loader.finish(whole=whole)
-    except (IncompleteError, BrokenTableError) as error:
+    except (IncompleteError, QuarantineError, BrokenTableError) as error:
         loaded.error = loaded.error or error
     finally:
         loader.close()
@@ -344,7 +344,11 @@ def test_format_without_deletes_reports_that_older_generations_stay(tmp_path: Pa
 def test_pending_overwrite_holds_its_states_and_later_ones(
     tmp_path: Path,
 ) -> None:
-    """Rule D5: states from before the rows of the overwrite are emitted without waiting."""
+    """Rule D5: states from before the rows of the overwrite are emitted without waiting.
+
+    If its stream is not complete, its rows are discarded, and the next sync sends them again. The
+    other streams must not repeat theirs too.
+    """
     streams = [stream("o", "overwrite"), stream("a", "append")]
     messages = [
         record("a"),
@@ -356,10 +360,35 @@ def test_pending_overwrite_holds_its_states_and_later_ones(
     ]
     found = load(tmp_path, streams, messages)
     assert isinstance(found.error, IncompleteError)
+    assert found.values == [("a", 2)]
+    whole = {"type": "STATE", "state": {"type": "GLOBAL", "global": {"stream_states": []}}}
+    messages = [record("o"), whole, record("a"), state("a", 1), status("a")]
+    found = load(tmp_path / "1", streams, messages)
+    assert isinstance(found.error, IncompleteError)
     assert found.values == [("a", 1)]
-    found = load(tmp_path / "2", streams, [*messages[:-1], record("o"), state("a", 3), status("o")])
+    messages = [state("a", 1), state("o", 1), record("o"), record("a"), state("a", 3), status("o")]
+    found = load(tmp_path / "2", streams, messages)
     assert found.error is None
     assert dict(found.values) == {"o": 1, "a": 3}
+
+
+class UnfitTables(Tables):
+    """Tables in memory into which no row of stream ``o`` fits."""
+
+    def write(self, work: CommitRequest) -> CommitResult:
+        outcome = super().write(work)
+        if work.stream.name != "o":
+            return outcome
+        return CommitResult(0, work.count, None, {}, withheld="none of its rows could be written")
+
+
+def test_stream_without_a_row_that_fits_holds_back_no_states_of_others(tmp_path: Path) -> None:
+    """Otherwise a stream with a wrong key would make the others append their rows in each sync."""
+    streams = [stream("o", "append"), stream("a", "append")]
+    messages = [record("o"), state("o", 1), record("a"), state("a", 1), status("o"), status("a")]
+    found = load(tmp_path, streams, messages, UnfitTables())
+    assert isinstance(found.error, QuarantineError)
+    assert found.values == [("a", 1)]
 
 
 def test_states_report_counts_of_covered_and_rejected_rows(tmp_path: Path) -> None:
