@@ -141,14 +141,14 @@ class TableFinalizer:
     def fault(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:
         """Return an error that lists the incomplete streams, or None if all streams are complete.
 
-        In Airbyte's protocol, these streams then hold back no states of other streams. Call this
-        method after the last commit of the run.
+        Call this method after the last commit of the run.
         """
         withheld = self._ledger.withheld()
-        faulty = [each for each in streams if {each.id, each.deletion_key} & set(withheld)]
-        unfit = [self._report.describe_incomplete(str(stream.id)) for stream in faulty]
-        for stream in faulty if self._by_status else ():
-            self._ledger.discard_stream(stream.id, stream.deletion_key)
+        unfit = [
+            self._report.describe_incomplete(str(stream.id))
+            for stream in streams
+            if stream.id in withheld or stream.deletion_key in withheld
+        ]
         incomplete = self._incomplete_error()
         if not unfit:
             return incomplete
@@ -186,7 +186,7 @@ class TableFinalizer:
             self._pipeline.add_remark(stream.id, "not overwritten: the stream may be incomplete")
             self._not_overwritten.append(str(stream.id))
             if self._by_status:
-                self._ledger.discard_stream(stream.id, stream.deletion_key)
+                self._ledger.discard_stream(stream.id)
 
     def _finish_versions(self, stream: LoadedStream, ordinal: int, *, final: bool) -> None:
         if stream.versions.may_delete_versions(final=final):

@@ -206,21 +206,17 @@ class Ledger:
                 batches.open = None
             self._drop_replaced_states()
 
-    def discard_stream(self, stream: Hashable, *keys: Hashable) -> None:
-        """Discard what holds back states for a stream, and the states that it held back for it.
+    def discard_stream(self, stream: Hashable) -> None:
+        """Discard the uncommitted batches of a stream, and the states that they held back for it.
 
         These are the states of the stream and the states of all streams. The states of other
-        streams do not include the stream's rows, and are held back by their own rows only.
-
-        Args:
-            stream: The stream, which is the key of its batches.
-            keys: Further keys of the stream, such as that of a deletion of old table versions.
+        streams do not include the discarded rows, and are held back by their own rows only.
         """
         with self._lock:
-            batches = [self._by_stream.pop(key, None) for key in (stream, *keys)]
-            firsts = [first for each in batches if each and (first := each.oldest()) is not None]
-            if firsts:
-                self._states.discard({stream, None}, min(firsts))
+            batches = self._by_stream.pop(stream, None)
+            first = None if batches is None else batches.oldest()
+            if first is not None:
+                self._states.discard({stream, None}, first)
             self._drop_replaced_states()
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:

@@ -20,7 +20,7 @@ from tap_core.protocols.airbyte.reader import AirbyteReader
 from target_spark.airbyte.configured_catalog import build_options, parse_catalog
 from target_spark.airbyte.state_format import PerStreamStateFormat
 from target_spark.config.options import WriteMode
-from target_spark.errors import IncompleteError, QuarantineError
+from target_spark.errors import IncompleteError
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
@@ -132,7 +132,7 @@ def load(
         except TruncatedInputLine as error:
             loaded.error, whole = error, False
         loader.finish(whole=whole)
-    except (IncompleteError, QuarantineError, BrokenTableError) as error:
+    except (IncompleteError, BrokenTableError) as error:
         loaded.error = loaded.error or error
     finally:
         loader.close()
@@ -370,25 +370,6 @@ def test_pending_overwrite_holds_its_states_and_later_ones(
     found = load(tmp_path / "2", streams, messages)
     assert found.error is None
     assert dict(found.values) == {"o": 1, "a": 3}
-
-
-class UnfitTables(Tables):
-    """Tables in memory into which no row of stream ``o`` fits."""
-
-    def write(self, work: CommitRequest) -> CommitResult:
-        outcome = super().write(work)
-        if work.stream.name != "o":
-            return outcome
-        return CommitResult(0, work.count, None, {}, withheld="none of its rows could be written")
-
-
-def test_stream_without_a_row_that_fits_holds_back_no_states_of_others(tmp_path: Path) -> None:
-    """Otherwise a stream with a wrong key would make the others append their rows in each sync."""
-    streams = [stream("o", "append"), stream("a", "append")]
-    messages = [record("o"), state("o", 1), record("a"), state("a", 1), status("o"), status("a")]
-    found = load(tmp_path, streams, messages, UnfitTables())
-    assert isinstance(found.error, QuarantineError)
-    assert found.values == [("a", 1)]
 
 
 def test_states_report_counts_of_covered_and_rejected_rows(tmp_path: Path) -> None:
