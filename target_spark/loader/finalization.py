@@ -185,8 +185,6 @@ class TableFinalizer:
         else:
             self._pipeline.add_remark(stream.id, "not overwritten: the stream may be incomplete")
             self._not_overwritten.append(str(stream.id))
-            if self._by_status:
-                self._ledger.discard_stream(stream.id)
 
     def _finish_versions(self, stream: LoadedStream, ordinal: int, *, final: bool) -> None:
         if stream.versions.may_delete_versions(final=final):

@@ -9,7 +9,7 @@ state depends on the protocol (Singer or Airbyte), so the caller provides a `Sta
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Protocol
@@ -131,14 +131,6 @@ class PendingStates:
         newest = _newest_of_each([*self._emitted.values(), *self._before(frontier)])
         global_positions = [position for position, each in enumerate(newest) if each.scope is None]
         return newest[global_positions[-1] :] if global_positions else newest
-
-    def discard(self, scopes: Collection[Hashable], first: int) -> None:
-        """Remove the waiting states of these scopes from the input position ``first`` on."""
-        self._waiting = {
-            ordinal: each
-            for ordinal, each in self._waiting.items()
-            if ordinal < first or each.scope not in scopes
-        }
 
     def drop_replaced(self, firsts: Sequence[int]) -> None:
         """Drop each state that will be released at the same time as a newer state of its scope.

@@ -206,19 +206,6 @@ class Ledger:
                 batches.open = None
             self._drop_replaced_states()
 
-    def discard_stream(self, stream: Hashable) -> None:
-        """Discard the uncommitted batches of a stream, and the states that they held back for it.
-
-        These are the states of the stream and the states of all streams. The states of other
-        streams do not include the discarded rows, and are held back by their own rows only.
-        """
-        with self._lock:
-            batches = self._by_stream.pop(stream, None)
-            first = None if batches is None else batches.oldest()
-            if first is not None:
-                self._states.discard({stream, None}, first)
-            self._drop_replaced_states()
-
     def count_rejected(self, stream: Hashable, rows: int) -> None:
         """Tell the state format how many more rows of a stream were quarantined.
 
