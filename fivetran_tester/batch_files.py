@@ -28,7 +28,7 @@ _KEY_BYTES: Final = 32
 
 
 class Sentinel:
-    """Type of the two CSV cells without a value: `NULL`, and `UNMODIFIED` in a row of an update."""
+    """Type of the CSV cells `NULL` and `UNMODIFIED`; the latter keeps the table's value."""
 
 
 NULL: Final = Sentinel()
@@ -163,7 +163,7 @@ class _Encrypting(io.RawIOBase):
         return len(plain)
 
     def close(self) -> None:
-        """Write the last encrypted block with its padding; the file below stays open."""
+        """Write the last encrypted block with its padding. The underlying file stays open."""
         if not self.closed:
             last = self._encryptor.update(self._padder.finalize())
             self._file.write(last + self._encryptor.finalize())

@@ -5,7 +5,8 @@ Broken rules are recorded in a `Findings` object.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from fivetran_tester.client import TEXT_LIMIT, Client, RefusedError
@@ -17,11 +18,12 @@ from tap_core.redaction import is_secret
 
 __all__ = [
     "StoppedError",
+    "call_rpc",
     "check_form",
     "check_refusal",
     "check_text",
-    "run_test",
-    "run_unknown_test",
+    "run_connection_tests",
+    "stop_if_refused",
 ]
 
 _NO_TEST: Final = "no such test"
@@ -61,7 +63,32 @@ def check_form(form: Any, findings: Findings) -> None:
         findings.add_warning(7, "the form names no test")
 
 
-def run_test(
+def run_connection_tests(
+    client: Client,
+    findings: Findings,
+    form: Any,
+    configuration: Mapping[str, str],
+    say: Callable[[str], None],
+) -> bool:
+    """Run the connection tests that a server's form lists, and one that does not exist.
+
+    The results are printed with ``say``. A warning is recorded if the unknown test succeeds.
+
+    Returns:
+        True if all listed tests pass; False if one fails.
+    """
+    passes = True
+    for test in form.tests:
+        fault = _run_test(client, findings, test.name, configuration)
+        result = "passed" if fault is None else f"failed, {fault}"
+        say(f"Test {test.label or test.name}: {result}")
+        passes = passes and fault is None
+    if _run_test(client, findings, _NO_TEST, configuration) is None:
+        findings.add_warning(7, "a test that does not exist succeeds")
+    return passes
+
+
+def _run_test(
     client: Client, findings: Findings, name: str, configuration: Mapping[str, str]
 ) -> str | None:
     """Run a server's connection test ``name``; return the reason for a failure, or None."""
@@ -80,14 +107,32 @@ def run_test(
     return None
 
 
-def run_unknown_test(client: Client, findings: Findings, configuration: Mapping[str, str]) -> None:
-    """Run a connection test under a name that no server knows; record a warning if it succeeds."""
-    if run_test(client, findings, _NO_TEST, configuration) is None:
-        findings.add_warning(7, "a test that does not exist succeeds")
+def call_rpc(client: Client, findings: Findings, rpc: str, request: Any) -> Any:
+    """Call an rpc that has one response, and return the response.
+
+    Raises:
+        StoppedError: The call failed. Its error status was checked as well.
+    """
+    with stop_if_refused(findings):
+        return client.call(rpc, request)
+
+
+@contextmanager
+def stop_if_refused(findings: Findings) -> Iterator[None]:
+    """Context manager that, if a call inside fails, checks its error status and ends the test.
+
+    Raises:
+        StoppedError: A call failed.
+    """
+    try:
+        yield
+    except RefusedError as refusal:
+        check_refusal(refusal, findings)
+        raise StoppedError(f"{refusal}") from None
 
 
 def check_refusal(refusal: RefusedError, findings: Findings) -> None:
-    """Check the error status of a failed gRPC call by the rules in ``docs/fivetran.md``."""
+    """Check the error status of a failed gRPC call, and record the broken rules in ``findings``."""
     if refusal.code == "DEADLINE_EXCEEDED":
         findings.add_violation(12, f"{refusal.rpc} does not end in the time that a call may take")
         return

@@ -41,7 +41,7 @@ def to_text_map(settings: Mapping[str, Any], form: Any) -> dict[str, str]:
 
 
 def collect_secrets(configuration: Mapping[str, str], form: Any) -> list[str]:
-    """Return the values in ``configuration`` of the configuration form's password fields."""
+    """Return the values of the form's password fields, which a server's log must not contain."""
     return [
         configuration[field.name]
         for field in get_fields(form)

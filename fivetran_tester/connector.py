@@ -7,18 +7,18 @@ meaningless, the test stops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Final
 
 from fivetran_tester.client import Client, RefusedError
 from fivetran_tester.common_checks import (
     StoppedError,
+    call_rpc,
     check_form,
     check_refusal,
-    run_test,
-    run_unknown_test,
+    run_connection_tests,
+    stop_if_refused,
 )
 from fivetran_tester.configuration import collect_secrets, to_text_map
 from fivetran_tester.findings import Findings
@@ -73,7 +73,6 @@ class ConnectorTester:
         self.configuration: dict[str, str] = {}
         self.tables: dict[Name, KnownTable] = {}
         self.can_select = True
-        self.named_tests: list[tuple[str, str]] = []
 
     def run(self) -> None:
         """Run all tests of the connector, print their results and record the broken rules.
@@ -83,8 +82,15 @@ class ConnectorTester:
             StoppedError: A test failed such that the remaining tests would be meaningless.
         """
         with self.servers.open() as server:
-            self._check_configuration_form(server.client)
-            self._run_connection_tests(server.client)
+            form = self._check_configuration_form(server.client)
+            passes = run_connection_tests(
+                server.client, self.findings, form, self.configuration, self.say
+            )
+            self._call_without_settings(server.client)
+            if not passes:
+                raise StoppedError(
+                    "A connection test fails, so nothing can be read with these settings."
+                )
             self._check_schema(server.client)
             full_update = self._run_full_update(server.client)
             self._run_update_from_last_state(server.client, full_update)
@@ -95,39 +101,23 @@ class ConnectorTester:
 
     # Form, tests, schema
 
-    def _check_configuration_form(self, client: Client) -> None:
-        """Request and check the configuration form; convert the settings to the form's fields."""
-        form = self._call_rpc(
-            client, "ConfigurationForm", proto_messages.ConfigurationFormRequest()
-        )
+    def _check_configuration_form(self, client: Client) -> Any:
+        """Request and check the configuration form; convert the settings to the form's fields.
+
+        Return the form.
+        """
+        request = proto_messages.ConfigurationFormRequest()
+        form = call_rpc(client, self.findings, "ConfigurationForm", request)
         for line in form_lines(form):
             self.say(line)
         check_form(form, self.findings)
         self.configuration = to_text_map(self.settings, form)
         self.servers.secrets[:] = collect_secrets(self.configuration, form)
         self.can_select = form.table_selection_supported or form.schema_selection_supported
-        self.named_tests = [(test.name, test.label) for test in form.tests]
-
-    def _run_connection_tests(self, client: Client) -> None:
-        """Run the connection tests that the configuration form lists, and one that does not exist.
-
-        Raises:
-            StoppedError: A listed test fails.
-        """
-        failed = []
-        for name, label in self.named_tests:
-            fault = run_test(client, self.findings, name, self.configuration)
-            self.say(f"Test {label or name}: {'passed' if fault is None else f'failed, {fault}'}")
-            failed += [name] if fault is not None else []
-        run_unknown_test(client, self.findings, self.configuration)
-        self._call_without_settings(client)
-        if failed:
-            raise StoppedError(
-                "A connection test fails, so nothing can be read with these settings."
-            )
+        return form
 
     def _call_without_settings(self, client: Client) -> None:
-        """Call the Schema rpc without settings; if it fails, check its error status."""
+        """Call the Schema rpc without settings; it may succeed, else check its error status."""
         try:
             client.call("Schema", proto_messages.SchemaRequest())
         except RefusedError as refusal:
@@ -136,7 +126,7 @@ class ConnectorTester:
     def _check_schema(self, client: Client) -> None:
         """Call the rpc Schema twice, check the reported tables, and keep them for later steps."""
         request = proto_messages.SchemaRequest(configuration=self.configuration)
-        responses = [self._call_rpc(client, "Schema", request) for _ in range(2)]
+        responses = [call_rpc(client, self.findings, "Schema", request) for _ in range(2)]
         pairs = [list(iterate_tables(response)) for response in responses]
         if pairs[0] != pairs[1]:
             self.findings.add_violation(10, "two calls of Schema have different responses")
@@ -193,12 +183,10 @@ class ConnectorTester:
         """
         half = max(1, sum(full_update.operations.values()) // 2)
         with self.servers.open() as server:
-            self._read_partial_update(
-                server.client, self.state, self._make_reader(full_update.choice), half
-            )
+            self._read_partial_update(server.client, self._make_reader(full_update.choice), half)
             second = self._make_next_reader(full_update, Model())
             if isinstance(server, ServerProcess):
-                self._read_partial_update(server.client, self.state, second, half)
+                self._read_partial_update(server.client, second, half)
                 server.kill()
             else:
                 self._read_update(server.client, self.state, second)
@@ -213,7 +201,7 @@ class ConnectorTester:
     # Selection
 
     def _run_selected_updates(self, full_update: UpdateReader) -> None:
-        """Run Updates (syncs) for which only some tables and columns are selected."""
+        """Run Updates (syncs) with tables and columns deselected, then with a table reselected."""
         choice = select_all(self.tables)
         first, left_out = next(iter(self.tables)), None
         if len(self.tables) > 1:
@@ -283,7 +271,7 @@ class ConnectorTester:
         return UpdateReader(self.findings, full_update.tables, full_update.choice, model)
 
     def _build_request(self, state: str, reader: UpdateReader) -> Any:
-        """Return an UpdateRequest for a sync from ``state``, with the selection of its reader."""
+        """Return a request for an Update from ``state`` with the table selection of ``reader``."""
         return proto_messages.UpdateRequest(
             configuration=self.configuration,
             selection=build_selection(reader.tables, reader.choice),
@@ -296,42 +284,18 @@ class ConnectorTester:
         Raises:
             StoppedError: The call failed, or the connector sent a task, which is its error message.
         """
-        with self._report_refusals():
+        with stop_if_refused(self.findings):
             reader.read(client.stream("Update", self._build_request(state, reader)))
         reader.end()
         if reader.task is not None:
             raise StoppedError(f"Update ends with a task: {reader.task}")
 
-    def _read_partial_update(
-        self, client: Client, state: str, reader: UpdateReader, count: int
-    ) -> None:
+    def _read_partial_update(self, client: Client, reader: UpdateReader, count: int) -> None:
         """Read the first ``count`` messages of an Update with ``reader``, then cancel the call."""
-        with self._report_refusals():
-            stream = client.stream("Update", self._build_request(state, reader))
+        with stop_if_refused(self.findings):
+            stream = client.stream("Update", self._build_request(self.state, reader))
             reader.read(islice(iter(stream), count))
             stream.cancel()
-
-    def _call_rpc(self, client: Client, rpc: str, request: Any) -> Any:
-        """Call an rpc that has one response, and return the response.
-
-        Raises:
-            StoppedError: The call failed. Its error status was checked as well.
-        """
-        with self._report_refusals():
-            return client.call(rpc, request)
-
-    @contextmanager
-    def _report_refusals(self) -> Iterator[None]:
-        """Context manager that, if a call inside fails, checks its error status and ends the test.
-
-        Raises:
-            StoppedError: A call failed.
-        """
-        try:
-            yield
-        except RefusedError as refusal:
-            check_refusal(refusal, self.findings)
-            raise StoppedError(f"{refusal}") from None
 
     def _compare(self, full_update: UpdateReader, other: UpdateReader, what: str) -> None:
         for difference in full_update.model.differences(other.model):

@@ -19,11 +19,11 @@ from fivetran_tester.batch_files import NULL, UNMODIFIED, BatchFileSet, Cell
 from fivetran_tester.client import Client, RefusedError
 from fivetran_tester.common_checks import (
     StoppedError,
+    call_rpc,
     check_form,
     check_refusal,
     check_text,
-    run_test,
-    run_unknown_test,
+    run_connection_tests,
 )
 from fivetran_tester.configuration import collect_secrets, to_text_map
 from fivetran_tester.findings import Findings
@@ -85,8 +85,13 @@ class DestinationTester:
         with self.servers.open() as server, tempfile.TemporaryDirectory() as folder:
             self.client: Client = server.client
             self.folder = Path(folder)
-            self._check_form_and_capabilities()
-            self._run_connection_tests()
+            form = self._check_form_and_capabilities()
+            if not run_connection_tests(
+                self.client, self.findings, form, self.configuration, self.say
+            ):
+                raise StoppedError(
+                    "A connection test fails, so nothing can be written with these settings."
+                )
             self._check_create_table()
             self._check_write_batch()
             self._check_unreadable_files()
@@ -100,38 +105,23 @@ class DestinationTester:
 
     # Form, tests, capabilities
 
-    def _check_form_and_capabilities(self) -> None:
+    def _check_form_and_capabilities(self) -> Any:
         """Request and check the destination's configuration form and capabilities.
 
-        Then convert the settings to the fields of the form.
+        Convert the settings to the fields of the form, and return the form.
         """
-        form = self._call_rpc("ConfigurationForm", proto_messages.ConfigurationFormRequest())
+        request = proto_messages.ConfigurationFormRequest()
+        form = call_rpc(self.client, self.findings, "ConfigurationForm", request)
         for line in form_lines(form):
             self.say(line)
         check_form(form, self.findings)
         self.configuration = to_text_map(self.settings, form)
         self.servers.secrets[:] = collect_secrets(self.configuration, form)
-        self.named_tests = [(test.name, test.label) for test in form.tests]
-        capabilities = self._call_rpc("Capabilities", proto_messages.CapabilitiesRequest())
+        request = proto_messages.CapabilitiesRequest()
+        capabilities = call_rpc(self.client, self.findings, "Capabilities", request)
         if capabilities.batch_file_format != BatchFileFormat.CSV:
             self.findings.add_violation(30, "the destination does not take CSV")
-
-    def _run_connection_tests(self) -> None:
-        """Run the connection tests that the configuration form lists, and one that does not exist.
-
-        Raises:
-            StoppedError: A listed test fails.
-        """
-        failed = False
-        for name, label in self.named_tests:
-            fault = run_test(self.client, self.findings, name, self.configuration)
-            self.say(f"Test {label or name}: {'passed' if fault is None else f'failed, {fault}'}")
-            failed = failed or fault is not None
-        run_unknown_test(self.client, self.findings, self.configuration)
-        if failed:
-            raise StoppedError(
-                "A connection test fails, so nothing can be written with these settings."
-            )
+        return form
 
     # Tables
 
@@ -142,7 +132,7 @@ class DestinationTester:
         self._expect_success(
             "CreateTable", 32, "a table", self._build_table_request("types", TYPES)
         )
-        self._check_description("types", TYPES)
+        self._check_description(TYPES)
         self._expect_failure(
             "CreateTable", 32, "a table that exists", self._build_table_request("types", TYPES)
         )
@@ -158,31 +148,28 @@ class DestinationTester:
         )
         self.say(f"Tables are created in {self.schema}")
 
-    def _check_description(self, name: str, sample: Sample, rule: int = 31) -> None:
-        """Call DescribeTable, and check that its response has the columns of ``sample``.
+    def _check_description(self, sample: Sample, rule: int = 31) -> None:
+        """Call DescribeTable for the table "types", and check that it has the columns of a sample.
 
         Args:
-            name: Name of the table.
             sample: The expected columns.
             rule: Number of the rule in ``docs/fivetran.md`` that is broken if the columns differ.
         """
-        response = self._describe_table(name)
+        response = self._describe_table("types")
         if response.WhichOneof("response") != "table":
-            self.findings.add_violation(rule, f"the table {name} exists but is not described")
+            self.findings.add_violation(rule, "the table types exists but is not described")
             return
         described = {column.name: parse_column(column) for column in response.table.columns}
         for column in sample.columns:
             if column.name not in described:
-                self.findings.add_violation(
-                    rule, f"column {column.name} of {name} is not described"
-                )
+                self.findings.add_violation(rule, f"column {column.name} of types is not described")
             elif described[column.name] != column:
                 was, now = _describe_column(column), _describe_column(described[column.name])
                 self.findings.add_violation(
-                    rule, f"column {column.name} of {name} is {now} and was {was}"
+                    rule, f"column {column.name} of types is {now} and was {was}"
                 )
         for extra in described.keys() - {column.name for column in sample.columns}:
-            self.findings.add_violation(rule, f"{name} is described with an unknown column {extra}")
+            self.findings.add_violation(rule, f"types is described with an unknown column {extra}")
 
     # Batches
 
@@ -214,7 +201,7 @@ class DestinationTester:
         self._expect_success(
             "WriteBatch", 37, "no files", self._build_batch_request("types", TYPES, files)
         )
-        self._check_description("types", TYPES)
+        self._check_description(TYPES)
         self.say("Batches are written")
 
     def _write_replacements(self, files: BatchFileSet) -> list[str]:
@@ -263,7 +250,7 @@ class DestinationTester:
         self._expect_failure("WriteBatch", 42, "half a file", request)
         Path(path).unlink()
         self._expect_failure("WriteBatch", 42, "a missing file", request)
-        self._check_description("types", TYPES, 42)
+        self._check_description(TYPES, 42)
 
     # Changes of tables
 
@@ -275,7 +262,7 @@ class DestinationTester:
         self._check_alteration("a column is added, the type of another one is changed", sample)
         less = sample.changed(a_json=None, a_xml=None)
         self._expect_success("AlterTable", 33, "fewer columns", self._build_alteration(less))
-        self._check_description("types", sample, 33)
+        self._check_description(sample, 33)
         text = KnownColumn("id", DataType.STRING, is_key=True)
         self._check_alteration("another type of a key column", sample.changed(id=text))
         plain = KnownColumn("region", DataType.STRING, is_key=False)
@@ -290,7 +277,7 @@ class DestinationTester:
         ``what`` describes the change in findings.
         """
         self._expect_success("AlterTable", 33, what, self._build_alteration(sample))
-        self._check_description("types", sample, 33)
+        self._check_description(sample, 33)
 
     def _build_alteration(self, sample: Sample) -> Any:
         """Return an AlterTableRequest that gives the table "types" the columns of ``sample``."""
@@ -356,7 +343,7 @@ class DestinationTester:
         request = proto_messages.DescribeTableRequest(
             configuration=self.configuration, schema_name=self.schema, table_name=name
         )
-        return self._call_rpc("DescribeTable", request)
+        return call_rpc(self.client, self.findings, "DescribeTable", request)
 
     def _build_table_request(
         self, name: str, sample: Sample, schema: str = "", kind: Any = None
@@ -405,18 +392,6 @@ class DestinationTester:
             delete_files=delete,
             file_params=files.params(),
         )
-
-    def _call_rpc(self, rpc: str, request: Any) -> Any:
-        """Call an rpc of the destination and return the response.
-
-        Raises:
-            StoppedError: The call failed. Its error status was checked as well.
-        """
-        try:
-            return self.client.call(rpc, request)
-        except RefusedError as refusal:
-            check_refusal(refusal, self.findings)
-            raise StoppedError(f"{refusal}") from None
 
     def _find_fault(self, rpc: str, request: Any) -> str | None:
         """Call an rpc; return the destination's reason if it fails, or None if it succeeds."""

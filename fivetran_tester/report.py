@@ -80,7 +80,7 @@ def _format_fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]
 
 
 def _format_condition(condition: Any) -> str:
-    """Return the value on which a form makes the visibility of other fields depend, as text."""
+    """Return the value of a form field that makes other fields visible, as text."""
     kind = condition.WhichOneof("visible_when")
     if kind == "bool_value":
         return "on" if condition.bool_value else "off"

@@ -79,7 +79,7 @@ class TableRows:
             yield f"values differ in {', '.join(changed)}"
 
     def _get_checksum(self, name: str, row: bytes) -> bytes:
-        """Return the checksum of a row's value in column ``name``; zero bytes without a value."""
+        """Return the checksum of a row's value in column ``name``; zero bytes if it has none."""
         position = self.places.get(name)
         if position is None:
             return _NONE

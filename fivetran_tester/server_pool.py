@@ -1,7 +1,7 @@
 """Servers of one Fivetran test: a new process for each step, or one server that already runs.
 
 Each started process is stopped by a context manager, and the test fails if it crashed before. A
-server that already runs is neither stopped, nor is its log checked.
+server that already runs is not stopped, and its log is not checked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Output of ``--about``: a plugin's description as text, JSON or Markdown, and its definitions.
+"""Output of ``--about``: a plugin's description, or its definition for a registry.
 
-The JSON keys are those of singer_sdk. The definitions are those that Meltano Hub and Airbyte's
-connector registry contain.
+Formats of the description are text, JSON (with the keys of singer_sdk) and Markdown. A definition
+is a YAML file for Meltano Hub or for Airbyte's connector registry.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class AboutInfo:
 
     Attributes:
         settings: JSON Schema of the plugin's settings.
-        requirement: What ``pip install`` needs to install the plugin, such as ``tap-x`` or
+        requirement: Argument of ``pip install`` that installs the plugin, such as ``tap-x`` or
             ``tap-core-sdk[spark]``; "" if this is not known.
         documentation_url: URL of the plugin's documentation, or None.
-        combinations: JSON Schema keywords, in addition to those of ``settings``, for settings of
-            which at least one is required.
+        combinations: JSON Schema keywords, such as ``anyOf``, that require one of several groups
+            of settings. They apply in addition to the keywords in ``settings``.
     """
 
     name: str
@@ -69,9 +69,9 @@ class AboutInfo:
 
 
 class AboutFormatter(abc.ABC):
-    """Base class of the output formats of ``--about``.
+    """Base class of the output formats of ``--about``, such as text and JSON.
 
-    Each subclass is registered under its ``format_name``.
+    A subclass passes ``format_name`` in its class statement and is registered under that name.
     """
 
     formats: ClassVar[dict[str, type[AboutFormatter]]] = {}
@@ -125,12 +125,12 @@ class TextFormatter(AboutFormatter, format_name="text"):
 
 
 def _escape_lines(text: str) -> str:
-    """Escape the control characters of a text except line feeds: a manifest may contain any."""
+    """Escape control characters in ``--about`` text, except line feeds, to protect the terminal."""
     return "\n".join(map(escape_control_characters, text.split("\n")))
 
 
 def _text_details(schema: JsonSchema, *, is_required: bool) -> Iterator[str]:
-    """Yield the lines ``Required``, ``Default`` and ``Description`` of a setting, where set."""
+    """Yield the lines ``Required``, ``Default`` and ``Description`` of a setting, if they apply."""
     if is_required:
         yield "    Required: True"
     if schema.get("default") is not None:
@@ -207,15 +207,15 @@ class MeltanoFormatter(AboutFormatter, format_name="meltano"):
     """Formatter that writes a plugin definition for Meltano, as YAML."""
 
     def format_about(self, about_info: AboutInfo) -> str:
-        """Return the text of a file for Meltano Hub or for ``meltano add --from-ref``."""
+        """Return the plugin definition (YAML) for Meltano Hub or ``meltano add --from-ref``."""
         return _write_yaml(define_meltano_plugin(about_info))
 
 
 def define_meltano_plugin(info: AboutInfo) -> dict[str, Any]:
     """Return a plugin's definition with the keys of Meltano Hub, such as ``settings``.
 
-    The description is the first paragraph of the plugin's. Capabilities that Meltano does not know
-    are left out, and so are keys without a value.
+    ``description`` is the first paragraph of the plugin's description. Capabilities that Meltano
+    does not know are left out, and so are keys without a value.
     """
     from tap_core.config.meltano_settings import define_settings, list_required_groups
 
@@ -244,8 +244,7 @@ class AirbyteFormatter(AboutFormatter, format_name="airbyte"):
     def format_about(self, about_info: AboutInfo) -> str:
         """Return the text of a ``metadata.yaml`` with the fields that Airbyte's registry requires.
 
-        Fields that no installed package states are left out: the version, the license, and the URL
-        of the documentation.
+        The version, the license and the URL of the documentation are left out if they are unknown.
 
         Raises:
             ConfigurationError: The plugin is a mapper.
@@ -284,7 +283,7 @@ def _write_yaml(document: Mapping[str, Any]) -> str:
 
 
 def _plugin_type(info: AboutInfo) -> str:
-    """Return "tap", "target" or "mapper", by the capabilities and the name of the plugin."""
+    """Return "tap", "target" or "mapper", derived from a plugin's capabilities and its name."""
     if any(isinstance(each, TapCapabilities) for each in info.capabilities):
         return "tap"
     is_target = any(isinstance(each, TargetCapabilities) for each in info.capabilities)
@@ -341,7 +340,10 @@ def get_supported_pythons(
 
 
 def _bound(specifier: str) -> tuple[int, int]:
-    """Return the first and last minor Python 3 version of a specifier: ``>=3.10`` -> (10, 99)."""
+    """Return the first and last minor version of Python 3 that a specifier allows.
+
+    ``>=3.10`` gives ``(10, 99)``: 99 means no upper bound, 0 no lower bound.
+    """
     operator = specifier.rstrip("0123456789.* ")
     major, minor = (*(int(part) for part in _numbers(specifier)[:2]), 0, 0)[:2]
     if major > 3:  # noqa: PLR2004  as in "<4"
@@ -370,7 +372,8 @@ def documentation_url(package_metadata: Any) -> str | None:
 def changelog_url(package_metadata: Any) -> str | None:
     """Return the changelog URL in a package's metadata, or None.
 
-    It is found by the well-known labels of the Python Packaging User Guide, such as ``changelog``.
+    The URL is found by its label, which must be one of the well-known labels for changelogs in the
+    Python Packaging User Guide, such as ``changelog``.
     """
     wanted = ("changelog", "change log", "changes", "release notes", "what's new", "history")
     return _project_url(package_metadata, wanted)

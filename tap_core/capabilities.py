@@ -1,14 +1,11 @@
 """Capabilities of plugins, and the built-in settings that belong to them.
 
-Enums and settings have singer_sdk's names and values, because plugin catalogs such as Meltano's
-read them. ``UNSUPPORTED_CAPABILITIES`` lists capabilities that this version lacks. They are never
-advertised, even if a plugin declares them, and setting them causes an error or a warning.
+Enums and settings have the names and values of singer_sdk, because plugin catalogs, such as Meltano
+Hub, use them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum, EnumMeta
 from typing import Any
 from warnings import warn
@@ -32,7 +29,6 @@ __all__ = [
     "TARGET_LOAD_METHOD_CONFIG",
     "TARGET_SCHEMA_CONFIG",
     "TARGET_VALIDATE_RECORDS_CONFIG",
-    "UNSUPPORTED_CAPABILITIES",
     "CapabilitiesEnum",
     "DeprecatedEnum",
     "DeprecatedEnumMeta",
@@ -40,8 +36,6 @@ __all__ = [
     "TapCapabilities",
     "TargetCapabilities",
     "TargetLoadMethods",
-    "UnsupportedCapability",
-    "find_unsupported_settings",
 ]
 
 
@@ -54,7 +48,7 @@ class DeprecatedEnum(Enum):
     deprecation: str | None
 
     def __new__(cls, value: object, deprecation: str | None = None) -> DeprecatedEnum:  # noqa: PYI034
-        """Create a member. ``deprecation`` is a text that names the replacement, or None."""
+        """Create a member; ``deprecation`` names the replacement if the member is deprecated."""
         member = object.__new__(cls)
         member._value_ = value
         member.deprecation = deprecation
@@ -66,7 +60,7 @@ class DeprecatedEnum(Enum):
         return self.deprecation
 
     def emit_warning(self) -> None:
-        """Emit a deprecation warning that names this member and its replacement."""
+        """Emit a DeprecationWarning that names this member and its replacement."""
         warn(
             f"{self.name} is deprecated. {self.deprecation_message}",
             DeprecationWarning,
@@ -84,7 +78,7 @@ class DeprecatedEnumMeta(EnumMeta):
         return _warned(super().__getattribute__(name))
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return the member with a value, and emit a warning if the member is deprecated.
+        """Return the member with the value in ``args``; warn if the member is deprecated.
 
         With more arguments, create a new enumeration, as `EnumMeta` does.
         """
@@ -179,47 +173,6 @@ class TargetLoadMethods(str, Enum):
     APPEND_ONLY = "append-only"
     UPSERT = "upsert"
     OVERWRITE = "overwrite"
-
-
-# Unsupported capabilities
-
-
-@dataclass(frozen=True)
-class UnsupportedCapability:
-    """Capability that this version does not support, with the setting that requests it.
-
-    ``fatal`` is True if ignoring the setting would change rows; the run is then rejected. If it is
-    False, a warning is logged. ``sentence`` is the message.
-    """
-
-    capability: CapabilitiesEnum
-    setting: str
-    fatal: bool
-    sentence: str
-
-
-UNSUPPORTED_CAPABILITIES: tuple[UnsupportedCapability, ...] = (
-    UnsupportedCapability(
-        PluginCapabilities.STREAM_MAPS,
-        "stream_maps",
-        fatal=True,
-        sentence="stream maps are not supported yet; remove the setting",
-    ),
-    UnsupportedCapability(
-        PluginCapabilities.FLATTENING,
-        "flattening_enabled",
-        fatal=True,
-        sentence="flattening is not supported yet; remove the setting or set it to false",
-    ),
-)
-"""Capabilities of singer_sdk that this version lacks, with their settings."""
-
-
-def find_unsupported_settings(
-    config: Mapping[str, Any], missing: Iterable[UnsupportedCapability] = UNSUPPORTED_CAPABILITIES
-) -> list[UnsupportedCapability]:
-    """Return the unsupported capabilities whose settings are set to a true value in ``config``."""
-    return [unbuilt for unbuilt in missing if config.get(unbuilt.setting)]
 
 
 # Built-in settings

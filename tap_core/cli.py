@@ -1,6 +1,6 @@
-"""Command-line program `tap-core`: create projects, run plugins of singer_sdk, test for Fivetran.
+"""Command-line program `tap-core`: create a plugin's project, run a plugin, test for Fivetran.
 
-Each command imports the modules that only this command needs, so that the program starts fast.
+Each command imports the modules that only it needs, so that the program starts fast.
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from tap_core.compat import import_alias
-from tap_core.parsing.command_line import VersionOption, make_program, run_program
-from tap_core.redaction import redact_line, write_to_stderr
+from tap_core.parsing.command_line import (
+    VersionOption,
+    make_program,
+    report_error,
+    run_program,
+)
 
 __all__ = ["commands", "fivetran_protos", "fivetran_test", "main", "new", "run"]
 
@@ -66,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _accept_options(*, version: VersionOption = False) -> None:
-    """Declare the option ``--version``, whose callback prints the version during parsing."""
+    """Declare the option ``--version``; its callback prints the version and exits."""
 
 
 @commands.command()
@@ -111,9 +115,9 @@ def new(
     try:
         write(project, place)
     except ProjectError as error:
-        return _failed(str(error))
+        return report_error(str(error))
     except OSError as error:
-        return _failed(
+        return report_error(
             f"The folder {place} cannot be written: {error.strerror}. Name another one with"
             " --folder, or run the command in a folder that this user may write."
         )
@@ -185,8 +189,8 @@ def fivetran_protos(
 ) -> int:
     """Compare Fivetran's .proto files with the SDK's interface.
 
-    Print each difference to the files in DIR. Exit codes: 1 if there are differences, 2 if the
-    arguments are invalid or the comparison failed.
+    Print each difference between the interface and the files in DIR. Exit codes: 1 if there are
+    differences, 2 if the arguments are invalid or the comparison failed.
     """
     try:
         from tap_core.protocols.fivetran.proto_diff import compare
@@ -196,7 +200,7 @@ def fivetran_protos(
 
 
 def _needs_fivetran(error: ImportError) -> int:
-    return _failed(f'{error}. Fivetran\'s interface is an extra: pip install ".[fivetran]"')
+    return report_error(f'{error}. Fivetran\'s interface is an extra: pip install ".[fivetran]"')
 
 
 def _run(plugin: str, options: list[str]) -> int:
@@ -206,9 +210,9 @@ def _run(plugin: str, options: list[str]) -> int:
     try:
         entry = _entry(plugin)
     except _NoPluginError as error:
-        return _failed(str(error))
+        return report_error(str(error))
     except ImportError as error:
-        return _failed(_missing(plugin, error))
+        return report_error(_missing(plugin, error))
     sys.argv = [plugin.partition(":")[0], *options]
     code = entry()
     return code if isinstance(code, int) else 0
@@ -219,7 +223,9 @@ class _NoPluginError(Exception):
 
 
 def _entry(plugin: str) -> Callable[[], Any]:
-    """Return the function that runs a plugin, for a class path or the name of a console script.
+    """Return the function that runs a plugin.
+
+    ``plugin`` is a class path, such as ``tap_x.tap:TapX``, or the name of a console script.
 
     Raises:
         _NoPluginError: There is no such script or class.
@@ -242,7 +248,9 @@ def _entry(plugin: str) -> Callable[[], Any]:
 
 
 def _callable(found: Any, plugin: str) -> Callable[[], Any]:
-    """Return the function that runs a plugin: ``found`` itself, or ``found.cli`` of a class.
+    """Return the function that runs a plugin: ``found`` itself or, for a class, its method ``cli``.
+
+    ``found`` is the imported object, and ``plugin`` its name in error messages.
 
     Raises:
         _NoPluginError: ``found`` is neither a plugin class nor a function.
@@ -255,7 +263,7 @@ def _callable(found: Any, plugin: str) -> Callable[[], Any]:
 
 
 def _missing(plugin: str, error: ImportError) -> str:
-    """Return the message for a failed import of a plugin, with singer_sdk's name of a module."""
+    """Return the error message for a failed import of a plugin, with singer_sdk's module names."""
     lacking = error.name or ""
     if lacking.partition(".")[0] not in {"tap_core", import_alias.SINGER_SDK}:
         return f"{plugin} cannot be imported: {error}"
@@ -264,8 +272,3 @@ def _missing(plugin: str, error: ImportError) -> str:
         f"{plugin} imports a name of {import_alias.SINGER_SDK} that tap_core does not have:"
         f" {said}. Please report it, with the name of the plugin."
     )
-
-
-def _failed(message: str) -> int:
-    write_to_stderr(f"{redact_line(message)}\n")
-    return 1

@@ -6,7 +6,7 @@ writers of `tap_core.protocols` convert between events and wire formats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
@@ -17,7 +17,6 @@ __all__ = [
     "Checkpoint",
     "Estimate",
     "Event",
-    "EventSink",
     "LogEvent",
     "Op",
     "Progress",
@@ -42,7 +41,7 @@ class StreamId:
 
 
 class Op(Enum):
-    """Operation that a target performs with the rows of a `Rows` or `BatchFiles` event."""
+    """Operation that a target performs with rows: insert or update, update only, or delete."""
 
     UPSERT = "upsert"
     UPDATE = "update"
@@ -50,7 +49,7 @@ class Op(Enum):
 
 
 class Progress(Enum):
-    """Progress of a stream that its tap reports, as in Airbyte's stream status messages."""
+    """Progress of a stream, as a tap reports it in Airbyte's stream status messages."""
 
     STARTED = "started"
     RUNNING = "running"
@@ -63,8 +62,8 @@ class SchemaEvent:
     """Schema of a stream, sent before its first rows and again when it changes.
 
     ``keys`` are the properties that identify a row; without keys, rows are only appended.
-    ``cursor`` is the replication key. For keys and cursors inside an object, ``nested`` maps their
-    names to the paths of their values.
+    ``cursor`` is the replication key. If a key or the cursor is a property inside an object,
+    ``nested`` maps its name to its path.
     """
 
     stream: StreamId
@@ -78,10 +77,12 @@ class SchemaEvent:
 class Rows:
     """Encoded rows of one stream, in order.
 
-    Each item of ``rows`` is an encoded row: for the JSON protocols a JSON object without a line
-    feed. ``extracted_at`` is one ISO 8601 timestamp for all rows, or one per row. ``version`` is
-    the table version of the rows (see `ActivateVersion`). ``meta`` has the metadata that the tap
-    sent with each row, as JSON; it is None if no row has metadata.
+    Attributes:
+        rows: The encoded rows; for the JSON protocols, each is a JSON object without a line feed.
+        op: Operation that a target performs with the rows.
+        extracted_at: ISO 8601 timestamp of all rows, or a sequence with one per row.
+        version: Table version of the rows (see `ActivateVersion`), or None.
+        meta: Metadata (JSON) that the tap sent with each row; None if no row has metadata.
     """
 
     stream: StreamId
@@ -94,9 +95,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class BatchFiles:
-    """Rows in batch files: the paths of the files and their encoding.
+    """Rows of one stream in batch files.
 
-    ``version`` is the table version of the rows (see `ActivateVersion`).
+    ``paths`` are the paths or URLs of the files, ``format`` is their encoding, and ``version`` the
+    table version of the rows (see `ActivateVersion`).
     """
 
     stream: StreamId
@@ -110,9 +112,14 @@ class BatchFiles:
 class SpooledRows:
     """Rows that other processes have written to files, for a loader to commit.
 
-    ``paths`` are files or directories of files. ``count`` is the number of rows, ``nbytes`` their
-    size. ``has_deletes`` is False if no row is a delete record, True if this is unknown. ``starts``
-    maps the number of each partition of the rows to the position of its first row in the input.
+    Attributes:
+        paths: Files, or directories of files.
+        count: Number of rows.
+        nbytes: Size of the rows in bytes.
+        version: Table version of the rows (see `ActivateVersion`), or None.
+        has_deletes: False if no row is a delete record; True if this is unknown.
+        starts: Position of each partition's first row among all rows of the input, by partition
+            number.
     """
 
     stream: StreamId
@@ -126,7 +133,10 @@ class SpooledRows:
 
 @dataclass(frozen=True)
 class ActivateVersion:
-    """Instruction to delete all rows of a stream whose table version is not ``version``."""
+    """Instruction to delete all rows of a stream that have another table version than ``version``.
+
+    A tap sends it after a full sync, so that rows of earlier syncs disappear.
+    """
 
     stream: StreamId
     version: int
@@ -134,10 +144,10 @@ class ActivateVersion:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """State that a target may emit after it has committed all rows before this event.
+    """State of a tap; a target may emit it after it has committed all rows before this event.
 
-    ``state`` is JSON on one line: the state of the stream ``scope``, or if ``scope`` is None, the
-    whole state.
+    ``state`` is JSON on one line. If ``scope`` is a stream, it is the state of this stream only; if
+    ``scope`` is None, it is the state of all streams.
     """
 
     state: bytes
@@ -186,6 +196,3 @@ Event: TypeAlias = (
     | Estimate
     | LogEvent
 )
-
-EventSink: TypeAlias = Callable[[Event], None]
-"""Function that accepts the events of a sync. It blocks while the consumer is slower."""

@@ -190,7 +190,7 @@ class CatalogFileError(ConfigurationError):
 
 
 class UnsupportedFeatureError(ConfigurationError):
-    """Raised if a Singer feature is requested that this version of the SDK does not support."""
+    """Raised if a feature is requested that this version of the SDK does not support."""
 
 
 # Discovery
@@ -201,10 +201,10 @@ class DiscoveryError(SingerSDKError):
 
 
 class EmptySchemaTypeError(DiscoveryError):
-    """Raised if a function needs the type of a property, but the property's schema is empty."""
+    """Raised if the type of a property is needed, but the property's JSON Schema is empty."""
 
     def __init__(self, *args: object) -> None:
-        """Create the error. ``args`` are added after the standard message."""
+        """Create the error; ``args`` follow the standard message."""
         super().__init__(
             "A property's type was asked for, but its schema is empty. "
             "Is the property missing from the stream's schema?",
@@ -217,7 +217,7 @@ class MissingMethodError(DiscoveryError, NotImplementedError):
 
 
 class InvalidReplicationKeyException(DiscoveryError):  # noqa: N818  singer_sdk's name
-    """Raised if the replication key is not a stream's property, or a record has no value for it."""
+    """Raised if the replication key is not a property of the stream, or is missing in a record."""
 
 
 class SchemaNotFoundError(DiscoveryError):
@@ -259,7 +259,7 @@ class StreamMapConfigError(MappingError):
 
 
 class SyncError(SingerSDKError):
-    """Raised for errors during a sync. Base class of more specific errors."""
+    """Raised if an error occurs during a sync; base class of more specific errors."""
 
     failure_type: str | None = None
     """Airbyte's failure type (``config_error``, ``system_error`` or ``transient_error``), or None
@@ -314,11 +314,11 @@ class TapStreamConnectionFailure(FatalSyncError):  # noqa: N818  singer_sdk's na
 
 
 class TooManyRecordsException(FatalSyncError):  # noqa: N818  singer_sdk's name
-    """Raised if a query returns more records than allowed."""
+    """Raised if a query returns more records than allowed. The SDK does not raise it; taps may."""
 
 
 class UndeclaredRecordError(FatalSyncError):
-    """Raised if a reader requires that records match their stream's schema, and one does not."""
+    """Raised if a target's setting ``strict`` is true and a record does not match its schema."""
 
     failure_type = "config_error"
 
@@ -349,7 +349,7 @@ class SkippableSyncError(SyncError):
 
 
 class SkippableAPIError(SkippableSyncError):
-    """Raised if an HTTP request fails and its data may be skipped."""
+    """Raised if an HTTP request fails and the sync may continue without its data."""
 
 
 class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
@@ -363,7 +363,7 @@ class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
 
 
 class DataError(SyncError):
-    """Raised for data that cannot be processed, such as an invalid or too large value."""
+    """Raised if data cannot be processed, for example because a value is invalid or too large."""
 
 
 class InvalidDateTimeError(DataError, ValueError):
@@ -382,7 +382,7 @@ class LimitExceededError(DataError):
 
 
 class SyncLifecycleSignal(SingerSDKError):  # noqa: N818  singer_sdk's name
-    """Base class of exceptions that end a sync early without an error."""
+    """Base class of exceptions that end a sync early although there is no error."""
 
 
 class RequestedAbortException(SyncLifecycleSignal):
@@ -394,7 +394,7 @@ class MaxRecordsLimitException(RequestedAbortException):
 
 
 class AbortedSyncExceptionBase(SyncLifecycleSignal, abc.ABC):
-    """Base class of the exceptions for an aborted stream. Only its subclasses are raised."""
+    """Abstract base class of exceptions that are raised when the sync of a stream is aborted."""
 
 
 class AbortedSyncFailedException(AbortedSyncExceptionBase):

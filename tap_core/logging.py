@@ -1,10 +1,10 @@
 """Logging to standard error, as text or as JSON lines.
 
-- The level is ``<PLUGIN>_LOGLEVEL``, otherwise ``LOGLEVEL``, otherwise INFO.
-- On a terminal, metrics are shown only at level DEBUG, because they are meant for programs.
-- ``SINGER_SDK_LOG_CONFIG`` is the path of a file for :func:`logging.config.dictConfig`. Module
-  names of singer_sdk in the file, as Meltano writes them, are replaced by those of this package. An
-  invalid file causes only a warning.
+- The level is in the environment variable ``<PLUGIN>_LOGLEVEL`` or ``LOGLEVEL``, else INFO.
+- On a terminal, metrics are logged only at level DEBUG, because they are meant for programs.
+- The variable ``SINGER_SDK_LOG_CONFIG`` may contain the path of a file for
+  :func:`logging.config.dictConfig`. Module names of singer_sdk in this file, which Meltano writes,
+  are replaced with those of this package. An invalid file causes only a warning.
 - Secrets and control characters are removed from all log records: see ``tap_core.redaction``.
 """
 
@@ -51,7 +51,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ConsoleFormatter(logging.Formatter):
-    """Formatter that writes each record as a line of text: time, level, logger and message."""
+    """Formatter that writes each log record as a line of text: time, level, logger and message."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"fmt": DEFAULT_FORMAT, "style": "{", **kwargs})
@@ -146,7 +146,10 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
 
 
 def plugin_log_level(plugin_name: str) -> str:
-    """Return the log level in ``<PLUGIN>_LOGLEVEL`` or ``LOGLEVEL``, or else INFO."""
+    """Return the log level of a plugin: ``<PLUGIN>_LOGLEVEL``, else ``LOGLEVEL``, else INFO.
+
+    Both are environment variables; an invalid level is treated as INFO.
+    """
     prefix = plugin_name.upper().replace("-", "_")
     requested = os.environ.get(f"{prefix}_LOGLEVEL") or os.environ.get("LOGLEVEL")
     level = (requested or DEFAULT_LOG_LEVEL).strip().upper()
@@ -154,7 +157,7 @@ def plugin_log_level(plugin_name: str) -> str:
 
 
 class _ConsoleHandler(logging.Handler):
-    """Handler that writes to the current ``sys.stderr``, even after tests have replaced it.
+    """Log handler that writes to the current ``sys.stderr``, which tests may have replaced.
 
     If ``sys.stderr`` is a terminal, metrics are omitted unless their logger's level is DEBUG.
     """
@@ -196,7 +199,7 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
 
 @contextmanager
 def without_console() -> Iterator[None]:
-    """Context manager: do not log to standard error, because another handler is used."""
+    """Remove the handlers that log to standard error during the ``with`` block; keep all others."""
     root = logging.getLogger()
     taken = [found for found in root.handlers if isinstance(found, _ConsoleHandler)]
     for handler in taken:
@@ -221,7 +224,7 @@ def _apply(path: Path) -> None:
 
 
 def _redact_formats() -> None:
-    """Replace the formatters of all log handlers by formatters that remove secrets."""
+    """Make the formatters of all log handlers remove secrets."""
     loggers = [logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))]
     for handler in {handler for logger in loggers for handler in logger.handlers}:
         inner = handler.formatter or logging.Formatter()
@@ -238,6 +241,8 @@ def _set_hooks() -> None:
         sys.excepthook = _show_error
     if threading.excepthook is threading.__excepthook__:
         threading.excepthook = _show_error_of_thread
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _show_ignored_error
 
 
 def _show_error(
@@ -251,8 +256,16 @@ def _show_error_of_thread(args: threading.ExceptHookArgs) -> None:
         _show_error(args.exc_type, args.exc_value, args.exc_traceback)
 
 
+def _show_ignored_error(args: sys.UnraisableHookArgs) -> None:
+    """Show an error that Python ignores, such as one of a finalizer or of an exit function."""
+    if args.exc_value is not None:
+        place = getattr(args.object, "__qualname__", type(args.object).__qualname__)
+        write_to_stderr(f"{args.err_msg or 'Exception ignored in'}: {place}\n")
+        _show_error(args.exc_type, args.exc_value, args.exc_traceback)
+
+
 def _document(text: str) -> Any:
-    """Parse a JSON or YAML text. YAML requires the package PyYAML."""
+    """Parse the text of a log configuration file, JSON or YAML; YAML needs the package PyYAML."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -260,10 +273,11 @@ def _document(text: str) -> Any:
 
 
 def _ours(config: dict[str, Any]) -> dict[str, Any]:
-    """Replace names of singer_sdk's modules in a log configuration, and keep loggers enabled.
+    """Adapt a log configuration that was written for singer_sdk.
 
-    Meltano's configuration would disable the loggers of all modules imported before, and thus hide
-    warnings.
+    Names of singer_sdk's modules are replaced. ``disable_existing_loggers`` is set to false,
+    because Meltano's configuration would otherwise disable the loggers of all imported modules, and
+    hide their warnings.
     """
     renamed: dict[str, Any] = _renamed(config)
     return {**renamed, "disable_existing_loggers": False}

@@ -1,8 +1,9 @@
 """`InlineMapper`, base class of plugins that read Singer messages and write mapped ones.
 
-- Public members and signatures are singer_sdk's (version 0.54).
+- Public members and signatures are those of singer_sdk (version 0.54).
 - The order of messages is kept, so that a state is never written before the records it covers.
-- Output is buffered. It is flushed while no input is available, and before an error is raised.
+- Output is buffered. The buffer is written while no input is available, and before an error is
+  raised.
 - After a signal, the current message is mapped and written before the mapper stops.
 """
 
@@ -15,7 +16,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from tap_core.batch.limits import FileLimits
-from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities, UnsupportedCapability
+from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities
 from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Event, Rows, SchemaEvent
 from tap_core.io.stdin import open_binary, read_blocks
 from tap_core.plugin_base import CliCommand, PluginBase
@@ -48,7 +49,7 @@ _TEXT: Final = frozenset({str})
 
 
 class InlineMapper(PluginBase, abc.ABC):
-    """Base class of mappers. A subclass defines ``name`` and a method for each message type."""
+    """Base class of mappers; a subclass defines ``name`` and a method for each message type."""
 
     message_reader_class: type[Any] | None = None
     """Class of a custom reader, with a method ``process_lines(file_input, callbacks)``."""
@@ -78,11 +79,11 @@ class InlineMapper(PluginBase, abc.ABC):
             config: Settings, or (deprecated) paths of settings files.
             parse_env_config: True to read settings from environment variables too.
             validate_config: True to raise an error for invalid settings.
-            message_reader: Reader of the input; None for the SDK's.
-            message_writer: Writer of the output; None for the SDK's.
+            message_reader: Reader of the input; by default the SDK's reader.
+            message_writer: Writer of the output; by default the SDK's writer.
 
         Raises:
-            ConfigValidationError: The settings are invalid; ``errors`` lists all faults.
+            ConfigValidationError: The settings are invalid; ``errors`` has one message per fault.
         """
         self._signals = TerminationSignals()
         super().__init__(
@@ -96,34 +97,29 @@ class InlineMapper(PluginBase, abc.ABC):
         self._heads: dict[str, bytes] = {}
         self._way_out = SingerWriter()
 
-    @classmethod
-    def _not_built(cls) -> list[UnsupportedCapability]:
-        """Return no unsupported capabilities, because a mapper's developer defines its settings."""
-        return []
-
     # Methods for authors to override
 
     @abc.abstractmethod
     def map_schema_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
-        """Return the messages that replace a SCHEMA message."""
+        """Return the messages to write in place of a SCHEMA message."""
 
     @abc.abstractmethod
     def map_record_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
-        """Return the messages that replace a RECORD message.
+        """Return the messages to write in place of a RECORD message.
 
         Numbers with a fraction are `Decimal`.
         """
 
     @abc.abstractmethod
     def map_state_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
-        """Return the messages that replace a STATE message."""
+        """Return the messages to write in place of a STATE message."""
 
     @abc.abstractmethod
     def map_activate_version_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
-        """Return the messages that replace an ACTIVATE_VERSION message."""
+        """Return the messages to write in place of an ACTIVATE_VERSION message."""
 
     def map_batch_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
-        """Return the messages that replace a BATCH message.
+        """Return the messages to write in place of a BATCH message.
 
         Raises:
             NotImplementedError: The mapper does not override this method.
@@ -142,7 +138,7 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @final
     def listen(self, file_input: Any | None = None) -> int:
-        """Map all messages of the input and return the exit code 0.
+        """Read all messages of the input, write the mapped messages, and return the exit code 0.
 
         ``file_input`` is a binary or text file; the default is standard input.
 
@@ -163,7 +159,11 @@ class InlineMapper(PluginBase, abc.ABC):
 
     @final
     def process_lines(self, file_input: Any | None = None) -> Counter[str]:
-        """Map all messages of the input; return the number of input messages by type."""
+        """Read all messages of the input, and write the mapped messages.
+
+        ``file_input`` is a binary or text file; the default is standard input. Return the number of
+        input messages by type.
+        """
         counts: Counter[str] = Counter()
         try:
             if self.message_reader is not None:
@@ -198,7 +198,7 @@ class InlineMapper(PluginBase, abc.ABC):
             self.write_message(message)
 
     def _record_line(self, message: RecordMessage) -> bytes:
-        """Return the output line of a RECORD message. This is faster than ``message.to_dict()``."""
+        """Return a RECORD message as an output line; this is faster than ``message.to_dict()``."""
         head = self._heads.get(message.stream)
         if head is None:
             head = b'{"type":"RECORD","stream":%b,"record":' % encode_json(message.stream)
@@ -289,13 +289,13 @@ class InlineMapper(PluginBase, abc.ABC):
         return bool(self._signals.received)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Stop after a signal, as soon as the current message is mapped and written."""
+        """Request a stop after a signal: the current message is still mapped and written."""
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
 
 
 def _body(record: Mapping[str, Any]) -> bytes:
-    """Encode a record of the mapper's code as JSON; convert values such as datetimes first."""
+    """Encode a record of the mapper's code as JSON; types such as datetimes are converted."""
     if not _TEXT.issuperset(map(type, record)):
         return encode_body(to_json_compatible(record))
     kinds = set(map(type, record.values()))

@@ -1,7 +1,8 @@
 """Metrics as log lines: ``METRIC: {"type":…,"metric":…,"value":…,"tags":…}``.
 
 Names and format are those of singer_sdk, because Meltano parses the lines. The logger is
-``tap_core.metrics``. The SDK increments counters once per chunk of records, to be fast.
+``tap_core.metrics``. For speed, the SDK increments counters once per chunk of records, not per
+record.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Metric(str, enum.Enum):
 
 @dataclass
 class Point(Generic[_Value]):
-    """One data point of a metric."""
+    """One value of a metric at one time, with its tags, such as the stream."""
 
     metric_type: str
     metric: Metric
@@ -94,7 +95,7 @@ class Point(Generic[_Value]):
     tags: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the data point as a dict with the keys of a METRIC line."""
+        """Return the data point as a dict with the keys of a METRIC log line."""
         return {
             "type": self.metric_type,
             "metric": self.metric.value,
@@ -107,7 +108,7 @@ class Point(Generic[_Value]):
 
 
 def _jsonable(value: Any) -> Any:
-    """Return a mapping, such as a context, as a dict, and any other value as text."""
+    """Convert a tag's value for JSON: a mapping, such as a context, to a dict, others to text."""
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
@@ -154,7 +155,7 @@ def log(logger: logging.Logger, point: Point[Any]) -> None:
 
 
 class Meter(abc.ABC):
-    """Base class of context managers that measure a metric during their block and log it."""
+    """Base class of context managers that measure a metric in their ``with`` block and log it."""
 
     def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:
         self.metric = metric
@@ -164,7 +165,7 @@ class Meter(abc.ABC):
 
     @property
     def context(self) -> Context | None:
-        """Context (partition) whose data is measured, or None."""
+        """Partition whose data the ``with`` block processes (tag ``context``), or None."""
         return self.tags.get(Tag.CONTEXT)
 
     @context.setter
@@ -172,7 +173,7 @@ class Meter(abc.ABC):
         self.with_context(value)
 
     def with_context(self, value: Context | None) -> None:
-        """Set the tag ``context`` of the following data points; None removes the tag."""
+        """Set the partition (tag ``context``) of the next data points; None removes the tag."""
         if value is None:
             self.tags.pop(Tag.CONTEXT, None)
         else:
@@ -180,7 +181,7 @@ class Meter(abc.ABC):
 
     @abc.abstractmethod
     def __enter__(self: _Meter) -> _Meter:
-        """Start to measure what the class measures: a number of records, or a duration."""
+        """Start to count or to measure time, at the start of the ``with`` block."""
 
     @abc.abstractmethod
     def __exit__(
@@ -189,11 +190,11 @@ class Meter(abc.ABC):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Stop the measurement and log it."""
+        """Log the count or the duration, at the end of the ``with`` block."""
 
 
 class Counter(Meter):
-    """Counter that logs its increments every ``log_interval`` seconds and at the end."""
+    """Context manager that counts, and logs and resets the count every ``log_interval`` seconds."""
 
     def __init__(
         self,
@@ -219,11 +220,11 @@ class Counter(Meter):
         self.exit()
 
     def exit(self) -> None:
-        """Log the increments since the last log line."""
+        """Log the count since the last log line, and reset it to 0."""
         self._pop()
 
     def increment(self, value: int = 1) -> None:
-        """Add ``value`` to the count, and log the count if ``log_interval`` has passed."""
+        """Add ``value`` to the count; log and reset it if ``log_interval`` seconds have passed."""
         self.value += value
         if self._ready_to_log():
             self._pop()
@@ -238,7 +239,10 @@ class Counter(Meter):
 
 
 class Timer(Meter):
-    """Timer that logs the duration of its block in seconds, and the tag ``status``."""
+    """Context manager that logs the duration of its ``with`` block in seconds.
+
+    The tag ``status`` is ``failed`` if the block raised an exception, else ``succeeded``.
+    """
 
     def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:
         super().__init__(metric, tags)
@@ -269,7 +273,7 @@ def record_counter(
     log_interval: float = DEFAULT_LOG_INTERVAL,
     **tags: Any,
 ) -> Counter:
-    """Return a counter for the metric ``record_count`` of a stream."""
+    """Return a counter of the records of a stream, for the metric ``record_count``."""
     tags[Tag.STREAM] = stream
     if endpoint:
         tags[Tag.ENDPOINT] = endpoint
@@ -277,7 +281,7 @@ def record_counter(
 
 
 def batch_counter(stream: str, **tags: Any) -> Counter:
-    """Return a counter for the metric ``batch_count`` of a stream."""
+    """Return a counter of the batches of a stream, for the metric ``batch_count``."""
     tags[Tag.STREAM] = stream
     return Counter(Metric.BATCH_COUNT, tags)
 
@@ -288,13 +292,13 @@ def http_request_counter(
     log_interval: float = DEFAULT_LOG_INTERVAL,
     **tags: Any,
 ) -> Counter:
-    """Return a counter for the metric ``http_request_count`` of a stream's endpoint."""
+    """Return a counter of HTTP requests to an endpoint, for the metric ``http_request_count``."""
     tags.update({Tag.STREAM: stream, Tag.ENDPOINT: endpoint})
     return Counter(Metric.HTTP_REQUEST_COUNT, tags, log_interval=log_interval)
 
 
 def sync_timer(stream: str, **tags: Any) -> Timer:
-    """Return a timer for the metric ``sync_duration`` of a stream."""
+    """Return a timer for the sync of a stream, for the metric ``sync_duration``."""
     tags[Tag.STREAM] = stream
     return Timer(Metric.SYNC_DURATION, tags)
 
@@ -307,7 +311,10 @@ def http_request_duration(
     context: Context | None = None,
     **tags: Any,
 ) -> Point[float]:
-    """Return a data point with the duration of a request, failed if ``status`` is 400 or more."""
+    """Return a data point with the duration of an HTTP request in seconds.
+
+    Its tag ``status`` is ``failed`` if the response status is 400 or more, else ``succeeded``.
+    """
     succeeded = status < HTTPStatus.BAD_REQUEST
     tags = {
         Tag.STREAM: stream,

@@ -3,8 +3,9 @@
 - A paginator is used for one stream and context. The stream reads ``current_value``, fetches the
   page and passes the response to ``advance``, until ``finished`` is True. A page without records
   also ends the pagination, unless ``continue_if_empty`` returns True.
-- A falsy token (None, an empty string, 0) ends the pagination. A repeated token is an error.
-- Errors show a token only if it is a plain number, because other tokens may grant access to data.
+- A falsy token (None, an empty string, 0) ends the pagination. Two equal tokens in a row are an
+  error.
+- Error messages show a token only if it is a number, because other tokens may grant access to data.
 - Names, constructors and hooks are those of singer_sdk.
 """
 
@@ -92,7 +93,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
         return str(self)
 
     def continue_if_empty(self, response: Response) -> bool:  # noqa: ARG002  a hook
-        """Return True to continue after a page without records; a hook that returns False."""
+        """Return True to continue after a page without records; a hook, by default False."""
         return False
 
     def advance(self, response: Response) -> None:
@@ -116,7 +117,7 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
             self._value = new_value
 
     def has_more(self, response: Response) -> bool:  # noqa: ARG002  a hook
-        """Return True if another page may follow; if False, `get_next` is not called."""
+        """Return True if another page may follow; if False, pagination ends without `get_next`."""
         return True
 
     @abstractmethod
@@ -126,9 +127,9 @@ class BaseAPIPaginator(ABC, Generic[TPageToken]):
 
 
 def _described(token: object) -> str:
-    """Return a description of a token for error messages, such as ``str of 20 characters``.
+    """Describe a page token for error messages, such as ``str of 20 characters``.
 
-    The value is shown only if it is a number, because other tokens may contain secrets.
+    Only a number is shown, because other tokens may contain secrets.
     """
     kind = type(token).__name__
     if isinstance(token, ParseResult):
@@ -173,7 +174,7 @@ class BaseHATEOASPaginator(BaseAPIPaginator[ParseResult | None], ABC):
 
     @abstractmethod
     def get_next_url(self, response: Response) -> str | None:
-        """Return the URL of the next page, or None on the last page."""
+        """Return the URL of the next page from a response, or None on the last page."""
         ...
 
     def get_next(self, response: Response) -> ParseResult | None:
@@ -194,7 +195,7 @@ class HeaderLinkPaginator(BaseHATEOASPaginator):
 
 
 class JSONPathPaginator(BaseAPIPaginator[str | None]):
-    """Paginator for APIs that return the next token in the body, at ``jsonpath``."""
+    """Paginator for APIs that return the next token in the JSON body, at the path ``jsonpath``."""
 
     def __init__(self, jsonpath: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(None, *args, **kwargs)
@@ -273,11 +274,11 @@ class LegacyPaginatedStreamProtocol(Protocol[TPageToken]):
     def get_next_page_token(
         self, response: Response, previous_token: TPageToken | None
     ) -> TPageToken | None:
-        """Return the token of the page after this response, or None on the last page."""
+        """Return the token of the page after ``response``, or None if it is the last page."""
 
 
 class LegacyStreamPaginator(BaseAPIPaginator[TPageToken | None], Generic[TPageToken]):
-    """Paginator that gets the next token from the stream's ``get_next_page_token`` method."""
+    """Paginator for streams that override the deprecated method ``get_next_page_token``."""
 
     def __init__(
         self, stream: LegacyPaginatedStreamProtocol[TPageToken], *args: Any, **kwargs: Any
@@ -286,5 +287,5 @@ class LegacyStreamPaginator(BaseAPIPaginator[TPageToken | None], Generic[TPageTo
         self.stream = stream
 
     def get_next(self, response: Response) -> TPageToken | None:
-        """Return the token that the stream's ``get_next_page_token`` returns."""
+        """Return the next token from the stream's method ``get_next_page_token``."""
         return self.stream.get_next_page_token(response, self.current_value)

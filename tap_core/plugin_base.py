@@ -24,11 +24,8 @@ from tap_core import about, metrics
 from tap_core.capabilities import (
     FLATTENING_CONFIG,
     STREAM_MAPS_CONFIG,
-    UNSUPPORTED_CAPABILITIES,
     CapabilitiesEnum,
     PluginCapabilities,
-    UnsupportedCapability,
-    find_unsupported_settings,
 )
 from tap_core.compat.classproperty import classproperty
 from tap_core.compat.slow_imports import without_collections
@@ -69,17 +66,13 @@ SDK_PACKAGE_NAME = "tap-core-sdk"
 
 _NO_VERSION = "[could not be detected]"
 
-_MAPPED = (PluginCapabilities.STREAM_MAPS, PluginCapabilities.FLATTENING)
-"""Capabilities that need a mapper."""
-
-
 ConfigUpdateCallback: TypeAlias = Callable[[Callable[[Mapping[str, Any]], dict[str, Any]]], None]
 """Callback that receives a function: from given settings, the function returns new settings with
 the newest tokens."""
 
 
 class CliCommand(Protocol):
-    """Interface of a command that runs a plugin, like that of a click command."""
+    """Interface of a command that runs a plugin; a click command has it too."""
 
     def main(
         self,
@@ -91,10 +84,10 @@ class CliCommand(Protocol):
 
 
 class EntryPoint:
-    """Entry point that runs a plugin class from the command line.
+    """Callable that runs a plugin class from the command line, for console scripts.
 
     Console scripts call it without arguments, so that it uses ``sys.argv``. It can also be called
-    with an argument list, or through :meth:`main`, as test runners for click do. Other attributes
+    with an argument list, or through :meth:`main`, as click's test runner does. Other attributes
     (``params``, ``help``) are those of the Singer command.
     """
 
@@ -103,7 +96,7 @@ class EntryPoint:
         self.name: str = plugin.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the plugin; the arguments are those of :meth:`main`."""
+        """Run the plugin with the arguments of :meth:`main`."""
         return self.main(*args, **kwargs)
 
     def main(
@@ -112,9 +105,9 @@ class EntryPoint:
         prog_name: str | None = None,
         **extra: Any,
     ) -> Any:
-        """Configure logging, choose the command (such as Singer's) by the arguments, and run it.
+        """Configure logging, and run the command that the arguments select, such as Singer's.
 
-        ``args`` are by default those of ``sys.argv``.
+        ``args`` are the command-line arguments, by default those in ``sys.argv``.
         """
         argv = list(sys.argv[1:] if args is None else args)
         setup_console_logging(plugin_log_level(self.name))
@@ -129,7 +122,7 @@ class EntryPoint:
 
 
 class plugin_cli:  # noqa: N801  singer_sdk's name
-    """Descriptor of the attribute ``cli``: ``TapX.cli`` is the entry point of class ``TapX``."""
+    """Descriptor of the attribute ``cli``: ``TapX.cli`` runs ``TapX`` from the command line."""
 
     def __get__(self, instance: object, owner: type[PluginBase]) -> EntryPoint:
         return EntryPoint(owner)
@@ -199,7 +192,7 @@ class PluginBase(abc.ABC):
             validate_config: True to raise an error for invalid settings.
 
         Raises:
-            ConfigValidationError: The settings are invalid; ``errors`` lists all faults.
+            ConfigValidationError: The settings are invalid; ``errors`` has one message per fault.
             TypeError: The configuration is neither a mapping nor a path.
         """
         self._config: dict[str, Any] = {}
@@ -211,7 +204,7 @@ class PluginBase(abc.ABC):
         check_nesting(self._config)
         self._env_faults = found.faults
         register_secrets(self, collect_secrets(self._config, self._full_schema()))
-        self._slips = list(suggest_misspelled_settings(self._config, self._full_schema()))
+        self._misspelled = list(suggest_misspelled_settings(self._config, self._full_schema()))
         self._fill_defaults()
 
         self.metrics_logger: logging.Logger = metrics.get_metrics_logger()
@@ -228,7 +221,7 @@ class PluginBase(abc.ABC):
     # Settings
 
     def _fill_defaults(self) -> None:
-        """Set missing settings to their defaults in ``config_jsonschema``."""
+        """Set missing settings to the defaults in the plugin's JSON Schema."""
         fill_defaults(self._config, self._full_schema())
 
     @property
@@ -240,33 +233,14 @@ class PluginBase(abc.ABC):
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
         """Add the built-in settings of the plugin's capabilities to a config schema, in place.
 
-        The SDK passes a copy of ``config_jsonschema``. Override this method to add more settings.
+        The SDK passes a copy of the plugin's schema. Override this method to add more settings.
         """
         for capability, settings in (
             (PluginCapabilities.STREAM_MAPS, STREAM_MAPS_CONFIG),
             (PluginCapabilities.FLATTENING, FLATTENING_CONFIG),
         ):
-            if capability in cls._built_capabilities():
+            if capability in cls.capabilities:
                 merge_missing_config_jsonschema(settings, config_jsonschema)
-
-    @classmethod
-    def _built_capabilities(cls) -> list[CapabilitiesEnum]:
-        """Return the plugin's capabilities, without those that the SDK does not support."""
-        missing = {unbuilt.capability for unbuilt in cls._not_built()}
-        return [capability for capability in cls.capabilities if capability not in missing]
-
-    @classmethod
-    def _not_built(cls) -> list[UnsupportedCapability]:
-        """Return the capabilities that this class of plugins does not support.
-
-        They include stream maps and flattening if the class does not override `setup_mapper`.
-        """
-        maps = cls.setup_mapper is not PluginBase.setup_mapper
-        return [
-            unbuilt
-            for unbuilt in UNSUPPORTED_CAPABILITIES
-            if not maps or unbuilt.capability not in _MAPPED
-        ]
 
     @classmethod
     def _full_schema(cls) -> JsonSchema:
@@ -286,8 +260,8 @@ class PluginBase(abc.ABC):
             *validate_config(self._config, schema, skip=self._env_faults),
             *self._faults_beyond_schema(),
         ]
-        for slip, known in self._slips:
-            self.logger.warning("Setting '%s' is not known. Did you mean '%s'?", slip, known)
+        for misspelled, known in self._misspelled:
+            self.logger.warning("Setting '%s' is not known. Did you mean '%s'?", misspelled, known)
         if errors and raise_errors:
             summary = f"Config validation failed: {'; '.join(errors)}"
             raise ConfigValidationError(summary, errors=errors, schema=schema)
@@ -296,15 +270,11 @@ class PluginBase(abc.ABC):
         return errors
 
     def _faults_beyond_schema(self) -> list[str]:
-        """Return a message for each error that the JSON Schema cannot detect: unsupported settings.
+        """Return a message for each error in the settings that a JSON Schema cannot express.
 
-        Settings that can be ignored are logged as warnings instead.
+        The default is an empty list; subclasses override it.
         """
-        in_use = find_unsupported_settings(self._config, self._not_built())
-        for unbuilt in in_use:
-            if not unbuilt.fatal:
-                self.logger.warning("%s: %s", unbuilt.setting, unbuilt.sentence)
-        return [f"{unbuilt.setting}: {unbuilt.sentence}" for unbuilt in in_use if unbuilt.fatal]
+        return []
 
     def _warn_of_environment(self) -> None:
         for fault in self._env_faults.values():
@@ -332,25 +302,25 @@ class PluginBase(abc.ABC):
 
         @classproperty
         def logger(cls) -> logging.Logger:  # noqa: N805
-            """Logger of the plugin, such as the logger ``tap-x``."""
+            """Logger of the plugin, with the plugin's name, such as ``tap-x``."""
             return logging.getLogger(cls.name)
 
     @property
     def initialized_at(self) -> int:
-        """Creation time of this object, in milliseconds since 1970."""
+        """Time when this plugin object was created, in milliseconds since 1970."""
         return self.__initialized_at
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """State of the plugin; taps override this property."""
+        """State of the plugin. Only taps have one: they override this property."""
         raise NotImplementedError
 
     def setup_mapper(self) -> None:
-        """Create the plugin's `mapper` from the settings for stream maps and flattening.
+        """Create `mapper` from the settings for stream maps and flattening.
 
         Raises:
             StreamMapConfigError: A stream map is invalid.
-            ConfigValidationError: Flattening is enabled without a maximum depth.
+            ConfigValidationError: Flattening is enabled without a maximum level.
         """
         from tap_core.mapper.plugin_mapper import PluginMapper
 
@@ -373,7 +343,7 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_plugin_version(cls) -> str:
-        """Return the version of the plugin's distribution, or ``[could not be detected]``."""
+        """Return the version of the plugin's package, or ``[could not be detected]``."""
         return _version(cls.package_name or cls.name)
 
     @classmethod
@@ -393,17 +363,17 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_documentation_url(cls) -> str | None:
-        """Return `documentation_url`, or else the URL in the distribution's metadata, or None."""
+        """Return the plugin's documentation URL, from its class or the package's metadata."""
         return cls.documentation_url or cls._url_by(about.documentation_url)
 
     @classmethod
     def get_changelog_url(cls) -> str | None:
-        """Return `changelog_url`, or else the URL in the distribution's metadata, or None."""
+        """Return the plugin's changelog URL, from its class or the package's metadata."""
         return cls.changelog_url or cls._url_by(about.changelog_url)
 
     @classmethod
     def _url_by(cls, find: Callable[[Any], str | None]) -> str | None:
-        """Return ``find(metadata)`` for the metadata of the package; None if not installed."""
+        """Return the URL that ``find`` finds in the metadata of the plugin's package, or None."""
         from importlib import metadata
 
         try:
@@ -413,7 +383,7 @@ class PluginBase(abc.ABC):
 
     @classproperty
     def plugin_version(cls) -> str:  # noqa: N805
-        """Version of the plugin's distribution, such as ``1.2.0``."""
+        """Version of the plugin's package, such as ``1.2.0``."""
         return cls.get_plugin_version()
 
     @classproperty
@@ -428,7 +398,7 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def print_about(cls, output_format: str | None = None) -> None:
-        """Print the plugin's description in a format of ``--about``, by default as ``text``."""
+        """Print the plugin's description in a format of ``--about``, by default as text."""
         formatter = about.AboutFormatter.get_formatter(output_format or "text")
         print(formatter.format_about(cls._get_about_info()))  # noqa: T201  its purpose
 
@@ -440,7 +410,7 @@ class PluginBase(abc.ABC):
             version=cls.get_plugin_version(),
             sdk_version=cls.get_sdk_version(),
             supported_python_versions=cls.get_supported_python_versions(),
-            capabilities=cls._built_capabilities(),
+            capabilities=list(cls.capabilities),
             settings=cls._full_schema(),
             env_var_prefix=cls._env_var_prefix,
             requirement=cls.package_name or cls.name,
@@ -451,15 +421,15 @@ class PluginBase(abc.ABC):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:  # noqa: ARG003  for overrides
-        """Return the command for an argument list; by default the Singer command.
+        """Return the command that runs the plugin with the command-line arguments ``args``.
 
-        Subclasses override this method to support the commands of other protocols.
+        By default it is the Singer command. Subclasses override this method to add other protocols.
         """
         return cls.get_singer_command()
 
     @classmethod
     def get_singer_command(cls) -> CliCommand:
-        """Return the command with Singer's options. Taps and targets override this method."""
+        """Return the command with Singer's options, such as ``--config``; subclasses define it."""
         raise NotImplementedError
 
     def _setup_signal_handlers(self) -> None:
@@ -469,10 +439,10 @@ class PluginBase(abc.ABC):
             signal.signal(signal.SIGTERM, self._handle_signal)
 
     def _handle_signal(self, signum: int, frame: FrameType | None) -> None:
-        """Stop after a signal; ignore a SIGTERM that follows a single SIGINT.
+        """Stop the plugin after a signal; ignore a SIGTERM that follows a single SIGINT.
 
-        Ctrl-C sends SIGINT to all processes of a terminal, and an orchestrator among them then
-        sends SIGTERM to its plugins. These two signals are one request to stop.
+        Ctrl-C sends SIGINT to all processes of a terminal. An orchestrator among them then sends
+        SIGTERM to its plugins. These two signals are one request to stop.
         """
         is_echo = self._signals_heeded == (signal.SIGINT,) and signum == signal.SIGTERM
         self._signals_heeded += (signum,)
@@ -481,7 +451,7 @@ class PluginBase(abc.ABC):
 
     @property
     def stopped_by(self) -> int | None:
-        """Number of the first signal that requested a stop, or None."""
+        """Number of the first signal that requested a stop, such as 15 for SIGTERM, or None."""
         return next(iter(self._signals_heeded), None)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
@@ -493,7 +463,7 @@ class PluginBase(abc.ABC):
 def _load_config(
     config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None,
 ) -> dict[str, Any]:
-    """Return a copy of the settings, or read them from files if paths are passed (deprecated)."""
+    """Return a copy of a plugin's settings; paths of settings files are deprecated, but read."""
     if not config:
         return {}
     if isinstance(config, Mapping):

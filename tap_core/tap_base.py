@@ -175,10 +175,10 @@ class Tap(PluginBase):
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
         """Add the built-in settings of the tap's capabilities to a config schema, in place.
 
-        They include settings for parallel reading and partition limits, if a stream has these.
+        They include settings for parallel reading and partition limits, if a stream supports these.
         """
         super().append_builtin_config(config_jsonschema)
-        if PluginCapabilities.BATCH in cls._built_capabilities():
+        if PluginCapabilities.BATCH in cls.capabilities:
             merge_missing_config_jsonschema(BATCH_CONFIG, config_jsonschema)
         streams = list(sync.concurrency.stream_classes(cls))
         if any(stream.state_partition_limit is not None for stream in streams):
@@ -194,7 +194,7 @@ class Tap(PluginBase):
 
     @property
     def run(self) -> SyncRun:
-        """`SyncRun` of the current sync for the calling thread; created on first use."""
+        """`SyncRun` of the calling thread: its buffered rows and bookmark cursors in this sync."""
         run: SyncRun | None = self.__dict__.get("run")
         if run is None:
             run = self.__dict__["run"] = self._begin_run()
@@ -205,7 +205,7 @@ class Tap(PluginBase):
 
     @property
     def message_writer(self) -> Any:
-        """Writer for messages of the tap's code. Each access first writes the buffered rows."""
+        """Writer of the tap's own Singer messages. Each access first writes the buffered rows."""
         if "run" in self.__dict__:
             self.run.settle()
         return self._message_writer
@@ -218,7 +218,7 @@ class Tap(PluginBase):
 
     @property
     def protocol_writer(self) -> ProtocolWriter:
-        """Writer of the events of a sync; by default as Singer messages to `message_writer`."""
+        """Object that writes the events of a sync; by default it writes Singer messages."""
         if self._protocol_writer is None:
             self._protocol_writer = make_event_writer(self._message_writer)
         return self._protocol_writer
@@ -228,13 +228,13 @@ class Tap(PluginBase):
         self._protocol_writer = writer
 
     def set_protocol_writer(self, writer: ProtocolWriter) -> None:
-        """Use the writer of another protocol than Singer for all output.
+        """Write all output with ``writer``, the writer of a protocol other than Singer.
 
         Singer messages of the tap's code are converted to that protocol.
         """
         if not is_default_writer(self._message_writer):
             self.logger.warning(
-                "'%s' is not used: what is written depends on the protocol.",
+                "'%s' is not used: the protocol determines the format of the output.",
                 type(self._message_writer).__qualname__,
             )
         if is_overridden(self, "write_message"):
@@ -417,9 +417,9 @@ class Tap(PluginBase):
         return text
 
     def check_streams(self) -> None:
-        """Check the streams before discovery prints the catalog; a hook that does nothing.
+        """Check the streams before discovery prints the catalog. The default does nothing.
 
-        Overrides raise an error if a stream cannot be read.
+        Override it to raise an error if a stream cannot be read.
         """
 
     # Stream maps
@@ -467,7 +467,7 @@ class Tap(PluginBase):
     def has_own_catalog(self) -> bool:
         """True if the tap's class overrides `catalog` and stream maps have been created.
 
-        The schemas in that catalog are then sent.
+        SCHEMA messages then have the schemas in that catalog.
         """
         return self.has_mapper and is_overridden(self, "catalog")
 
@@ -475,21 +475,21 @@ class Tap(PluginBase):
 
     @property
     def state(self) -> TapState:
-        """State of the whole tap, after writing buffered rows. The caller may change the dict."""
+        """State of the whole tap, a dict that the caller may change. Buffered rows are written."""
         if "run" in self.__dict__:
             self.run.settle()
         self.document.share()
         return cast(TapState, self.document.tap_state)
 
     def use_catalog(self, catalog: Catalog) -> None:
-        """Replace the input catalog by one that was built from this tap's discovered streams."""
+        """Replace the input catalog, and apply the new one to this tap's discovered streams."""
         self._input_catalog = catalog
         self._catalog = None
         for stream in self.streams.values():
             stream.apply_catalog(catalog)
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load the state of an earlier sync.
+        """Merge the state of an earlier sync into the state of this tap.
 
         Override this method to convert states of earlier versions of the tap.
         """
@@ -589,7 +589,7 @@ class Tap(PluginBase):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> CliCommand:
-        """Return the command of the Fivetran server for the option ``--port``, else Singer's."""
+        """Return the command of the program: the Fivetran server for ``--port``, else Singer's."""
         if has_port_option(args):
             from tap_core.protocols.fivetran.cli import connector_command
 
@@ -618,7 +618,7 @@ Tap._HOOKS = {name: get_member(Tap, name) for name in ("catalog", "write_message
 
 
 class StateWriter:
-    """Writer of states for the tap's code. Equal consecutive states are written once."""
+    """Writer of STATE messages for the code of a tap. Equal consecutive states are written once."""
 
     def __init__(self, tap: Tap) -> None:
         self._tap = tap

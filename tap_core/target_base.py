@@ -1,8 +1,8 @@
 """`Target`, base class of Singer targets: settings, sinks and processing of messages.
 
 - Public members and signatures are singer_sdk's (version 0.54).
-- To drain a sink means to write its buffered records. A state is emitted as soon as the records of
-  all sinks before it are drained, and never earlier.
+- To drain a sink means to write its buffered records. A state is emitted as soon as all records
+  before it, in all sinks, are drained, and never earlier.
 - After a signal, the running drain is completed, no other is started, and the latest state whose
   records are drained is emitted. A second signal ends the process at once.
 - If a schema changes, the old sink is drained after `Sink.setup` of the new sink and before the new
@@ -101,6 +101,10 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     ) -> None:
         """Load and validate the settings.
 
+        ``config`` has the settings; paths of settings files are deprecated. ``parse_env_config`` is
+        True to read settings from environment variables too, ``setup_mapper`` to create the stream
+        maps. ``message_reader`` is by default an object of ``message_reader_class``.
+
         Raises:
             ConfigValidationError: The settings are invalid; ``errors`` lists all faults.
         """
@@ -123,7 +127,6 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
         """Add the built-in settings of the target's capabilities to a config schema, in place."""
-        capabilities = cls._built_capabilities()
         for settings, capability in (
             (ADD_RECORD_METADATA_CONFIG, None),
             (TARGET_LOAD_METHOD_CONFIG, None),
@@ -133,7 +136,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
             (BATCH_READING_CONFIG, PluginCapabilities.BATCH),
             (TARGET_VALIDATE_RECORDS_CONFIG, TargetCapabilities.VALIDATE_RECORDS),
         ):
-            if capability is None or capability in capabilities:
+            if capability is None or capability in cls.capabilities:
                 merge_missing_config_jsonschema(settings, config_jsonschema)
         super().append_builtin_config(config_jsonschema)
 
@@ -166,7 +169,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
                 self.logger.info("End of input: %s.", _format_counts(counts))
                 self.process_endofpipe()
             if self._is_stopping:
-                self._wind_up()
+                self._finish_after_signal()
         return 0
 
     @final
@@ -215,7 +218,10 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Stream maps and schemas
 
     def setup_mapper(self) -> None:
-        """Create the stream maps, or if no setting needs them, delay it until `mapper` is read."""
+        """Create the stream maps.
+
+        If no setting needs them, they are created when `mapper` is read.
+        """
         if self.config.get("stream_maps") or self.config.get("flattening_enabled"):
             super().setup_mapper()
         else:
@@ -263,12 +269,12 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._router.process_record(message_dict)
 
     def _process_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Drain the sinks of a BATCH message's stream, then load the batch files into them."""
+        """Write the buffered records of a BATCH message's stream, then load the batch files."""
         self._assert_line_requires(message_dict, requires={"stream", "encoding", "manifest"})
         self._router.process_batch(message_dict)
 
     def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
-        """Drain the sinks of an ACTIVATE_VERSION message's stream, then activate the version."""
+        """Write a stream's buffered records, then activate the version in the message."""
         for route in self._router.get_routes(message_dict["stream"]):
             sink = self.get_sink(route.alias)
             if not sink.process_activate_version_messages:
@@ -291,7 +297,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
 
     @property
     def max_parallelism(self) -> int:
-        """Maximum number of sinks that are drained in parallel; 8 by default."""
+        """Maximum number of sinks that write their records in parallel; 8 by default."""
         return _MAX_PARALLELISM if self._max_parallelism is None else self._max_parallelism
 
     @max_parallelism.setter
@@ -333,10 +339,13 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         return successor
 
     def _retire(self, sink: Sink) -> None:
-        """Drain a sink that has been replaced. It is cleaned up at the end of the run."""
+        """Write the buffered records of a sink that has been replaced.
+
+        The sink is cleaned up at the end of the run.
+        """
         self.drain_one(sink)
         self._states.release()
-        self._router.forget(sink)
+        self._router.remove_pipeline(sink)
         self._sinks_to_clear.append(sink)
 
     def get_sink_class(self, stream_name: str) -> type[Sink]:
@@ -392,7 +401,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
     # Drains
 
     def process_endofpipe(self) -> None:
-        """Drain and clean up all sinks, at the end of the input."""
+        """Write the buffered records of all sinks and clean them up, at the end of the input."""
         self.drain_all(is_endofpipe=True)
 
     @final
@@ -450,7 +459,7 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         self._last_full_drain_at = time.monotonic()
 
     def _handle_max_record_age(self) -> None:
-        """Drain all sinks if records have been buffered for longer than the maximum age."""
+        """Write the records of all sinks, if some are buffered for longer than the maximum age."""
         if not any(sink.current_size for sink in self._states.watermark.holders):
             self._reset_max_record_age()
         elif self._max_record_age_in_minutes > self._MAX_RECORD_AGE_IN_MINUTES:
@@ -494,9 +503,9 @@ class Target(TargetOverrides, PluginBase, abc.ABC):
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
 
-    def _wind_up(self) -> None:
+    def _finish_after_signal(self) -> None:
         """After a signal, emit the state and clean up the sinks. Do not write buffered records."""
-        self.logger.info("Stopping on a signal: no further drain is started.")
+        self.logger.info("Stopping after a signal: buffered records are not written.")
         self._states.release()
         if not self._has_ended:
             self._clean_up()

@@ -4,9 +4,9 @@ A run has one of three outcomes:
 
 - complete: exit code 0;
 - stopped by a signal: exit code 0. Commits in progress finish, and their states are emitted. After
-SIGINT the rows received so far are committed too. A second signal ends the process at once;
+  SIGINT the rows received so far are committed too. A second signal ends the process at once;
 - failed: exit code 1. After an error in the input, the rows before the error are committed. After
-any other failure, no further commit is made.
+  any other failure, no further commit is made.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ class TargetSpark(PluginBase):
                     faults.append(error)
             self._run_actions(report, faults, action_faults)  # if the run could not begin
             self._wake_up = None
-        for remark in binding.decoder.remarks():
+        for remark in binding.decoder.iterate_warnings():
             self.logger.warning("%s", remark)
             report.add_remark(remark)
         self._report_outcome(report, faults, action_faults)
@@ -326,12 +326,12 @@ class TargetSpark(PluginBase):
             )
             self._engine = stack.enter_context(contextlib.closing(engine))
             stack.callback(_record_spark, engine, report)
-            commits = partial(_commits, engine, options, run, folder, self._stopping)
+            new_writer = partial(_new_writer, engine, options, run, folder, self._stopping)
             loader = Loader(
                 options,
                 engine,
                 folder,
-                commits,
+                new_writer,
                 report,
                 state_writer.emit,
                 self._stopping,
@@ -656,7 +656,7 @@ def _record_spark(engine: SparkProvider, report: Report) -> None:
         report.add_facts(application=engine.application, spark=engine.version)
 
 
-def _commits(
+def _new_writer(
     engine: SparkProvider,
     options: LoadOptions,
     run: RunInfo,

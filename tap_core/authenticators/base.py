@@ -1,8 +1,8 @@
 """Base class of authenticators, which add headers and query parameters to HTTP requests.
 
-Authentication is idempotent, because a session and a stream may both apply it to the same request.
-The rest of a request's URL is not re-encoded. Names and signatures, including the deprecated ones,
-are those of singer_sdk.
+Authenticating a request twice has the same result as once, because a session and a stream may both
+do it. Only query parameters of the authenticator change in a request's URL; the rest is not
+re-encoded. Names and signatures, including the deprecated ones, are those of singer_sdk.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SingletonMeta(type):
         super().__init__(name, bases, dic)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return the only instance; the first call creates it with the arguments."""
+        """Return the only instance; the first call creates it with the given arguments."""
         with cls.__making:
             if cls.__single_instance is None:
                 cls.__single_instance = super().__call__(*args, **kwargs)
@@ -71,8 +71,8 @@ class APIAuthenticatorBase(AuthBase):
     def attach(self, stream: Any) -> None:
         """Store the name and the tap of the stream that uses this authenticator.
 
-        Streams call this method before they use an authenticator. Through the tap, its
-        authenticators share refresh tokens and write new ones to the tap's config file.
+        Streams call this method before they use an authenticator. The tap is needed because all
+        authenticators of a tap share refresh tokens, and write new tokens to its config file.
         """
         self._stream_name = getattr(stream, "name", None)
         if self._tap is None:
@@ -90,7 +90,7 @@ class APIAuthenticatorBase(AuthBase):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Read-only config of the stream, with the latest refresh token (deprecated)."""
+        """Read-only config of the stream, with the latest refresh tokens in it (deprecated)."""
         deprecated("The `config` property", "the constructor's arguments")
         return MappingProxyType(self._config)
 
@@ -123,7 +123,11 @@ class APIAuthenticatorBase(AuthBase):
 
 
 def adds_no_credentials(authenticator: Any) -> bool:
-    """Return True if an authenticator certainly leaves requests unchanged."""
+    """Return True if an authenticator certainly adds no credentials to requests.
+
+    This is certain for an `APIAuthenticatorBase` that has neither headers nor parameters, and whose
+    class does not override the methods that change requests.
+    """
     kind = type(authenticator)
     return (
         isinstance(authenticator, APIAuthenticatorBase)
@@ -134,7 +138,7 @@ def adds_no_credentials(authenticator: Any) -> bool:
 
 
 def deprecated(member: str, instead: str, *, calls: int = 1) -> None:
-    """Emit a SingerSDKDeprecationWarning.
+    """Emit a SingerSDKDeprecationWarning for the use of a deprecated class member.
 
     Args:
         member: Name of the deprecated member, such as "The `config` property".
@@ -150,7 +154,7 @@ def deprecated(member: str, instead: str, *, calls: int = 1) -> None:
 
 
 def _find_stream(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return the stream among constructor arguments: the first one or ``stream=``, else None."""
+    """Return the stream among an authenticator's arguments: the first one, ``stream=``, or None."""
     first = args[0] if args else None
     if hasattr(first, "config") and hasattr(first, "tap_name"):
         return first
@@ -158,7 +162,7 @@ def _find_stream(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _with_parameters(url: str, parameters: Mapping[str, Any]) -> str:
-    """Set query parameters of a URL; its other parameters are kept, without re-encoding."""
+    """Return ``url`` with ``parameters`` set in its query; the rest is kept without re-encoding."""
     if not parameters:
         return url
     parts = urlsplit(url)

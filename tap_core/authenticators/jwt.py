@@ -56,7 +56,7 @@ def sign_jwt(
 
 
 def _not_installed() -> RuntimeError:
-    """Return the RuntimeError for a missing PyJWT or cryptography, with the install command."""
+    """Return the RuntimeError that tells the user to install PyJWT and cryptography."""
     return RuntimeError(
         "Signing a token with a private key needs the packages PyJWT and cryptography: "
         "pip install 'pyjwt[crypto]'."

@@ -2,7 +2,7 @@
 
 If several threads need a token at once, one thread requests it and the others use the result, even
 if a subclass overrides `update_access_token` or `is_token_valid`. Properties that subclasses
-override, such as `oauth_request_body`, are read again for each token request.
+override, such as `oauth_request_body`, are evaluated again for each token request.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             args: Arguments of `APIAuthenticatorBase`.
             auth_endpoint: URL of the token endpoint.
             oauth_scopes: Scopes to request; None for the server's default.
-            default_expiration: Token lifetime in seconds if a response has no ``expires_in``.
+            default_expiration: Token lifetime in seconds for responses without ``expires_in``; None
+                if such tokens do not expire.
             oauth_headers: Headers of the token request.
             client_id: OAuth client ID; by default the stream's config setting of this name.
             client_secret: OAuth client secret; by default the stream's config setting of this name.
@@ -152,7 +153,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     @property
     def oauth_request_payload(self) -> dict[str, Any]:
-        """Form data of the token request; by default `oauth_request_body`."""
+        """Form data that a token request sends; by default `oauth_request_body`."""
         return self.oauth_request_body
 
     @property
@@ -186,10 +187,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     # Token state
 
     def is_token_valid(self) -> bool:
-        """Return True if there is an access token that need not be refreshed yet.
+        """Return True if there is an access token that does not need a refresh yet.
 
-        A token is refreshed some time before it expires; see `refresh_margin_seconds`. A token with
-        no ``expires_in`` stays valid.
+        A token needs a refresh some time before it expires; see `refresh_margin_seconds`. A token
+        without ``expires_in`` stays valid.
         """
         if self.last_refreshed is None:
             return False
@@ -211,9 +212,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
                 self._updates += 1
 
     def _update(self) -> None:
-        """Request a new access token and store it, with any refresh token in the response.
+        """Request a new access token; store it and the response's refresh token, if there is one.
 
-        If the form data has a refresh token, send the latest refresh token of the tap instead.
+        If the form data has a refresh token that the server has replaced during this run, its
+        latest replacement is sent instead.
         """
         self.logger.info("Requesting new access token")
         tokens = get_refresh_tokens(self._tap, self._own_refresh_tokens)
@@ -258,10 +260,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     def _keep_refresh_token(
         self, tokens: RefreshTokens, used: str | None, token: str | None
     ) -> None:
-        """Store the refresh token ``token``, which the server sent in response to ``used``.
+        """Store the refresh token ``token`` of a token response for later token requests.
 
-        If the two differ, also write the new one to the tap's config file. Do nothing if ``token``
-        is None.
+        If it differs from ``used``, the refresh token that was sent, also record the replacement in
+        ``tokens``, and write it to the tap's config file. Do nothing if ``token`` is None.
         """
         if token is None:
             return
@@ -272,7 +274,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             tokens.save_token(self._tap, token, self.logger)
 
     def _keep(self, token: TokenResponse) -> None:
-        """Store a new access token, its lifetime and the time of its request."""
+        """Store an access token from a token response, its lifetime and the time of the request."""
         self.access_token = token.access_token
         expires_in = self._lifetime(token)
         self.expires_in = (
@@ -287,7 +289,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         self.last_refreshed = token.sent_at
 
     def _lifetime(self, token: TokenResponse) -> int | None:
-        """Return the lifetime of a token in seconds, or None if the response has no valid one."""
+        """Return the lifetime in a token response in seconds, or None if there is no valid one."""
         return _seconds(token.expires_in)
 
     def handle_error(self, *, content: str, status_code: int | None) -> None:
@@ -360,7 +362,7 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
-        """Claims of the JSON Web Token in a token request; it is valid for one hour."""
+        """Claims of the JSON Web Token in a token request; the token is valid for one hour."""
         now = utc_now()
         return {
             "iss": self.client_id,

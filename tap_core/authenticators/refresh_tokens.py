@@ -23,8 +23,8 @@ __all__ = ["RefreshTokens", "apply_latest_token", "get_refresh_token", "get_refr
 class RefreshTokens:
     """Refresh tokens that a tap has used, each with the token that replaced it.
 
-    A single-use token must not be sent twice. So a thread must acquire ``lock`` before it reads the
-    latest token, and release it after the response with the next token.
+    Because a server may accept a refresh token only once, a thread must hold ``lock`` from reading
+    the latest token until it has stored the token of the response.
     """
 
     def __init__(self) -> None:
@@ -33,22 +33,25 @@ class RefreshTokens:
         self._warned = False
 
     def newest(self, token: str) -> str:
-        """Return the latest replacement of a token; if it was never replaced, the token itself."""
+        """Return the latest replacement of a refresh token; the token itself if it has none."""
         while token in self._next:
             token = self._next[token]
         return token
 
     def replaced(self, used: str, token: str) -> None:
-        """Store that the server replaced the token ``used`` by ``token``."""
+        """Record that the server replaced the refresh token ``used`` with ``token``."""
         self._next.pop(token, None)  # a token that the server issues again is valid again
         self._next[used] = token
 
     def renewed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of the config, with each used refresh token replaced by the latest."""
+        """Return a copy of a tap's settings, with each used refresh token replaced by the latest.
+
+        Settings inside objects are included.
+        """
         return {name: self._renewed(name, value) for name, value in settings.items()}
 
     def _renewed(self, name: str, value: Any) -> Any:
-        """Return the value of a setting, with each used refresh token replaced by the latest."""
+        """Return the value of the setting ``name``, with refresh tokens in it updated."""
         if isinstance(value, Mapping):
             return self.renewed(value)
         if isinstance(value, str) and is_refresh_token_name(name):
@@ -56,10 +59,10 @@ class RefreshTokens:
         return value
 
     def save_token(self, tap: Any, token: str, logger: logging.Logger) -> None:
-        """Write a new refresh token to the tap's config file; if that fails, log a warning once.
+        """Write a new refresh token to the tap's config file, for the next run.
 
-        Also call the tap's ``config_listener`` if there is one, so that the process that started
-        the tap can store the token. No warning is logged then.
+        If the tap has a ``config_listener``, also call it, so that the process that started the tap
+        can store the token. If the token cannot be stored either way, log a warning, once per run.
         """
         listener = getattr(tap, "config_listener", None)
         if callable(listener):
@@ -90,7 +93,8 @@ _known_lock = threading.Lock()
 def get_refresh_tokens(tap: Any, default: RefreshTokens) -> RefreshTokens:
     """Return the `RefreshTokens` object that all authenticators of a tap share.
 
-    If the tap has none yet, it becomes ``default``. Return ``default`` if ``tap`` is None.
+    If the tap has none yet, ``default`` becomes the shared object. Return ``default`` if ``tap`` is
+    None.
     """
     if tap is None:
         return default
@@ -102,17 +106,17 @@ def get_refresh_tokens(tap: Any, default: RefreshTokens) -> RefreshTokens:
 
 
 def get_refresh_token(payload: Any, name: str = "refresh_token") -> str | None:
-    """Return the refresh token in the form data (``payload``) of a token request, or None.
+    """Return the refresh token in ``payload``, the form data of a token request, or None.
 
-    ``name`` is the name of its form field.
+    ``name`` is the name of the form field with the token.
     """
     token = payload.get(name) if isinstance(payload, Mapping) else None
     return token if isinstance(token, str) and token else None
 
 
 def apply_latest_token(payload: Any, token: str, name: str = "refresh_token") -> dict[str, Any]:
-    """Return a copy of the form data (``payload``) of a token request with another refresh token.
+    """Return a copy of the form data of a token request, with the refresh token ``token``.
 
-    ``name`` is the name of its form field.
+    ``payload`` is the form data, and ``name`` the name of the form field with the token.
     """
     return {**payload, name: token}

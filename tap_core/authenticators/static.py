@@ -123,5 +123,5 @@ class BasicAuthenticator(APIAuthenticatorBase):
 
 
 def _deprecated_for_stream(kind: type[APIAuthenticatorBase]) -> None:
-    """Emit the deprecation warning for the method ``create_for_stream`` of a class."""
+    """Emit the warning that the method ``create_for_stream`` of an authenticator is deprecated."""
     deprecated("The `create_for_stream` method", f"{kind.__name__}(…)", calls=2)

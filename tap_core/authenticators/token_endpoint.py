@@ -2,7 +2,7 @@
 
 - Temporary failures (no connection, status 429 or 5xx) are retried; any other error is final.
 - An error message has the endpoint, the status and OAuth's error fields (RFC 6749, section 5.2). It
-  never shows the request or any other part of the response, which may contain secrets.
+  never shows the request or the rest of the response, because they may contain secrets.
 """
 
 from __future__ import annotations
@@ -114,8 +114,9 @@ class RetryPolicy:
 class TokenResponse:
     """Tokens from the response of a token endpoint.
 
-    ``expires_in`` is the token's lifetime, exactly as the server sent it. ``sent_at`` is the time
-    of the request.
+    Attributes:
+        sent_at: Time of the token request.
+        expires_in: Lifetime of the access token, exactly as the server sent it.
     """
 
     sent_at: datetime
@@ -126,9 +127,9 @@ class TokenResponse:
 
 @dataclass(frozen=True)
 class TokenFieldNames:
-    """Names of the fields in the JSON response of a token endpoint.
+    """Names of the fields in the JSON response of a token endpoint, by default those of OAuth 2.0.
 
-    ``deep`` is True if the fields may be in nested objects, False if only at the top level.
+    ``deep`` is True to search nested objects for the fields, False to search only the top level.
     """
 
     access_token: str = "access_token"  # noqa: S105  (names, no secrets)
@@ -152,7 +153,10 @@ class TokenFieldNames:
 
 @dataclass(frozen=True)
 class RequestOutcome:
-    """Result of one attempt to send a request: a response or an error."""
+    """Result of one attempt to send a token request: the response, or the error if there is none.
+
+    ``sent_at`` is the time of the attempt (UTC).
+    """
 
     sent_at: datetime
     response: requests.Response | None = None
@@ -173,7 +177,7 @@ class RequestOutcome:
 
     @property
     def description(self) -> str:
-        """Text for messages, such as ``status 503`` or ``no answer, ConnectTimeout``."""
+        """Result of the attempt, for messages: ``status 503`` or ``no answer, ConnectTimeout``."""
         if self.response is not None:
             return f"status {self.response.status_code}"
         if isinstance(self.error, FatalAPIError):
@@ -182,9 +186,9 @@ class RequestOutcome:
 
 
 def _reason(error: BaseException | None) -> str:
-    """Return the operating system's text for an error, such as `` (Connection refused)``.
+    """Return the operating system's text for a network error, such as `` (Connection refused)``.
 
-    Return an empty text if there is none. The texts of the HTTP client are not used, because they
+    Return an empty text if the system gave none. The HTTP client's texts are not used, because they
     contain whole URLs.
     """
     while error is not None:
@@ -196,7 +200,7 @@ def _reason(error: BaseException | None) -> str:
 
 @dataclass(frozen=True)
 class TokenRequest:
-    """Request to a token endpoint: URL, headers, form data, and secrets that messages hide."""
+    """Request to a token endpoint; ``secrets`` are the values in it that messages must not show."""
 
     url: str
     headers: Mapping[str, Any] = field(repr=False)
@@ -205,7 +209,7 @@ class TokenRequest:
 
     @property
     def safe_url(self) -> str:
-        """URL of the endpoint for messages, without user info, query, fragment and secrets."""
+        """URL of the endpoint for messages: without user info, query, fragment and secrets."""
         return self.secrets.hide(redact_url(self.url).partition("?")[0])
 
     def send(
@@ -214,12 +218,12 @@ class TokenRequest:
         retry_policy: RetryPolicy,
         stream: str | None = None,
     ) -> RequestOutcome:
-        """Send the request and retry temporary failures; return the result of the last attempt.
+        """Send the token request, retry temporary failures, and return the last attempt's result.
 
         Args:
             session: HTTP session.
             retry_policy: Timeouts and number of attempts.
-            stream: Name of the stream that needs the token, for the log.
+            stream: Name of the stream that needs the token, for log messages; None to leave it out.
         """
         tries, limit = 1, limit_tries(retry_policy.tries)
         timeout = limit_timeout(retry_policy.timeout)
@@ -246,7 +250,11 @@ class TokenRequest:
         return outcome
 
     def _try(self, session: requests.Session, timeout: float, deadline: Deadline) -> RequestOutcome:
-        """Send the request once; return the response or, for a network error, the error."""
+        """Send the token request once, and return the response or the network error.
+
+        ``timeout`` limits each wait for the server, in seconds; ``deadline`` limits the time to
+        receive the response.
+        """
         sent_at = utc_now()
         try:
             response = ask_token_endpoint(
@@ -263,7 +271,7 @@ class TokenRequest:
 
 
 def collect_payload_secrets(payload: Any) -> Secrets:
-    """Return the values in the form data of a token request that messages must not show."""
+    """Return the secrets in the form data of a token request, which messages must not show."""
     return collect_secrets(
         {"secret": [value for name, value in _pairs(payload) if name not in _PUBLIC]}
     )
@@ -279,9 +287,10 @@ def _pairs(payload: Any) -> Iterator[tuple[str, Any]]:
 
 
 def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | None, str | None]:
-    """Return the fields ``error`` and ``error_description`` of a JSON response body.
+    """Return ``error`` and ``error_description`` from the JSON error response of a token endpoint.
 
-    A missing field is None. Secrets in the fields are replaced by ``***``.
+    Each is None if it is missing or the response is not JSON. ``secrets`` in them are replaced by
+    ``***``.
     """
     try:
         document = json.loads(content)
@@ -294,7 +303,10 @@ def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | Non
 
 
 def _format_description(value: Any, secrets: Secrets) -> str | None:
-    """Return a text on one line of at most 300 characters, without secrets; None if not a text."""
+    """Shorten an error field of a response to one line of at most 300 characters, for a message.
+
+    Secrets are replaced by ``***``. Return None if ``value`` is not a text or is empty.
+    """
     if not isinstance(value, str) or not value.strip():
         return None
     text = " ".join(secrets.hide(value).split())
@@ -340,7 +352,7 @@ def parse_token_response(
 
 
 def _document(response: requests.Response) -> dict[str, Any] | None:
-    """Parse the body of a response as a JSON object; return None if it is not one."""
+    """Parse the body of a response as a JSON object; return None if it is anything else."""
     try:
         document = response.json()
     except (ValueError, RecursionError):
@@ -351,7 +363,10 @@ def _document(response: requests.Response) -> dict[str, Any] | None:
 def _refusal(
     outcome: RequestOutcome, endpoint: str, reason: str, secrets: Secrets
 ) -> AccessTokenError:
-    """Return the AccessTokenError for a failed token request, with OAuth's error fields."""
+    """Return the AccessTokenError for a failed token request.
+
+    The message has ``endpoint`` (its URL), ``reason`` and OAuth's error fields, but no ``secrets``.
+    """
     content = b"" if outcome.response is None else outcome.response.content
     error, description = parse_oauth_error(content, secrets)
     details = ": ".join(detail for detail in (error, description) if detail)

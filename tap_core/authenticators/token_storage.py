@@ -33,15 +33,15 @@ Scanning with it matches each string as a whole.
 
 
 def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | None:
-    """Replace the used refresh token in a config file by a new one.
+    """Replace used refresh tokens in a tap's config file with a new one, for the next run.
 
     Args:
-        path: Path of the config file.
+        path: Path of the config file (JSON).
         used: Refresh tokens that this run has used.
         token: The new refresh token.
 
     Returns:
-        None on success, else a text with the reason why the token is not stored permanently.
+        None on success, else a text that says why the file does not store the token permanently.
     """
     try:
         file = path.resolve(strict=True)  # a link stays a link
@@ -61,7 +61,7 @@ def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | 
 
 
 def _refused(file: Path) -> str | None:
-    """Return why a file must not be written, such as ``is read-only``, or None if it may be."""
+    """Return why a config file must not be written, such as ``is read-only``; otherwise None."""
     if not stat.S_ISREG(file.stat().st_mode):
         return "is not a regular file"
     if not file.stat().st_mode & _ANYBODY_WRITES or not os.access(file, os.W_OK):
@@ -70,9 +70,9 @@ def _refused(file: Path) -> str | None:
 
 
 def _short_lived(file: Path) -> str | None:
-    """Return a text with the reason if changes to a config file get lost, or None.
+    """Return a text that says why changes to a config file would be lost, or None.
 
-    They get lost in a file below ``.meltano/run``, because Meltano creates it for each run.
+    They would be lost in a file below ``.meltano/run``, because Meltano creates it for each run.
     """
     if ".meltano" in file.parts and "run" in file.parts:
         return f"the configuration file {file} is a copy that Meltano makes for each run"
@@ -80,14 +80,14 @@ def _short_lived(file: Path) -> str | None:
 
 
 def is_refresh_token_name(name: str) -> bool:
-    """Return True if a setting's name contains "refresh token": ``oauth_refreshToken`` does."""
+    """Return True if a setting's name means a refresh token, such as ``oauth_refreshToken``."""
     return "refreshtoken" in name.lower().replace("_", "").replace("-", "")
 
 
 def replace_token(text: str, used: Collection[str], token: str) -> str:
-    """Replace the used refresh tokens in a JSON text by ``token``.
+    """Return the text of a JSON config file with used refresh tokens replaced by ``token``.
 
-    Only values of settings with the name of a refresh token change.
+    Only settings whose name contains "refresh token" change. ``used`` are the tokens to replace.
 
     Raises:
         ValueError: The text is not JSON.
@@ -103,7 +103,7 @@ def replace_token(text: str, used: Collection[str], token: str) -> str:
 
 
 def _decode_text(text: str) -> str:
-    """Decode a JSON string literal, which includes its quotes."""
+    """Return the string that a JSON string literal, with its quotes, represents."""
     return str(json.loads(text))
 
 

@@ -1,4 +1,4 @@
-"""Batch files, which Singer's BATCH messages list: encoding, storage, writing and reading."""
+"""Batch files, which BATCH messages of Singer taps list: encoding, storage, writing, reading."""
 
 from __future__ import annotations
 

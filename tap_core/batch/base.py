@@ -1,8 +1,9 @@
 """Base class of batchers, which write records to batch files.
 
-A batcher yields the manifest of a batch (the URLs of its files) when the files are complete. It
-must not have read further records by then, because the tap emits the state at that point. Names and
-signatures are those of singer_sdk (version 0.54).
+A batcher yields the manifest of a batch (the URLs of its files) when the files are complete. The
+tap then emits a state that covers all records read so far. Therefore a batcher must not read
+records of the next batch before it yields. Names and signatures are those of singer_sdk (version
+0.54).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _Item = TypeVar("_Item")
 def lazy_chunked_generator(iterable: Iterable[_Item], chunk_size: int) -> Iterator[Iterator[_Item]]:
     """Yield iterators over at most ``chunk_size`` consecutive items each.
 
-    The items of a chunk are read when the chunk is requested, so only one chunk is in memory.
+    Only one chunk is in memory at a time: its items are read when the chunk is requested.
     """
     items = iter(iterable)
     while chunk := list(itertools.islice(items, chunk_size)):

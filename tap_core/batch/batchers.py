@@ -25,7 +25,7 @@ class _FileBatcher(BaseBatcher):
     format: str
 
     def get_batches(self, records: Iterator[Record]) -> Iterator[list[str]]:
-        """Write files of at most ``batch_size`` records each, and yield the URL of each file.
+        """Write files of at most ``batch_size`` records; yield a list with one URL for each file.
 
         Raises:
             BatchFileError: A file cannot be written.

@@ -40,7 +40,7 @@ class BatchFileFormat(str, Enum):
 
 @dataclass
 class BaseBatchFileEncoding:
-    """Encoding of batch files.
+    """Format and compression of batch files.
 
     ``format`` is a name such as ``jsonl``; ``compression`` is a name such as ``gzip``, or None.
     """
@@ -69,7 +69,7 @@ class JSONLinesEncoding(BaseBatchFileEncoding):
     format: str = "jsonl"
 
     def __post_init__(self) -> None:
-        """Emit a deprecation warning."""
+        """Emit the warning that this class is deprecated."""
         _deprecated("JSONLinesEncoding", "jsonl")
 
 
@@ -80,7 +80,7 @@ class ParquetEncoding(BaseBatchFileEncoding):
     format: str = "parquet"
 
     def __post_init__(self) -> None:
-        """Emit a deprecation warning."""
+        """Emit the warning that this class is deprecated."""
         _deprecated("ParquetEncoding", "parquet")
 
 
@@ -109,11 +109,7 @@ class BatchConfig:
     batch_size: int = DEFAULT_BATCH_SIZE
 
     def __post_init__(self) -> None:
-        """Convert dicts to objects, and check the batch size.
-
-        Raises:
-            ConfigurationError: A dict is invalid, or the batch size is less than 1.
-        """
+        """Convert ``encoding`` and ``storage`` from dicts to objects, and check the batch size."""
         if isinstance(self.encoding, Mapping):
             self.encoding = BaseBatchFileEncoding.from_dict(self.encoding)
         if isinstance(self.storage, Mapping):
@@ -139,10 +135,13 @@ class BatchConfig:
 
 
 def _check(subject: str, data: Mapping[str, Any], kind: Any, required: tuple[str, ...]) -> None:
-    """Raise ConfigurationError if ``data`` lacks a required key or has an unknown one.
+    """Check that a dict in the setting ``batch_config`` has the required keys and no unknown ones.
 
-    The known keys are the fields of the dataclass ``kind``. ``subject`` is the name of the data in
-    the error message.
+    ``subject`` is the name of the dict in the error message, and ``kind`` a dataclass whose fields
+    are the known keys.
+
+    Raises:
+        ConfigurationError: A required key is missing, or a key is unknown.
     """
     missing = [name for name in required if not data.get(name)]
     if missing:

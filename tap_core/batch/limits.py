@@ -32,7 +32,7 @@ class FileLimits:
     Attributes:
         line: Maximum length of a line or a Parquet cell, in bytes.
         schemes: Allowed URL schemes.
-        files: Maximum number of files per message.
+        files: Maximum number of files per BATCH message.
     """
 
     line: Bound = _LINE
@@ -64,10 +64,10 @@ class FileLimits:
         return paths
 
     def check_manifest(self, count: int) -> None:
-        """Check the number of files that a BATCH message lists.
+        """Raise InputTooLargeError if a BATCH message lists too many files.
 
-        Raises:
-            InputTooLargeError: ``count`` is above the limit.
+        Args:
+            count: Number of files in the message.
         """
         if count > self.files:
             raise InputTooLargeError(

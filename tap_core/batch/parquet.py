@@ -27,6 +27,7 @@ from tap_core.batch.parquet_limits import (
 )
 from tap_core.batch.parquet_pages import check_pages
 from tap_core.limits.memory import Bound, InputTooLargeError, format_size
+from tap_core.schema.type_variants import get_allowed_types
 from tap_core.types import JsonSchema, Record
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _BUFFER: Final = 1 << 20
 
 
 def _parse_fraction(text: str) -> float | Decimal:
-    """Parse a JSON number with a fraction: a float if it has the exact value, else a Decimal."""
+    """Parse a JSON number with a fraction as a float, or as a Decimal if a float is not exact."""
     double = float(text)
     if repr(double) == text:
         return double
@@ -61,7 +62,7 @@ _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class ParquetEncoder:
-    """Encoder of one Parquet file; it collects all rows in memory and writes them at the end."""
+    """Encoder of one Parquet file, which collects all rows in memory and then writes the file."""
 
     def __init__(self, file: IO[bytes], schema: JsonSchema, compression: str | None) -> None:
         """Create an encoder.
@@ -116,9 +117,9 @@ def _as_json(value: Any) -> str | None:
 
 
 def _infer_arrow_type(values: list[Any]) -> pa.DataType | None:
-    """Return an Arrow type for all values of a property, or None if they have none in common.
+    """Return an Arrow type that fits all values of a property, or None if there is no such type.
 
-    Integers and other numbers together are doubles. Objects and lists have no such type.
+    Integers mixed with other numbers are doubles. Objects, lists and other mixtures have no type.
     """
     names = {"str": "string", "int": "integer", "bool": "boolean", "float": "number"}
     type_names = {type(value).__name__ for value in values if value is not None}
@@ -129,11 +130,11 @@ def _infer_arrow_type(values: list[Any]) -> pa.DataType | None:
 def _to_arrow_type(schema: Any) -> pa.DataType | None:
     """Return the Arrow type for a JSON Schema, such as int64 for ``integer``.
 
-    Return None if the schema declares no type, or several types besides null.
+    Return None if the schema declares no type or several types (null is not counted).
     """
     import pyarrow as pa
 
-    kinds = _get_json_types(schema)
+    kinds = get_allowed_types(schema) - {"null"}
     if kinds == {"object"}:
         return _to_arrow_struct(schema)
     if kinds == {"array"}:
@@ -146,7 +147,7 @@ def _to_arrow_type(schema: Any) -> pa.DataType | None:
         frozenset({"number"}): pa.float64,
         frozenset({"integer", "number"}): pa.float64,
     }
-    make = scalars.get(frozenset(kinds))
+    make = scalars.get(kinds)
     return None if make is None else make()
 
 
@@ -168,33 +169,15 @@ def _to_arrow_struct(schema: JsonSchema) -> pa.DataType | None:
     return pa.struct(list(cast("dict[str, pa.DataType]", types).items()))
 
 
-def _get_json_types(schema: Any) -> set[str]:
-    """Return the JSON types in ``type``, ``anyOf`` or ``oneOf`` of a schema, except null."""
-    if not isinstance(schema, dict):
-        return set()
-    named = schema.get("type")
-    if named is not None:
-        return ({named} if isinstance(named, str) else set(named)) - {"null"}
-    options = [
-        _get_option_types(option) for option in schema.get("anyOf") or schema.get("oneOf") or ()
-    ]
-    return set() if None in options else set().union(*cast("list[set[str]]", options))
-
-
-def _get_option_types(schema: Any) -> set[str] | None:
-    """Return the JSON types, except null, of one schema in ``anyOf`` or ``oneOf``.
-
-    The set is empty if the only type is null. Return None if the schema declares no type.
-    """
-    is_null = isinstance(schema, dict) and schema.get("type") == "null"
-    return _get_json_types(schema) or (set() if is_null else None)
-
-
 def _to_exact_array(values: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """Convert values to an Arrow array of the type ``kind`` without loss.
+    """Convert values to an Arrow array without loss.
 
-    Numbers that this type would change become an array of decimals. Return None if no lossless
-    array is possible.
+    Args:
+        values: Values of one column.
+        kind: Wanted Arrow type. Numbers that it would change become an array of decimals instead.
+
+    Returns:
+        The array, or None if no lossless array is possible.
     """
     import pyarrow as pa
 
@@ -212,7 +195,7 @@ def _to_exact_array(values: list[Any], kind: pa.DataType) -> pa.Array | None:
 
 
 def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array | None:
-    """Convert values to an Arrow array; return None if a value does not fit the type ``kind``."""
+    """Convert values to an Arrow array; return None if one does not fit the type ``kind``."""
     import pyarrow as pa
 
     try:
@@ -232,14 +215,14 @@ def _python_types(kind: pa.DataType) -> set[type]:
 
 
 def _are_equal(read: list[Any], written: list[Any]) -> bool:
-    """Return True if the values read back from an array equal the values written to it."""
+    """Return True if all values read back from an Arrow array equal the written values."""
     return len(read) == len(written) and all(map(_is_equal, read, written))
 
 
 def _is_equal(read: Any, written: Any) -> bool:
-    """Return True if a value read back from an array equals the value written to it.
+    """Return True if a value read back from an Arrow array equals the written value.
 
-    An object that was read may have further properties, because a missing property becomes null.
+    An object may have further properties when read back, because a missing property becomes null.
     """
     if isinstance(written, dict):
         return written.keys() <= read.keys() and all(
@@ -261,7 +244,7 @@ def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record
 
     Args:
         file: The open file.
-        bound: Limit on the size of decoded data; None for no limit.
+        bound: Limit on the size of a decoded column; None for no limit.
 
     Raises:
         InputTooLargeError: A column would take more memory when decoded than ``bound`` allows.
@@ -305,10 +288,7 @@ def _to_python_values(column: pa.Array) -> list[Any]:
 
 
 def _get_converter(field: pa.Field) -> Callable[[Any], Any] | None:
-    """Return the function that converts each value read from a column.
-
-    Return None if the values are used as pyarrow returns them.
-    """
+    """Return the function that converts each value read from a column; None if none is needed."""
     import pyarrow as pa
 
     if JSON_COLUMN_MARKER.items() <= (field.metadata or {}).items():
@@ -320,7 +300,7 @@ def _get_converter(field: pa.Field) -> Callable[[Any], Any] | None:
 
 
 def _replace_floats(value: Any) -> Any:
-    """Replace each float in a value by a Decimal: 0.1 becomes ``Decimal("0.1")``."""
+    """Replace each float in a value, also in lists and dicts: 0.1 becomes ``Decimal("0.1")``."""
     if isinstance(value, float):
         return Decimal(repr(value))
     if isinstance(value, list):
@@ -334,17 +314,17 @@ def _replace_floats(value: Any) -> Any:
 
 
 def check_copies(file: IO[bytes], bound: Bound) -> None:
-    """Check a Parquet file before a reader that copies repeated texts (such as Spark) reads it.
+    """Check that Spark, or a similar reader, can decode a Parquet file without excess memory.
 
-    A dictionary-encoded column stores a repeated text once. `read_parquet` does not copy the text,
-    but other readers copy it for every row.
+    A dictionary-encoded column stores a repeated text once. `read_parquet` keeps one copy in
+    memory, but other readers copy the text for every row.
 
     Args:
         file: The open file.
         bound: Limit on the size of decoded data.
 
     Raises:
-        InputTooLargeError: The copied texts of a column, or its decoded data, would exceed a limit.
+        InputTooLargeError: A column's decoded data, with each repeated text copied, are too large.
     """
     from pyarrow import parquet
 
@@ -366,9 +346,9 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
 
 
 def _estimate_max_bytes(source: Any, path: str) -> int:
-    """Return an upper bound for the total size of a column's texts, in bytes.
+    """Return an upper bound for the size in bytes of all texts of the Parquet column ``path``.
 
-    In each row group, this is the number of values times the length of the longest text.
+    In each row group, it is the number of values times the length of the longest text.
     """
     import pyarrow.compute as pc
 
@@ -383,7 +363,7 @@ def _estimate_max_bytes(source: Any, path: str) -> int:
 
 
 def _num_values(group: Any, path: str) -> int:
-    """Return the number of values of a column in the row group ``group`` (pyarrow metadata)."""
+    """Return the number of values of the column ``path`` in a row group (pyarrow metadata)."""
     columns = map(group.column, range(group.num_columns))
     return sum(column.num_values for column in columns if column.path_in_schema == path)
 
@@ -391,7 +371,7 @@ def _num_values(group: Any, path: str) -> int:
 def _dictionary(column: Any) -> Any:
     """Return the distinct values of a dictionary-encoded Arrow column; None for other columns.
 
-    For a nested column, these are the values of the first field at the innermost level.
+    For a nested column, return the values of the innermost field, following each first field.
     """
     import pyarrow as pa
 
@@ -404,7 +384,7 @@ def _dictionary(column: Any) -> Any:
 
 
 def _sum_text_bytes(source: Any, path: str) -> int:
-    """Return the total size in bytes of a column's texts, repeated ones counted each time.
+    """Return the size in bytes of all texts of the Parquet column ``path``, each copy included.
 
     The column must be dictionary-encoded and not nested.
     """

@@ -69,19 +69,19 @@ def iterate_column_chunks(metadata: Any) -> Iterator[tuple[Any, Any]]:
             yield group, column
 
 
-def get_batch_rows(metadata: Any, usual: int) -> int:
-    """Return the number of rows to decode at once: usually ``usual``.
+def get_batch_rows(metadata: Any, default: int) -> int:
+    """Return the number of rows of a Parquet file that a reader should decode at once.
 
-    Return 1 for a file that may repeat a long value, because each copy would take memory.
+    It is ``default``, or 1 if the file may repeat a long value: each copy of it takes memory.
     """
     columns = (column for _, column in iterate_column_chunks(metadata))
-    return 1 if any(map(_repeats_long_values, columns)) else usual
+    return 1 if any(map(_repeats_long_values, columns)) else default
 
 
 def text_columns(metadata: Any) -> list[str]:
-    """Return the paths of the string columns that are neither nested nor lists.
+    """Return the paths of a Parquet file's string columns that are neither nested nor lists.
 
-    pyarrow can read these columns dictionary-encoded, which stores a repeated text only once.
+    pyarrow can read these columns dictionary-encoded, so that a repeated text is in memory once.
     """
     schema = metadata.schema
     columns = [schema.column(n) for n in range(metadata.num_columns)]
@@ -95,18 +95,18 @@ def text_columns(metadata: Any) -> list[str]:
 
 
 def get_max_copied_bytes(size: int, bound: Bound) -> int:
-    """Return the maximum total size of a column's texts, in bytes, if repeated ones are copied.
+    """Return the maximum size in bytes of a Parquet column's texts for readers that copy them.
 
-    This limit is 64 times the limit for a cell (``bound``) or, if that is more, 100 times the file
-    ``size`` in bytes.
+    Each occurrence of a text counts. The maximum is 64 times the limit of a cell (``bound``) or, if
+    that is more, 100 times the file's ``size`` in bytes.
     """
     return max(_COPIES * bound.most, _RATIO * size)
 
 
 def repeating_columns(metadata: Any, limit: int) -> list[str]:
-    """Return the paths of text columns that might exceed ``limit`` bytes.
+    """Return the paths of Parquet columns whose texts may have more than ``limit`` bytes.
 
-    The size counts a repeated text as often as it occurs. It is estimated from the metadata.
+    A repeated text counts as often as it occurs. The size is estimated from the file's metadata.
     """
     totals: dict[str, int] = defaultdict(int)
     for _, column in iterate_column_chunks(metadata):
@@ -117,7 +117,7 @@ def repeating_columns(metadata: Any, limit: int) -> list[str]:
 
 
 def _repeats_long_values(column: Any) -> bool:
-    """Return True if decoding a column chunk may copy a long text for many rows."""
+    """Return True if a reader may copy a long text of a Parquet column chunk for many rows."""
     is_flat_text = column.physical_type == _TEXTS and "." not in column.path_in_schema
     return (
         column.has_dictionary_page
@@ -133,7 +133,7 @@ def _is_text(column: Any) -> bool:
 
 
 def _dictionary_size(column: Any) -> int:
-    """Return the compressed size of a column's dictionary in bytes; 0 without a dictionary."""
+    """Return the compressed size in bytes of a Parquet column chunk's dictionary; 0 without one."""
     if not column.has_dictionary_page or not column.dictionary_page_offset:
         return 0
     return max(0, int(column.data_page_offset - column.dictionary_page_offset))

@@ -84,7 +84,7 @@ def check_pages(
 
 
 def _page_sizes(file: IO[bytes], column: Any) -> Iterator[int]:
-    """Yield the decompressed size in bytes of each page of a column chunk, from page headers."""
+    """Yield the decompressed size in bytes of each page of a Parquet column chunk."""
     at = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset:
         at = min(at, column.dictionary_page_offset)
@@ -96,7 +96,7 @@ def _page_sizes(file: IO[bytes], column: Any) -> Iterator[int]:
 
 
 def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, dict[int, int]]:
-    """Read the page header at byte ``at`` of a file.
+    """Read the header of a page at byte ``at`` of a Parquet file.
 
     Args:
         file: The open file.
@@ -105,7 +105,8 @@ def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, di
         name: Path of the column, for the error message.
 
     Returns:
-        The length of the header, and the page's sizes in bytes by the number of their field.
+        The length of the header, and a dict of the page's sizes in bytes. Its keys are the Thrift
+        field numbers of the compressed and the decompressed size.
 
     Raises:
         ValueError: The header cannot be parsed.
@@ -134,8 +135,8 @@ def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, di
 class _Header:
     """Parser of a Parquet page header, which is a struct in Thrift's compact protocol.
 
-    The parser skips all fields except the page's sizes, which it stores in ``sizes`` by field
-    number. ``at`` is the position of the next byte.
+    Only the page's sizes are needed. ``sizes`` contains them by Thrift field number; all other
+    fields are skipped. ``at`` is the position of the next byte to read.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -144,7 +145,7 @@ class _Header:
         self.sizes: dict[int, int] = {}
 
     def skip_struct(self, depth: int) -> None:
-        """Skip a struct; at nesting level 1 (the header itself), store the page's sizes."""
+        """Skip a Thrift struct; in the page header itself (depth 1), store the page's sizes."""
         if depth > _DEPTH:
             raise ValueError("it is nested too deeply")
         field = 0
@@ -157,9 +158,12 @@ class _Header:
                 self._skip(kind, depth)
 
     def _skip(self, kind: int, depth: int, *, in_list: bool = False) -> None:
-        """Skip a value of the Thrift type code ``kind``.
+        """Skip a Thrift value.
 
-        ``in_list`` is True for an item of a list, because booleans have another length there.
+        Args:
+            kind: Type code of the value.
+            depth: Nesting depth of the struct that contains the value; 1 is the page header.
+            in_list: True for an item of a list, because a boolean has another length there.
 
         Raises:
             IndexError: The value continues after the end of the data.
@@ -177,24 +181,24 @@ class _Header:
             raise IndexError
 
     def _skip_list(self, depth: int) -> None:
-        """Skip a list at nesting level ``depth``, with all its items."""
+        """Skip a Thrift list, with all its items, in a struct at nesting depth ``depth``."""
         head = self._byte()
         count, kind = head >> 4, head & 15
         for _ in range(self._number() if count == _LONG_LIST else count):
             self._skip(kind, depth, in_list=True)
 
     def _byte(self) -> int:
-        """Read the next byte and return its value."""
+        """Read the next byte of the page header and return its value."""
         self.at += 1
         return self._data[self.at - 1]
 
     def _number(self) -> int:
-        """Read and return an unsigned integer (varint)."""
+        """Read an unsigned integer (varint) from the page header and return it."""
         number, self.at = read_varint(self._data, self.at)
         return number
 
     def _signed(self) -> int:
-        """Read and return a signed integer (zigzag varint)."""
+        """Read a signed integer (zigzag varint) from the page header and return it."""
         number = self._number()
         return (number >> 1) ^ -(number & 1)
 

@@ -24,7 +24,7 @@ from tap_core.batch.limits import FileLimits
 from tap_core.batch.storage import StorageTarget, to_local_path
 from tap_core.batch.url_schemes import check_url
 from tap_core.exceptions import BatchFileError, UnsupportedBatchEncodingError
-from tap_core.limits.memory import MIB, Bound, open_regular
+from tap_core.limits.memory import MIB, Bound, open_regular_file
 from tap_core.redaction import redact_url
 from tap_core.singerlib.json import UnreadableJSONError, load_json
 from tap_core.types import Record
@@ -49,8 +49,8 @@ def read_rows(
         address: URL of the file.
         encoding: Format and compression of the file.
         stream: Name of the stream, for error messages.
-        storage: Folder that contains the file. If the URL is not inside this folder, the file with
-            the URL's file name is read from the folder. By default the URL itself is opened.
+        storage: Folder that contains the file. If the URL is outside this folder, a file of the
+            same name in the folder is read instead. By default the URL itself is opened.
         limits: Limits for the file; by default `FileLimits()`.
 
     Raises:
@@ -69,10 +69,10 @@ def read_rows(
 
 
 def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> None:
-    """Check a local batch file against the size limits that `read_rows` enforces.
+    """Check that a local batch file keeps the size limits that `read_rows` enforces.
 
-    Call this function before another reader, such as Spark, reads the file without limits. A JSON
-    Lines file is read once, but its lines are not parsed.
+    Call this function before a reader without limits, such as Spark, reads the file. ``bound`` is
+    the limit for a line or a cell. A JSON Lines file is read completely, but not parsed.
 
     Raises:
         ValueError: A limit is exceeded, or the file is corrupt.
@@ -80,7 +80,7 @@ def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> Non
     """
     try:
         with ExitStack() as stack:
-            file = stack.enter_context(open_regular(path))
+            file = stack.enter_context(open_regular_file(path))
             if encoding.format == BatchFileFormat.PARQUET:
                 from tap_core.batch.parquet import check_copies
 
@@ -105,9 +105,9 @@ def _check_encoding(encoding: BaseBatchFileEncoding) -> None:
 
 
 def _decompress(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack) -> IO[bytes]:
-    """Return a binary stream with the decompressed content of a JSON Lines file.
+    """Return the decompressed content of a gzip JSON Lines file as a binary stream.
 
-    ``stack`` closes the stream. Parquet and uncompressed files are returned unchanged.
+    Any other file is returned unchanged. Closing ``stack`` closes the new stream.
     """
     if encoding.format != BatchFileFormat.JSONL or encoding.compression != "gzip":
         return file
@@ -118,7 +118,7 @@ def _decompress(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitSta
 def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO[bytes]:
     """Open the batch file at a URL for reading.
 
-    With a ``storage``, the URL is first resolved to a file in its folder.
+    If ``storage`` is given, a URL outside its folder is read from a file of the same name inside.
 
     Raises:
         ValueError: The URL is not allowed.
@@ -128,15 +128,15 @@ def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO
     check_url(address, limits.schemes, [storage.root] if storage is not None else ())
     path = to_local_path(address)
     if path is not None:
-        return open_regular(path)
+        return open_regular_file(path)
     return (storage or StorageTarget(address)).at(address)
 
 
 def _resolve_address(storage: StorageTarget, address: str) -> str:
-    """Return the URL of a batch file in the folder of a storage.
+    """Return the URL from which to read a batch file: always one in the storage's folder.
 
-    A URL in the folder is returned unchanged. For any other URL, return the URL of the file with
-    the same name in the folder.
+    A URL in this folder is returned unchanged. For any other URL, return the URL of the file with
+    the same name in the folder, so that a BATCH message cannot name a file elsewhere.
 
     Raises:
         ValueError: The URL does not end in the name of a file.
@@ -152,7 +152,7 @@ def _resolve_address(storage: StorageTarget, address: str) -> str:
 
 
 def _join_url(storage: StorageTarget, name: str) -> str:
-    """Return the URL of a file in the storage's folder; the file name is already URL-encoded."""
+    """Return the URL of a file in a storage's folder, for a URL-encoded file name."""
     root = storage.root if "://" in storage.root else storage.get_url("")
     return f"{root.rstrip('/')}/{name}"
 
@@ -164,10 +164,12 @@ def _read_json_lines(file: IO[bytes], bound: Bound) -> Iterator[Record]:
 
 
 def _record(line: bytes, number: int) -> Record:
-    """Parse a line of a JSON Lines file; ``number`` is the line number, for error messages.
+    """Parse a line of a JSON Lines batch file to a record.
+
+    ``number`` is the line number, for error messages.
 
     Raises:
-        ValueError: The line is not a JSON object, or the first line is a Singer message.
+        ValueError: The line is not a JSON object, or the file contains Singer messages.
     """
     try:
         record = _decode(line)
@@ -181,10 +183,12 @@ def _record(line: bytes, number: int) -> Record:
 
 
 def _parse_leniently(line: bytes, number: int) -> Any:
-    """Parse a line of JSON that msgspec rejects and Python accepts, such as NaN.
+    """Parse a JSON line that msgspec rejects but Python's parser accepts, such as one with NaN.
+
+    ``number`` is the line number, for error messages.
 
     Raises:
-        ValueError: The line is not JSON; the message has the line ``number``.
+        ValueError: The line is not JSON, or is truncated.
     """
     try:
         return load_json(line)
@@ -201,7 +205,7 @@ def _read_parquet(file: IO[bytes], bound: Bound) -> Iterator[Record]:
 
 
 def _to_batch_file_error(address: str, stream: str, error: Exception) -> BatchFileError:
-    """Return the BatchFileError for a file that cannot be read because of ``error``."""
+    """Return a BatchFileError that names the stream, the file and the reason (``error``)."""
     return BatchFileError(
         f"Stream '{stream}': batch file {redact_url(address, with_query=False)} cannot be read:"
         f" {_format_reason(error)}"
@@ -209,7 +213,7 @@ def _to_batch_file_error(address: str, stream: str, error: Exception) -> BatchFi
 
 
 def _format_reason(error: Exception) -> str:
-    """Return a text that tells why a file cannot be read, such as ``it does not exist``."""
+    """Return a text that says why a batch file cannot be read, such as ``it does not exist``."""
     reason = str(error)
     if isinstance(error, FileNotFoundError):
         reason = "it does not exist"

@@ -1,8 +1,8 @@
 """Storage of batch files: a local folder, or a file system that fsspec supports.
 
-Local paths, plain or as ``file:`` URLs, are opened without fsspec. ``params`` may contain
-secrets, so messages never show them. Relative paths are relative to the working directory, also
-after ``file://``, as in singer_sdk. URLs in manifests are absolute.
+Local paths, plain or as ``file:`` URLs, are opened without fsspec. ``params`` may contain secrets,
+so messages never show them. Relative paths, also after ``file://``, are relative to the working
+directory, as in singer_sdk. URLs in BATCH messages are absolute.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class StorageTarget:
 
     @classmethod
     def from_url(cls, url: str) -> StorageTarget:
-        """Return a storage whose root is the URL of a folder, without the query of the URL."""
+        """Return the storage for a folder URL; the query of the URL is removed."""
         return cls(root=urlsplit(url)._replace(query="").geturl())
 
     def get_url(self, filename: str) -> str:
@@ -82,15 +82,8 @@ class StorageTarget:
         return f"{self.root.rstrip('/')}/{filename}"
 
     @contextmanager
-    def _fs(self) -> Iterator[AbstractFileSystem]:
-        """Create the folder, and return a context manager that yields its fsspec file system."""
-        system, folder = self._system(self.root)
-        system.makedirs(folder, exist_ok=True)
-        yield system
-
-    @contextmanager
     def open(self, filename: str, mode: str = "rb") -> Iterator[IO[Any]]:
-        """Return a context manager that opens and closes a file; see `file` for the arguments."""
+        """Open a file in this folder during a ``with`` block; ``mode`` is as in Python's `open`."""
         with self.file(filename, mode) as file:
             yield file
 
@@ -105,7 +98,10 @@ class StorageTarget:
         return self.at(str(folder / filename), mode)
 
     def at(self, address: str, mode: str = "rb") -> IO[Any]:
-        """Open a file at any URL or path, with ``params`` of this storage; see `file`."""
+        """Open a file at any URL or path with the ``params`` of this storage; the caller closes it.
+
+        If ``mode`` is for writing, such as ``wb``, the file's folder is created first.
+        """
         makes_folder = "r" not in mode
         path = to_local_path(address)
         if path is not None:

@@ -1,8 +1,8 @@
-"""Check of the URLs of batch files that a target may open.
+"""Check of the URLs in a BATCH message: a target opens only allowed ones.
 
-A BATCH message is not trusted: it may name a file, but must not make the target connect to any
-host. Allowed are local files, URLs of object stores (read with the target's credentials), and hosts
-that the target's settings name.
+A BATCH message is not trusted, because it could make the target connect to any host. Allowed are
+local files, URLs of object stores (read with the target's credentials), and hosts that the target's
+settings name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ _AZURE_HOST: Final = re.compile(
 
 
 def get_allowed_schemes(config: Any) -> frozenset[str]:
-    """Return the allowed URL schemes: object stores and those in the setting ``batch_schemes``."""
+    """Return the URL schemes from which a target may read batch files.
+
+    They are those of object stores and those in the setting ``batch_schemes``.
+    """
     configured: Iterable[Any] = config.get(SCHEMES_SETTING) or ()
     return SCHEMES | {str(scheme).lower().removesuffix("://") for scheme in configured}
 
@@ -58,13 +61,13 @@ def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[
         return
     scheme = address.partition("://")[0].lower()
     if "::" in address:
-        raise ValueError("addresses within addresses ('::') are not followed")
+        raise ValueError("its address contains another address ('::'), which is not allowed")
     if _origin(address) in {_origin(root) for root in roots if "://" in root}:
         return
     if scheme not in schemes:
         allowed = ", ".join(sorted({"file", *schemes}))
         raise ValueError(
-            f"its address begins with '{scheme[:20]}://', and files are read from {allowed}; the"
+            f"its address begins with '{scheme[:20]}://', but only {allowed} are allowed; the"
             f" setting {SCHEMES_SETTING} allows more"
         )
     host = address.partition("://")[2].partition("/")[0].rpartition("@")
@@ -74,7 +77,7 @@ def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[
 
 
 def _origin(address: str) -> tuple[str, str]:
-    """Return the scheme and the host of a URL; Hadoop's ``s3a`` and ``s3n`` become ``s3``."""
+    """Return the scheme and the host (or bucket) of a URL; ``s3a`` and ``s3n`` become ``s3``."""
     parts = urlsplit(address)
     scheme = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}.get(parts.scheme, parts.scheme)
     return scheme, parts.netloc

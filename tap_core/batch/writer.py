@@ -48,7 +48,7 @@ _NO_NAME: Final = re.compile(r"[\\/\0]")
 def encode_row(record: Record) -> bytes:
     """Encode a record as JSON bytes without line breaks.
 
-    Values of other types than those of JSON become strings.
+    Values of types that JSON does not have become strings.
     """
     body: bytes = encode_record(record, _encode)
     return body
@@ -56,14 +56,17 @@ def encode_row(record: Record) -> bytes:
 
 @dataclass(frozen=True)
 class EncodedFormat:
-    """File name suffix (``ending``) and encoder class (``rows``) for a format and compression."""
+    """File name suffix of a batch file format (``ending``), and its encoder.
+
+    ``rows`` is a function that creates the encoder for an open file and a JSON Schema.
+    """
 
     ending: str
     rows: Callable[[IO[bytes], JsonSchema], _Lines | _PackedLines | ParquetEncoder]
 
 
 def is_builtin_encoding(encoding: BaseBatchFileEncoding) -> bool:
-    """Return True if the encoding's format is ``jsonl`` or ``parquet``, in any compression."""
+    """Return True if the format is ``jsonl`` or ``parquet``, which the SDK writes itself."""
     return encoding.format in {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
 
 
@@ -95,7 +98,7 @@ def _parquet(compression: str | None) -> EncodedFormat:
 
 
 class _Lines:
-    """Encoder that writes uncompressed JSON Lines to an open file."""
+    """Encoder that writes records to an open file as uncompressed JSON Lines."""
 
     def __init__(self, file: IO[bytes], _schema: JsonSchema) -> None:
         self._write = file.write
@@ -105,11 +108,11 @@ class _Lines:
         self._write(b"\n".join(bodies) + b"\n")
 
     def finish(self) -> None:
-        """Do nothing, because all records are already written to the file."""
+        """Do nothing, because `write` has already written all records to the file."""
 
 
 class _PackedLines:
-    """Encoder that writes JSON Lines with gzip compression to an open file."""
+    """Encoder that writes records to an open file as JSON Lines with gzip compression."""
 
     def __init__(self, file: IO[bytes], _schema: JsonSchema) -> None:
         self._write = file.write
@@ -150,8 +153,8 @@ class BatchFileWriter:
         """Create the batch file and open it.
 
         Args:
-            config: Storage of the file.
-            kind: Suffix and encoder of the file.
+            config: Batch configuration, with the storage of the file.
+            kind: File name suffix and encoder for the format of the file.
             names: Generator of the file name.
             schema: JSON Schema of the records, for the column types of Parquet.
 
@@ -184,7 +187,10 @@ class BatchFileWriter:
         return self._storage.get_url(self._name)
 
     def _try(self, step: Callable[[], Any]) -> Any:
-        """Return the result of ``step``, an operation on the file; if it fails, delete the file.
+        """Run an operation on the file and return its result; if it fails, delete the file.
+
+        Args:
+            step: Function that does the operation, such as closing the file.
 
         Raises:
             BatchFileError: The operation failed.
@@ -197,7 +203,7 @@ class BatchFileWriter:
             raise BatchFileError(f"Batch file {address} cannot be written: {error}") from error
 
     def _discard(self) -> None:
-        """Close and delete the file; errors are ignored."""
+        """Close and delete the incomplete file; errors are ignored."""
         if self.__dict__.get("_file") is not None:
             with suppress(Exception):
                 self._file.close()

@@ -1,10 +1,10 @@
 # mypy: disable-error-code="unreachable"
 """Declarations for type checkers, so that authors may override properties with plain values.
 
-mypy accepts a plain value in place of a property. pyright accepts it only if the nearest base class
-assigns a descriptor instead of declaring a property. Therefore such descriptors are assigned in
-code that only pyright reads (``if TYPE_CHECKING and not MYPY``), because only mypy treats a name
-``MYPY`` as true. At run time the classes here are empty.
+For example, a subclass may contain ``max_size = 100``. mypy accepts this in place of a property.
+pyright accepts it only if the nearest base class assigns a descriptor instead of declaring a
+property. Such descriptors are assigned in blocks that only pyright reads: ``if TYPE_CHECKING and
+not MYPY``, where mypy treats the name ``MYPY`` as true. At run time the classes here are empty.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MYPY: Literal[False] = False
 
 
 class AuthorProperty(Generic[_T]):
-    """Property that a tap's developer may override by a plain value in a subclass.
+    """Property that a subclass may override with a plain value, such as ``max_size = 100``.
 
-    It exists only for type checkers, so that pyright does not report an error for this override.
+    It exists only for type checkers: pyright rejects such an override of an ordinary property.
     """
 
     def __get__(self, instance: Any, owner: Any = None, /) -> _T:
@@ -56,16 +56,16 @@ def is_any_overridden(instance: object, base: type, *names: str) -> bool:
 if MYPY or not TYPE_CHECKING:
 
     class SinkOverrides:
-        """Base class of sinks, empty at run time. For pyright it declares overridable members."""
+        """Base class of sinks, empty at run time; declares overridable properties for pyright."""
 
     class TargetOverrides:
-        """Base of `Target`, empty at run time. For pyright it declares overridable members."""
+        """Base class of `Target`, empty at run time; declares overridable members for pyright."""
 
 else:  # pragma: no cover - for pyright
     from collections.abc import Sequence
 
     class SinkOverrides:
-        """Base class that declares members of `BatchSink` and `RecordSink` for type checkers."""
+        """Base class of sinks; declares for pyright which properties subclasses may override."""
 
         max_size = AuthorProperty[int]()
         batch_size_rows = AuthorProperty[int | None]()
@@ -75,6 +75,6 @@ else:  # pragma: no cover - for pyright
         process_activate_version_messages = AuthorProperty[bool]()
 
     class TargetOverrides:
-        """Members of `Target` that subclasses may override, for pyright."""
+        """Base class of `Target`; declares for pyright which properties subclasses may override."""
 
         max_parallelism = AuthorProperty[int]()

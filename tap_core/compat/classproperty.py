@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 class classproperty(Generic[_T]):  # noqa: N801  singer_sdk's name, used as a decorator
     """Decorator for a read-only property that is computed from the class at each access.
 
-    It can be read on the class and on instances.
+    The property can be read on the class and on its instances.
     """
 
     def __init__(self, fget: Callable[[Any], _T]) -> None:

@@ -1,6 +1,6 @@
-"""Support for deprecated import paths of singer_sdk, from which names have moved.
+"""Deprecated import paths: names that singer_sdk has moved to another module.
 
-Importing a name from its old module emits a warning and imports the new module.
+Importing a name from its old module emits a warning and imports it from the new module.
 """
 
 from __future__ import annotations
@@ -15,19 +15,16 @@ from tap_core.exceptions import SingerSDKDeprecationWarning
 __all__ = ["deprecated_import"]
 
 
-def deprecated_import(
-    name: str, *, old: str, known: Collection[str], new: str, now: str = "tap_core.sql"
-) -> Any:
+def deprecated_import(name: str, *, old: str, known: Collection[str], new: str) -> Any:
     """Import a class or function from its new module, and emit a deprecation warning.
 
-    It implements ``__getattr__`` of the old module.
+    The old module calls it in its ``__getattr__``, which Python calls if the module lacks a name.
 
     Args:
         name: Name of the class or function.
-        old: Old module, from which it was imported.
+        old: Old module, from which the name is imported.
         known: Names that have moved from the old module.
-        new: Module that defines it now.
-        now: Module that the warning recommends for the import.
+        new: Module that defines the name now.
 
     Raises:
         AttributeError: The name is not in ``known``.
@@ -35,7 +32,7 @@ def deprecated_import(
     if name not in known:
         raise AttributeError(f"module {old!r} has no attribute {name!r}")
     warnings.warn(
-        f"Importing {name} from {old} is deprecated. Please import from {now} instead.",
+        f"Importing {name} from {old} is deprecated. Please import from tap_core.sql instead.",
         SingerSDKDeprecationWarning,
         stacklevel=3,
     )

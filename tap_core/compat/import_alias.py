@@ -52,7 +52,7 @@ class _Alias(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Restore the module's ``__spec__``, which the import system has replaced.
+        """Restore the module's ``__spec__``, which Python replaced by that of the alias.
 
         The module's code is not executed again.
         """

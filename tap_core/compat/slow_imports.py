@@ -1,4 +1,4 @@
-"""Faster start of programs that import large packages: fewer visits of the garbage collector.
+"""Faster start of programs that import large packages: less garbage collection.
 
 An import creates many objects but little garbage, so garbage collections only slow it down.
 """
@@ -14,7 +14,7 @@ __all__ = ["exempt_imported_objects", "without_collections"]
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Context manager: pause Python's garbage collector during the block, if it is enabled."""
+    """Pause Python's garbage collector during the ``with`` block, if it is enabled."""
     is_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -27,7 +27,7 @@ def without_collections() -> Iterator[None]:
 def exempt_imported_objects() -> None:
     """Exempt all objects that exist now from garbage collection, until the process ends.
 
-    A program calls it once, after its imports. Python then does not visit the objects of its
-    modules at each collection and at its exit.
+    A program calls it once, after its imports. Python then skips these objects in each collection,
+    including the one at exit.
     """
     gc.freeze()

@@ -1,1 +1,1 @@
-"""Settings of a plugin: read from files and environment variables, and validated."""
+"""Settings of a plugin: reading from files and environment variables, and validation."""

@@ -1,8 +1,8 @@
 """Reader of a plugin's settings from a ``.env`` file.
 
 The variables are not put into ``os.environ``, so neither libraries nor child processes see them.
-The file is searched in the working directory and then in the root of the project around it. It is
-read only if no other user could have written it.
+The file is in the working directory or, if not there, in the root folder of the project. It is read
+only if no other user could have written it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
 
 
 def _candidates() -> Iterator[Path]:
-    """Yield the paths at which a ``.env`` file may exist: working directory, then project root."""
+    """Yield the possible paths of a ``.env`` file: in the working directory, then project root."""
     here = Path.cwd()
     yield here / _NAME
     root = next(filter(_is_project_root, (here, *here.parents)), here)
@@ -56,14 +56,14 @@ def _candidates() -> Iterator[Path]:
 
 
 def _is_project_root(folder: Path) -> bool:
-    """Return True if a folder contains ``.git`` or ``meltano.yml``."""
+    """Return True if a folder is the root of a project: it contains ``.git`` or ``meltano.yml``."""
     return any(os.access(folder / mark, os.F_OK) for mark in _ROOT_MARKS)
 
 
 def _read_file(file: Path) -> str | None:
-    """Return the text of a ``.env`` file, or None if it does not exist.
+    """Return the text of a ``.env`` file, or None if there is no usable file.
 
-    If the file cannot be used, log a warning and return None.
+    Log a warning if the file exists but cannot be used.
     """
     try:
         return _read_trusted(file)
@@ -85,7 +85,9 @@ def _read_file(file: Path) -> str | None:
 
 
 def _read_trusted(file: Path) -> str | None:
-    """Return the text of a file, or None if it is a directory, such as a virtual environment.
+    """Return the text of a ``.env`` file that only this user (or root) controls.
+
+    Return None for a directory, such as a virtual environment named ``.env``.
 
     Raises:
         UntrustedPathError: Another user controls the file, it is too long, or not a regular file.
@@ -108,7 +110,7 @@ def _read_trusted(file: Path) -> str | None:
 
 
 def _variables(text: str, prefix: str) -> dict[str, str]:
-    """Return the variables that begin with a prefix; ``text`` is the text of a ``.env`` file."""
+    """Parse the text of a ``.env`` file; return the variables whose names begin with ``prefix``."""
     from dotenv.main import DotEnv
 
     # As in load_dotenv, a variable of the environment wins over one of the file.

@@ -1,7 +1,8 @@
 """Dropdown options for settings with a fixed list of values (``enum`` or ``const``).
 
-In a form, a string is shown as it is, and any other value as JSON. Titles and descriptions of
-values come from ``oneOf`` with ``const``, or from extension keywords that other form libraries use.
+A configuration form shows a string value unchanged, and any other value as JSON. Titles and
+descriptions of values come from ``oneOf`` with ``const``, or from extension keywords that other
+form libraries use.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ _DESCRIPTIONS: Final = ("x-enumDescriptions", "x-enum-descriptions")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Option of a dropdown field, which the form shows with its label and description.
+    """Option of a dropdown field in a configuration form.
 
-    ``text`` is the value of the form field, such as "5", and ``value`` that of the setting: 5.
+    Attributes:
+        text: Value of the form field, such as "5".
+        value: Value of the setting, such as 5.
+        label: Text that the form shows for the option.
+        description: Help text of the option, or "".
     """
 
     text: str
@@ -51,7 +56,7 @@ def get_const(schema: Schema) -> tuple[Any, ...]:
 
 
 def get_options(schema: Schema) -> tuple[Option, ...]:
-    """Return a dropdown option for each value that a schema lists, except null and ""."""
+    """Return a dropdown option for each value that a setting's schema lists, except null and ""."""
     found: dict[str, Option] = {}
     for option in (*_list_enum_options(schema), *_list_union_options(schema)):
         if option.text:
@@ -60,7 +65,7 @@ def get_options(schema: Schema) -> tuple[Option, ...]:
 
 
 def _list_enum_options(schema: Schema) -> Iterator[Option]:
-    """Yield a dropdown option for each value of ``enum`` or ``const``."""
+    """Yield a dropdown option for each value in ``enum`` or ``const`` of a setting's schema."""
     values = schema["enum"] if isinstance(schema.get("enum"), list) else get_const(schema)
     titles, descriptions = _get_texts(schema, _TITLES), _get_texts(schema, _DESCRIPTIONS)
     for number, value in enumerate(values):
@@ -74,17 +79,17 @@ def _list_enum_options(schema: Schema) -> Iterator[Option]:
 
 
 def _get_texts(schema: Schema, keywords: tuple[str, ...]) -> Any:
-    """Return the titles or descriptions of the ``enum`` values: a list, a dict by value, or None.
+    """Return the titles or descriptions of ``enum`` values: a list, a dict by value, or None.
 
-    They are the value of the first of these keywords that the schema has.
+    They are in the first of the extension ``keywords`` that the schema has.
     """
     return next((schema[keyword] for keyword in keywords if keyword in schema), None)
 
 
 def _get_label(texts: Any, number: int, value: str) -> str:
-    """Return the title or description of one option, or "".
+    """Return the title or description of one ``enum`` value, or "" if it has none.
 
-    ``texts`` has those of all options: a list, by position ``number``, or a dict, by ``value``.
+    ``texts`` has those of all values: a list in the order of the values, or a dict by ``value``.
     """
     if isinstance(texts, dict):
         return str(texts.get(value) or "")
@@ -92,9 +97,9 @@ def _get_label(texts: Any, number: int, value: str) -> str:
 
 
 def _list_union_options(schema: Schema) -> Iterator[Option]:
-    """Yield a dropdown option for each alternative of a union, such as ``{"const": 5}``.
+    """Yield a dropdown option for each schema in ``oneOf`` or ``anyOf``, such as ``{"const": 5}``.
 
-    Unions in which an alternative allows several values yield nothing.
+    A union yields nothing if one of its alternatives allows several values.
     """
     for word in ("oneOf", "anyOf"):
         branches = schema.get(word)
@@ -108,7 +113,7 @@ def _list_union_options(schema: Schema) -> Iterator[Option]:
 
 
 def _is_value(branch: Any) -> bool:
-    """Return True if an alternative of a union allows only one value, or only null."""
+    """Return True if an alternative of ``oneOf`` or ``anyOf`` is null or allows only one value."""
     return isinstance(branch, dict) and (
         branch.get("type") == "null" or len(get_const(branch)) == 1
     )

@@ -4,7 +4,7 @@
 - A variable is named ``<PLUGIN>_<SETTING>``, upper case with ``-`` as ``_``, and is parsed by the
   setting's type in the schema. Names with a second underscore after the prefix (``TAP_X__SELECT``,
   set by Meltano) are ignored.
-- All faults are reported in one error, without values of secret settings.
+- One error reports all invalid files and settings, without values of secret settings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -20,16 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from tap_core.config.dotenv_file import read_dotenv
-from tap_core.exceptions import ConfigFileError, ConfigurationError, ConfigValidationError
+from tap_core.exceptions import ConfigFileError, ConfigValidationError
 from tap_core.limits.memory import (
     DOCUMENT_BYTES,
-    STATE_BYTES,
     InputTooLargeError,
     read_at_most,
 )
 from tap_core.redaction import is_secret
 from tap_core.redaction.config import is_showable
-from tap_core.singerlib.json import load_json
+from tap_core.singerlib.json import describe_json_error, load_json
 from tap_core.types import JsonSchema, StrPath
 
 __all__ = [
@@ -48,7 +46,6 @@ __all__ = [
     "parse_environment_config",
     "read_config_files",
     "read_environment",
-    "read_text",
 ]
 
 ENV = "ENV"
@@ -116,24 +113,8 @@ def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
     return merged
 
 
-def read_text(path: str, error: type[ConfigurationError], label: str) -> bytes:
-    """Return the content of a file that an option names, as bytes.
-
-    Args:
-        path: Path of the file, or ``-`` for standard input.
-        error: Class of the error to raise if the file cannot be read or is too large.
-        label: Kind of the file for the error message, such as "Catalog".
-    """
-    try:
-        return read_at_most(sys.stdin.buffer if path == "-" else Path(path), STATE_BYTES)
-    except InputTooLargeError as reason:
-        raise error(f"{label} file '{path}' cannot be read: {reason}") from None
-    except OSError as reason:
-        raise error(f"{label} file '{path}' cannot be read: {reason.strerror}") from None
-
-
 def _read_file(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a configuration file; raise ConfigFileError for other files."""
+    """Return the JSON object in a configuration file, or raise ConfigFileError."""
     try:
         document = load_json(read_at_most(path, DOCUMENT_BYTES).decode("utf-8-sig"))
     except FileNotFoundError:
@@ -144,8 +125,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     except InputTooLargeError as error:
         raise ConfigFileError(f"Configuration file '{path}' cannot be read: {error}") from None
     except json.JSONDecodeError as error:
-        position = f"line {error.lineno}, column {error.colno}"
-        reason = f"is not JSON: {error.msg} ({position})"
+        reason = f"is not JSON: {describe_json_error(error)}"
         raise ConfigFileError(f"Configuration file '{path}' {reason}") from None
     except UnicodeDecodeError:
         raise ConfigFileError(f"Configuration file '{path}' is not UTF-8 text") from None
@@ -156,7 +136,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _kind(value: Any) -> str:
-    """Return the JSON type of a value for messages, such as ``an array`` or ``null``."""
+    """Return the JSON type of a value that is not an object, such as ``an array``, for messages."""
     kinds = {list: "an array", str: "a text", bool: "a boolean", type(None): "null"}
     return kinds.get(type(value), "a number")
 
@@ -166,7 +146,10 @@ def _kind(value: Any) -> str:
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
-    """Settings from environment variables, and error messages of invalid ones, by setting name."""
+    """Settings from environment variables, by setting name.
+
+    ``values`` has the values of valid settings, ``faults`` the error messages of invalid ones.
+    """
 
     values: dict[str, Any]
     faults: dict[str, str]
@@ -218,9 +201,10 @@ def parse_environment_config(
     prefix: str,
     dotenv_path: StrPath | None = None,
 ) -> dict[str, Any]:
-    """Return the settings in environment variables, converted to the types of the schema.
+    """Return the settings in environment variables, converted to the types in ``config_schema``.
 
-    The arguments are those of :func:`read_environment`.
+    ``prefix`` is the prefix of the variable names, such as ``TAP_X_``. ``dotenv_path`` is the path
+    of a ``.env`` file; see :func:`read_environment`.
 
     Raises:
         ConfigValidationError: The text of a variable does not have the type of its setting.
@@ -235,7 +219,8 @@ def parse_environment_config(
 def coerce_text(text: str, schema: JsonSchema) -> Any:
     """Convert the text of an environment variable to a JSON type that the setting's schema allows.
 
-    Of several types, the first to which the text can be converted is used.
+    Several types are tried in the order integer, boolean, array, object, number, string. The type
+    number is skipped if strings are allowed, so that the text keeps all its digits.
 
     Raises:
         ValueError: The text cannot be converted; the message states the expected types.
@@ -256,7 +241,10 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
 
 
 def get_json_types(schema: Mapping[str, Any]) -> set[str]:
-    """Return all JSON types that a schema, or one of its alternatives (``anyOf`` etc.), allows."""
+    """Return all JSON types that a schema and its alternatives (``anyOf`` etc.) name.
+
+    The set is empty if they name no type, because the type of such a setting is unknown.
+    """
     declared = schema.get("type", ())
     types = {declared} if isinstance(declared, str) else set(declared)
     for keyword in ("anyOf", "oneOf", "allOf"):
@@ -298,7 +286,9 @@ def _boolean(text: str, _schema: JsonSchema) -> bool:
 
 
 def _array(text: str, schema: JsonSchema) -> list[Any]:
-    """Parse a JSON array. For arrays of text, the deprecated format ``x,y,z`` is accepted too.
+    """Parse a JSON array from an environment variable.
+
+    For arrays of strings, the deprecated format ``x,y,z`` is accepted too.
 
     Raises:
         ValueError: The text is not an array.
@@ -318,7 +308,7 @@ def _array(text: str, schema: JsonSchema) -> list[Any]:
 
 
 def _allows_text_items(schema: JsonSchema) -> bool:
-    """Return True if the schema of an array allows text items."""
+    """Return True if the schema of an array allows string items."""
     items = schema.get("items")
     return isinstance(items, dict) and "string" in get_json_types(items)
 
@@ -365,7 +355,7 @@ def check_nesting(config: Mapping[str, Any]) -> None:
 
 
 def deep_copy_config(value: Any) -> Any:
-    """Return a deep copy of a value of mappings, lists and scalars; mappings become dicts."""
+    """Return a deep copy of a setting's value; mappings of any type become dicts."""
     if isinstance(value, Mapping):
         return {key: deep_copy_config(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -391,7 +381,7 @@ def fill_defaults(config: Any, schema: JsonSchema) -> None:
 
 
 def _fill_one(config: dict[str, Any], name: str, schema: JsonSchema) -> None:
-    """Set the setting ``name`` to its default if missing, and set the defaults inside its value."""
+    """Set the missing setting ``name``, and missing settings inside it, to their defaults."""
     if "default" in schema:
         config.setdefault(name, deep_copy_config(schema["default"]))
     if name in config:

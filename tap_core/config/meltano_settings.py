@@ -1,8 +1,8 @@
-"""Settings of a plugin in the form of Meltano's plugin definitions, from their JSON Schema.
+"""Conversion of a plugin's JSON Schema to the settings of a Meltano plugin definition.
 
-An object with fixed properties becomes one setting per property, whose name is the path of the
-property: ``batch_config.storage.root``. Meltano makes the object of them again.
-Source: "Plugin Definition Syntax" of Meltano's documentation, and the JSON Schema of `meltano.yml`.
+An object with fixed properties becomes one setting per property, named by the property's path:
+``batch_config.storage.root``. Meltano builds the object from these settings again. Source: "Plugin
+Definition Syntax" of Meltano's documentation, and the JSON Schema of `meltano.yml`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _HIDDEN: Final = ("airbyte_hidden", "x-hidden")
 
 
 def define_settings(schema: Schema) -> list[dict[str, Any]]:
-    """Return the definition of each setting that a JSON Schema declares.
+    """Return Meltano's definition of each setting that a plugin's JSON Schema declares.
 
     A definition has ``name``, ``label`` and ``kind`` and, where they apply, ``description``,
     ``options``, ``value`` (the default), ``placeholder``, ``sensitive`` and ``hidden``. The default
@@ -55,13 +55,13 @@ def define_settings(schema: Schema) -> list[dict[str, Any]]:
 def _define_properties(
     schema: Schema, path: str, above: str, *, in_secret: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Yield the definitions of an object's properties.
+    """Yield Meltano's definitions for the properties of an object setting.
 
     Args:
         schema: JSON Schema of the object.
-        path: Path of the object with a dot at its end, or "".
+        path: Path of the object with a dot at its end; "" for the object of all settings.
         above: Title of the object, for the labels of its properties.
-        in_secret: True if the schema of the object, or of one around it, marks it as secret.
+        in_secret: True if the schema marks the object, or one around it, as secret.
     """
     for name, declared in merge_subschemas(schema).get("properties", {}).items():
         setting = merge_subschemas(declared) if isinstance(declared, Mapping) else {}
@@ -102,7 +102,7 @@ def _define_setting(name: str, schema: Schema, label: str, *, is_sensitive: bool
 
 
 def _find_kind(schema: Schema) -> tuple[str, list[dict[str, Any]]]:
-    """Return the kind of a setting, and its options if it has the kind ``options``."""
+    """Return Meltano's ``kind`` of a setting, and its options (if ``kind`` is "options")."""
     types = get_json_types(schema) - {"null"}
     options = get_options(schema)
     if options and all(isinstance(each.value, str) for each in options):
@@ -115,10 +115,11 @@ def _find_kind(schema: Schema) -> tuple[str, list[dict[str, Any]]]:
 
 
 def list_required_groups(schema: Schema) -> list[list[str]]:
-    """Return the smallest sets of settings with which a plugin starts, each as a list of names.
+    """Return groups of setting names; a plugin starts if all settings of one group are set.
 
-    There is one set for each alternative (``anyOf`` or ``oneOf``) that requires other settings, and
-    none if no setting is required. A required object stands for its required properties.
+    There is one group for each alternative (``anyOf`` or ``oneOf``) that requires other settings,
+    and no group if no setting is required. A required object is represented by its required
+    properties.
     """
     whole = merge_subschemas(inline_references(schema))
     groups = _list_groups(whole)
@@ -126,7 +127,10 @@ def list_required_groups(schema: Schema) -> list[list[str]]:
 
 
 def _list_groups(schema: Schema, path: str = "") -> list[list[str]]:
-    """Return the sets of settings that the keywords of an object's schema require."""
+    """Return groups of setting names; the schema of an object requires all names of one group.
+
+    ``path`` is the path of the object with a dot at its end.
+    """
     properties = schema.get("properties") or {}
     groups: list[list[str]] = [[]]
     for name in schema.get("required", ()):
@@ -143,5 +147,5 @@ def _list_groups(schema: Schema, path: str = "") -> list[list[str]]:
 
 
 def _combine(groups: list[list[str]], others: list[list[str]]) -> list[list[str]]:
-    """Return each of the groups together with each of the others."""
+    """Return all pairs of a group in ``groups`` and one in ``others``, each pair as one group."""
     return [[*group, *other] for group in groups for other in others]

@@ -1,7 +1,8 @@
 """Flattening of a settings schema: it merges ``allOf`` and finds unions and conditional rules.
 
-Input schemas are never changed. The members of ``allOf`` are merged into the schema, whose own
-keywords take precedence. A union of one schema and null counts as that schema.
+Input schemas are never changed. The members of ``allOf`` are merged into the schema that contains
+them; for a conflict, the schema's own keywords take precedence. A union of one schema and null is
+treated as that schema.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ _TOGETHER: Final = ("properties", *_DEPENDENT)
 
 @dataclass(frozen=True)
 class FlattenedSchema:
-    """Parts of an object schema after its ``allOf`` has been merged.
+    """Parts of an object's JSON Schema after its ``allOf`` has been merged.
 
     Attributes:
         properties: Schemas of the properties by name.
         required: Names of the properties that are always required.
         branches: Alternatives of a union (``oneOf`` or ``anyOf``).
         rules: Schemas with the keyword ``if``.
-        dependents: For the name of a property, the names of the properties that it requires.
+        dependents: For each property that requires others, the names of those it requires.
     """
 
     properties: Mapping[str, Schema]
@@ -45,8 +46,8 @@ class FlattenedSchema:
 def merge_subschemas(schema: Schema) -> JsonSchema:
     """Return a schema with its ``allOf`` members merged into it.
 
-    A union with only one alternative besides null is merged too. Members with ``if`` stay in
-    ``allOf``.
+    If a union has only one alternative besides null, that is merged too. Members with the keyword
+    ``if`` stay in ``allOf``.
     """
     whole = _merge_members(schema)
     for word in _ALTERNATIVES:
@@ -60,7 +61,7 @@ def merge_subschemas(schema: Schema) -> JsonSchema:
 def get_branches(schema: Schema) -> tuple[Schema, ...]:
     """Return the alternatives of a union of objects (``oneOf`` or ``anyOf``), without null.
 
-    Return an empty tuple unless there are several alternatives, all with properties.
+    Return an empty tuple if there is only one alternative, or if one has no properties.
     """
     for word in _ALTERNATIVES:
         real = _drop_null(schema.get(word))
@@ -70,7 +71,7 @@ def get_branches(schema: Schema) -> tuple[Schema, ...]:
 
 
 def flatten_schema(schema: Schema) -> FlattenedSchema:
-    """Merge the ``allOf`` members of an object schema, and return its parts."""
+    """Merge the ``allOf`` members of an object's JSON Schema, and return the merged parts."""
     whole = merge_subschemas(schema)
     properties = whole.get("properties") or {}
     dependents = {
@@ -89,7 +90,7 @@ def flatten_schema(schema: Schema) -> FlattenedSchema:
 
 
 def _drop_null(alternatives: Any) -> list[Schema]:
-    """Return the alternatives in the value of ``oneOf`` or ``anyOf``, without the null type."""
+    """Return the schemas in the value of ``oneOf`` or ``anyOf``, except that of the type null."""
     found = alternatives if isinstance(alternatives, list) else []
     return [each for each in found if isinstance(each, Mapping) and each.get("type") != "null"]
 
@@ -118,7 +119,10 @@ def _iterate_members(schema: Schema) -> Iterator[Schema]:
 
 
 def _split(schema: JsonSchema) -> Iterator[Schema]:
-    """Yield a schema without its ``allOf``, and then each member of its ``allOf``."""
+    """Yield a merged schema without its ``allOf``, and then each member of that ``allOf``.
+
+    These members have the keyword ``if``, so they cannot be merged.
+    """
     rules = schema.pop("allOf", ())
     yield schema
     yield from rules

@@ -10,7 +10,7 @@ __all__ = ["find_similar", "suggest"]
 def find_similar(name: str, valid_names: Iterable[str]) -> str | None:
     """Return the valid name that is most similar to a misspelled name, or None.
 
-    Case is ignored, and a hyphen equals an underscore.
+    Case and the difference between hyphen and underscore are ignored.
     """
     from difflib import get_close_matches  # only a misspelled name needs it
 
@@ -20,14 +20,14 @@ def find_similar(name: str, valid_names: Iterable[str]) -> str | None:
 
 
 def suggest(name: str, valid_names: Iterable[str]) -> str:
-    """Return `` Did you mean 'x'?`` with the valid name most similar to a misspelled name.
+    """Return the end of an error message that suggests a valid name for a misspelled one.
 
-    Return an empty text if no valid name is similar.
+    For example, `` Did you mean 'users'?``; an empty text if no valid name is similar.
     """
     similar = find_similar(name, valid_names)
     return "" if similar is None else f" Did you mean {similar!r}?"
 
 
 def _comparable(name: str) -> str:
-    """Return a name in lower case with underscores instead of hyphens."""
+    """Return a name in a form for comparison: lower case, underscores instead of hyphens."""
     return name.lower().replace("-", "_")

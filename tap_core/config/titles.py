@@ -1,4 +1,4 @@
-"""Titles and labels of settings, as forms and plugin definitions show them."""
+"""Titles and labels of settings, as configuration forms and plugin definitions show them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPELLED: Final = {"ids": "IDs", "oauth": "OAuth", "urls": "URLs"}
 
 
 def make_label(title: str, above: str) -> str:
-    """Return the label of a setting: ``"Port"`` in the object ``"Database"`` -> "Database: Port".
+    """Return the label of a setting inside an object: "Database: Port" for ``title`` "Port".
 
     ``above`` is the title of the object. It is left out if it is empty or part of ``title``.
     """

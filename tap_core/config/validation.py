@@ -1,9 +1,9 @@
-"""Validation of a configuration against its JSON Schema, with one message per fault.
+"""Validation of a configuration against its JSON Schema, with one message per error.
 
-- A message begins with the path of the setting (``a[0]: …``), or has no path if the fault concerns
-  the whole configuration.
+- A message begins with the path of the setting (``a[0]: …``), unless the error concerns the whole
+  configuration.
 - A message never contains a value that is secret, may contain a secret, or is long.
-- ``jsonschema`` is imported only if the simple rules below cannot prove validity, to start faster.
+- ``jsonschema`` is slow to import, so simple rules are tried first (`is_trivially_valid`).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def validate_config(
     *,
     skip: Iterable[str] = (),
 ) -> list[str]:
-    """Return an error message for every fault of a configuration, in the order of the settings.
+    """Return a message for every error in a configuration, sorted by the path of the setting.
 
     Args:
         config: The configuration.
         schema: JSON Schema of the settings.
-        skip: Names of settings to exclude, because their faults were reported before.
+        skip: Names of settings to exclude, because their errors were already reported.
     """
     skipped = set(skip)
     checked = {**config, **dict.fromkeys(skipped)}
@@ -61,11 +61,15 @@ def validate_config(
 def checked_changes(
     config: Mapping[str, Any], changes: Mapping[str, Any], schema: JsonSchema
 ) -> dict[str, Any]:
-    """Validate changes of settings; return those that differ from the current configuration.
+    """Validate new values of settings, and return those that differ from the current ones.
+
+    Args:
+        config: The current configuration.
+        changes: New values by setting name.
+        schema: JSON Schema of the settings.
 
     Raises:
-        ConfigurationError: A setting is not in the schema, or the configuration with the changes
-            is invalid.
+        ConfigurationError: A setting is not in the schema, or the changed configuration is invalid.
     """
     changed = {
         name: value
@@ -80,7 +84,7 @@ def checked_changes(
 
 
 def _with_floats(value: Any) -> Any:
-    """Return a copy of a value with each Decimal as float, because jsonschema expects floats."""
+    """Return a copy of a setting's value with Decimals as floats, which jsonschema expects."""
     if isinstance(value, dict):
         return {key: _with_floats(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -98,14 +102,14 @@ def setting_path(parts: Iterable[str | int]) -> str:
 
 
 def _sentence(error: _Fault, schema: JsonSchema) -> str:
-    """Return a message with the path of the invalid setting and the fault, without secrets."""
+    """Return the message for a validation error: the setting's path and the fault, no secrets."""
     path = setting_path(error.absolute_path)
     message = _without_value(error) if _shows_secret(error, schema) else _with_value(error)
     return f"{path}: {message}" if path else message
 
 
 def _with_value(error: _Fault) -> str:
-    """Return jsonschema's message for an error; for a wrong choice or name also suggest one."""
+    """Return the message for a validation error; it suggests a name or choice if one is similar."""
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {})
         hints = (suggest(name, known) for name in error.instance if name not in known)
@@ -119,7 +123,7 @@ def _with_value(error: _Fault) -> str:
 
 
 def _choices(error: _Fault) -> list[Any]:
-    """Return the values that an ``enum`` allows, except null, for an error message."""
+    """Return the values that a violated ``enum`` allows, except null, for an error message."""
     return [value for value in error.validator_value if value is not None]
 
 
@@ -128,7 +132,7 @@ def _is_text(value: object) -> bool:
 
 
 def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
-    """Return True if jsonschema's own message for a fault might contain a secret value."""
+    """Return True if jsonschema's message for a validation error might contain a secret."""
     if error.validator in {"required", "additionalProperties", "dependentRequired"}:
         return False  # messages of these rules contain names of settings only
     if isinstance(error.schema, Mapping) and is_secret("", error.schema):
@@ -141,7 +145,7 @@ def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
 
 
 def _is_structured_text(error: _Fault) -> bool:
-    """Return True if a setting of type object or array has a string as its value.
+    """Return True if the value is a string, but the setting must be an object or array.
 
     Such a string may be the JSON text of secret settings, so messages must not show it.
     """
@@ -159,7 +163,7 @@ def _secret_path(path: list[str | int], schema: JsonSchema) -> bool:
 
 
 def _schema_at(path: list[str | int], schema: JsonSchema) -> JsonSchema:
-    """Return the schema of the setting at a path, or ``{}`` if the setting is not declared."""
+    """Return the schema of the setting at a path in ``schema``, or ``{}`` if it is not declared."""
     subschema: Any = schema
     for part in path:
         subschema = (
@@ -171,7 +175,7 @@ def _schema_at(path: list[str | int], schema: JsonSchema) -> JsonSchema:
 
 
 def _holds_secret(value: Any, schema: JsonSchema) -> bool:
-    """Return True if a value is an object or array that contains a secret setting at any depth."""
+    """Return True if a setting's value is an object or array with a secret at any depth in it."""
     if isinstance(value, Mapping):
         return any(
             is_secret(str(key), _schema_at([key], schema))
@@ -184,7 +188,7 @@ def _holds_secret(value: Any, schema: JsonSchema) -> bool:
 
 
 def _without_value(error: _Fault) -> str:
-    """Return the message for a validation error without the invalid value."""
+    """Return the message for a validation error whose invalid value must not be shown."""
     if error.validator == "enum":
         return f"the value (not shown) does not fit enum {_choices(error)!r}"
     if error.validator in {"type", "format", "pattern"}:
@@ -286,10 +290,10 @@ _UNDERSTOOD = _SIMPLE_RULES.keys() | _WITHOUT_EFFECT
 def suggest_misspelled_settings(
     config: Mapping[str, Any], schema: JsonSchema
 ) -> Iterator[tuple[str, str]]:
-    """Yield ``(unknown path, suggested path)`` for each setting that seems misspelled.
+    """Yield ``(path, suggested path)`` for each setting whose name seems misspelled.
 
-    That is an undeclared setting whose name resembles a declared one that is not set. Objects whose
-    ``additionalProperties`` is a schema are not checked.
+    That is an undeclared setting with a name similar to that of a declared setting without a value.
+    Objects whose ``additionalProperties`` is a schema are not checked.
     """
     yield from _near_misses(config, schema, ())
 
@@ -297,9 +301,9 @@ def suggest_misspelled_settings(
 def _near_misses(
     config: Any, schema: JsonSchema, path: tuple[str | int, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the results of `suggest_misspelled_settings` for one object of the configuration.
+    """Yield the suggestions of `suggest_misspelled_settings` for an object and objects inside it.
 
-    ``path`` is the path of this object, ``config``, in the whole configuration.
+    ``path`` is the path of the object (``config``) in the whole configuration.
     """
     known = schema.get("properties", {})
     free = isinstance(schema.get("additionalProperties"), dict)

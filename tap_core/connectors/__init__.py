@@ -14,7 +14,7 @@ __all__ = ["SQLConnector"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``SQLConnector`` from `tap_core.sql` on access, with a deprecation warning."""
+    """Import ``SQLConnector`` from `tap_core.sql` on access, and emit a deprecation warning."""
     from tap_core.compat.deprecation import deprecated_import
 
     return deprecated_import(name, old=__name__, known=("SQLConnector",), new="tap_core.sql")

@@ -19,5 +19,5 @@ _KNOWN = (
 
 
 def __getattr__(name: str) -> Any:
-    """Import a moved class from `tap_core.sql.connector` on access, with a deprecation warning."""
+    """Import a class from `tap_core.sql.connector` on access, and emit a deprecation warning."""
     return deprecated_import(name, old=__name__, known=_KNOWN, new="tap_core.sql.connector")

@@ -1,9 +1,8 @@
-"""Settings of a tap that reads a folder.
+"""Settings of a tap that reads the files of a folder.
 
-Names, titles and defaults are those of singer_sdk (version 0.54), because existing
-configurations use them. The settings under a protocol's name are keyword arguments of
-fsspec's file system for that protocol.
-Source: fsspec, "API Reference", section "Built-in Implementations".
+Names, titles and defaults are those of singer_sdk (version 0.54), because existing configurations
+use them. A setting named after a protocol, such as ``sftp``, contains keyword arguments of fsspec's
+file system for this protocol. Source: fsspec, "API Reference", section "Built-in Implementations".
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ DEFAULT_MERGE_STREAM_NAME = "files"
 
 
 class ReadMode(str, Enum):
-    """Assignment of files to streams: one stream for each file, or one stream for all files."""
+    """Value of the setting ``read_mode``: one stream for each file, or one stream for all files."""
 
     one_stream_per_file = "one_stream_per_file"
     merge = "merge"

@@ -1,8 +1,8 @@
-"""`FileStream`, a stream of the records in files, which reads a file again if it has changed.
+"""`FileStream`, a stream whose records are in files; a changed file is read again.
 
 Names and signatures are those of singer_sdk (version 0.54). Each file is a partition, and its
-bookmark is the file's modification time. A file older than its bookmark is not opened. If
-the file system has no modification times, every file is read in every sync.
+bookmark is the file's modification time. A file older than its bookmark is not opened. If the file
+system has no modification times, every file is read in every sync.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SDC_META_MODIFIED_AT = "_sdc_modified_at"
 
 
 class FileStream(Stream, abc.ABC):
-    """Base class of file streams; subclasses override `get_schema` and `read_file`."""
+    """Base class of streams that read files; subclasses define `get_schema` and `read_file`."""
 
     SDC_PROPERTIES: ClassVar[Mapping[str, JsonSchema]] = {
         SDC_META_FILEPATH: {"type": "string"},
@@ -86,7 +86,7 @@ class FileStream(Stream, abc.ABC):
         return schema
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of the context's file, unless it is unchanged since its bookmark.
+        """Yield the records of the file in ``context``, unless the file is older than its bookmark.
 
         Raises:
             RuntimeError: The context is None or empty.
@@ -110,7 +110,7 @@ class FileStream(Stream, abc.ABC):
         return bookmark is not None and modified < bookmark
 
     def _modified(self, path: str) -> datetime | None:
-        """Return the modification time of a file; None if the file system does not store it."""
+        """Return the modification time of a file, or None if the file system has no such times."""
         try:
             modified: datetime = self.filesystem.modified(path)
         except NotImplementedError:

@@ -1,7 +1,7 @@
 """`FolderTap`, base class of taps whose streams are the files of a folder.
 
-Names and signatures are those of singer_sdk (version 0.54). Discovery lists the files of the folder
-by name, without its subfolders.
+Names and signatures are those of singer_sdk (version 0.54). Discovery lists the files of the
+folder, but not those of its subfolders, sorted by name.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class FolderTap(Tap, Generic[_Files]):
         """File system (fsspec) whose root is the tap's folder.
 
         Raises:
-            ConfigValidationError: The settings ``ftp`` or ``sftp`` of that file system are missing.
+            ConfigValidationError: The setting ``ftp`` or ``sftp`` of this file system is missing.
         """
         from fsspec.implementations.dirfs import DirFileSystem
 

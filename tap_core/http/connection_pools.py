@@ -1,8 +1,8 @@
 """Connection pools that enforce a deadline and a size limit while a response is received.
 
 The timeout of the requests package applies to each socket read, so a server that sends one byte now
-and then never exceeds it. Here the time for the status line, headers and body counts towards one
-`Deadline`. If no deadline is set, http.client reads the response as usual.
+and then never exceeds it. A `Deadline` limits the total time for the status line, headers and body.
+If the thread has set no deadline, http.client reads the response without limits.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from requests.exceptions import InvalidSchema
 from urllib3 import connectionpool
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import LocationValueError
 from urllib3.poolmanager import pool_classes_by_scheme
 
 from tap_core.http.response_limits import IN_FORCE, Deadline
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HTTPConnectionPool",
     "HTTPSConnectionPool",
+    "InvalidHostError",
     "find_received_headers",
     "limit_pools",
     "limit_proxied_responses",
@@ -35,21 +37,24 @@ __all__ = [
 ]
 
 
+InvalidHostError: Final = LocationValueError
+"""Error of urllib3 for a host name that it cannot encode, which the requests package passes on."""
+
 _BUFFER: Final = 32_768
 """Size of a socket read in bytes, large enough for the headers and a page of records."""
 
 
 class _LimitedStream(io.RawIOBase):
-    """Byte stream of one HTTP response that enforces a size limit and a deadline while it is read.
+    """Byte stream of one HTTP response with a size limit and a deadline.
 
-    ``raw`` is the unbuffered stream that reads from ``sock``.
+    ``raw`` is the unbuffered stream to read from, and ``sock`` is its socket.
     """
 
     def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: Deadline) -> None:
         self._raw = raw
         self._socket = sock
         self._deadline = deadline
-        self._usual = sock.gettimeout()
+        self._timeout = sock.gettimeout()
         self._is_changed = False
 
     def readable(self) -> bool:
@@ -59,17 +64,17 @@ class _LimitedStream(io.RawIOBase):
         return self._raw.fileno()
 
     def readinto(self, buffer: Buffer, /) -> int | None:
-        """Read the next bytes from the socket into ``buffer``, and return their number.
+        """Read the next bytes of the response into ``buffer``, and return their number.
 
         Raises:
             ResponseTooSlowError: The deadline has passed.
-            ResponseTooLargeError: More bytes were received than any response may have.
+            ResponseTooLargeError: The response has more bytes than allowed.
             TimeoutError: The server sent nothing for longer than allowed.
         """
         deadline = self._deadline
         left = wait = None if deadline.begun is None else deadline.left()
         if left is not None:
-            wait = min(left, deadline.longest_silence(left), self._usual or left)
+            wait = min(left, deadline.longest_silence(left), self._timeout or left)
             self._is_changed = True
             self._socket.settimeout(wait)
         try:
@@ -82,10 +87,10 @@ class _LimitedStream(io.RawIOBase):
         return size
 
     def close(self) -> None:
-        """Close the stream and reset the socket's timeout for the next request."""
+        """Close the stream, and restore the socket's timeout for the next request."""
         if not self.closed:
             if self._is_changed and self._socket.fileno() >= 0:
-                self._socket.settimeout(self._usual)
+                self._socket.settimeout(self._timeout)
             self._raw.close()
             super().close()
 
@@ -101,10 +106,10 @@ class _Response(HTTPResponse):
             self.fp = io.BufferedReader(limited, _BUFFER)
 
     def begin(self) -> None:
-        """Read the status line and the headers.
+        """Read the status line and the headers of the response.
 
-        Plain heads are parsed here, because http.client uses the email parser, which is slow. All
-        other heads are left to http.client.
+        Common responses are parsed without the email parser of http.client, which is slow;
+        http.client reads all others.
         """
         this: Any = self
         is_new = this.headers is None and not this.debuglevel and vars(this)["_method"] != "HEAD"
@@ -117,7 +122,7 @@ class _Response(HTTPResponse):
         self._set_head(*head)
 
     def _set_head(self, reason: str, headers: HTTPMessage) -> None:
-        """Set the attributes of a response with status 200, as `HTTPResponse.begin` does."""
+        """Set the attributes that `HTTPResponse.begin` sets, for a response with status 200."""
         this: Any = self
         this.version, this.code, this.status, this.reason = 11, 200, 200, reason
         this.headers = this.msg = headers
@@ -133,14 +138,19 @@ class _Response(HTTPResponse):
 _END: Final = b"\r\n\r\n"
 _SUCCESS: Final = "HTTP/1.1 200"
 _MOST_HEADERS: Final = 64
+_MOST_DIGITS: Final = 18
 
 
 def _parse_head(start: bytes) -> tuple[str, HTTPMessage] | None:
-    """Return the reason phrase and the headers of a response from its first bytes.
+    """Parse the status line and the headers of a common HTTP response.
 
-    Return None if http.client must parse the head: if it is incomplete, its status is not 200, or
-    it has folded lines, a multipart type, an invalid length, or other than printable ASCII
-    characters.
+    Args:
+        start: First bytes of the response.
+
+    Returns:
+        The reason phrase and the headers. None if http.client must parse them: they are incomplete,
+        the status is not 200, or there are folded lines, a multipart type, an invalid length, or
+        characters other than printable ASCII.
     """
     text = start[: max(start.find(_END), 0)].decode("latin-1")
     first, *lines = text.split("\r\n")
@@ -156,7 +166,8 @@ def _parse_head(start: bytes) -> tuple[str, HTTPMessage] | None:
         headers[name] = value.lstrip(" ")
     headers.set_payload("")
     kind = headers.get("Content-Type", "").lower()
-    is_usual = headers.get("Content-Length", "0").isdigit()
+    length = headers.get("Content-Length", "0")
+    is_usual = length.isdigit() and len(length) <= _MOST_DIGITS
     is_usual = is_usual and not kind.startswith(("multipart", "message"))
     return (reason.strip(), headers) if is_usual else None
 
@@ -179,7 +190,7 @@ class HTTPSConnectionPool(connectionpool.HTTPSConnectionPool):
 
 
 def _limit_connection(connection: Any) -> Any:
-    """Make a connection read its responses with a size limit and a deadline, and return it.
+    """Set the response class of a new connection to one with limits; return the connection.
 
     A connection whose response class was already replaced by other code is not changed.
     """
@@ -203,15 +214,15 @@ def limit_responses(session: requests.Session) -> None:
 
 
 def limit_pools(manager: Any) -> None:
-    """Make a urllib3 pool manager limit responses, unless it has custom pool classes."""
+    """Make a urllib3 pool manager limit responses, unless it already has custom pool classes."""
     if getattr(manager, "pool_classes_by_scheme", None) is pool_classes_by_scheme:
         manager.pool_classes_by_scheme = _POOLS
 
 
 def find_received_headers(response: Any) -> HTTPMessage | None:
-    """Return the headers of a urllib3 response as received from the server.
+    """Return the headers of a urllib3 response exactly as the server sent them.
 
-    Return None if the response did not come through a connection of this module.
+    Return None if the response did not come through a connection pool of this SDK.
     """
     original = getattr(response, "_original_response", None)
     return original.msg if type(original) is _Response else None
@@ -221,8 +232,8 @@ def skip_cookies(response: Any) -> None:
     """Make the requests package skip its slow search for cookies if a response sets none.
 
     Args:
-        response: urllib3 response. It is left unchanged unless it came through a connection of this
-            module and was read to its end.
+        response: The urllib3 response. It is not changed unless it came through a connection pool
+            of this SDK and was read to its end.
     """
     headers = find_received_headers(response)
     if headers is None or "Set-Cookie" in headers or "Set-Cookie2" in headers:
@@ -234,7 +245,7 @@ def skip_cookies(response: Any) -> None:
 def limit_proxied_responses(session: requests.Session, url: str, proxy: str | None) -> None:
     """Limit the size of responses to ``url`` through ``proxy``, and the time to receive them.
 
-    With ``proxy`` None nothing is changed.
+    Nothing is changed if there is no proxy.
     """
     try:
         manager: Any = cast("Any", session.get_adapter(url)).proxy_manager_for(proxy)

@@ -1,8 +1,8 @@
 """Fail-fast mode for connection tests: fewer tries, shorter waits and timeouts.
 
 A connection test must report a failure within seconds. Code that retries or waits calls
-`limit_tries`, `limit_wait` and `limit_timeout`; outside a `fail_fast` block these functions return
-their argument unchanged.
+`limit_tries`, `limit_wait` and `limit_timeout`. These functions return their argument unchanged
+outside a `fail_fast` block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _hasty: ContextVar[bool] = ContextVar("hasty", default=False)
 
 @contextmanager
 def fail_fast() -> Iterator[None]:
-    """Limit tries, waits and timeouts of this thread's requests during the ``with`` block."""
+    """Limit the tries, waits and timeouts of requests in this thread during the ``with`` block.
+
+    Connection tests use it, because they must report a failure within seconds.
+    """
     token = _hasty.set(True)
     try:
         yield
@@ -34,23 +37,19 @@ def fail_fast() -> Iterator[None]:
 
 
 def limit_tries(tries: int) -> int:
-    """Return ``tries``, reduced to 2 in fail-fast mode, which connection tests use."""
+    """Return the maximum number of tries: at most 2 in a `fail_fast` block, else unchanged."""
     return min(tries, _TRIES) if _hasty.get() else tries
 
 
 def limit_wait(seconds: float) -> float:
-    """Return a wait between tries in seconds, reduced to 1 second in fail-fast mode.
-
-    Connection tests use this mode.
-    """
+    """Return the wait before a retry: at most 1 second in a `fail_fast` block, else unchanged."""
     return min(seconds, _WAIT_SECONDS) if _hasty.get() else seconds
 
 
 def limit_timeout(timeout: _Timeout) -> _Timeout:
-    """Return a request timeout in seconds, reduced to 30 seconds in fail-fast mode.
+    """Return a timeout in seconds: at most 30 in a `fail_fast` block, else unchanged.
 
-    Connection tests use this mode. A timeout that is not a number, such as a (connect, read) tuple,
-    is returned unchanged.
+    A timeout that is not a number, such as a (connect, read) tuple, is always unchanged.
     """
     if _hasty.get() and isinstance(timeout, (int, float)):
         return min(timeout, type(timeout)(_TIMEOUT_SECONDS))

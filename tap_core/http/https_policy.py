@@ -24,11 +24,11 @@ def require_https() -> None:
 
 
 def check_https(address: str | None) -> None:
-    """Check the URL of a request before the request is sent.
+    """Check that the URL of a request is not forbidden plain HTTP, before the request is sent.
 
     Raises:
-        ConfigurationError: `require_https` was called, and the URL is a plain HTTP URL of another
-            machine.
+        ConfigurationError: `require_https` was called, and the URL begins with ``http://`` and
+            names another machine.
     """
     if not _demanded.is_set() or not address or not address.lower().startswith("http:"):
         return

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import requests
+from requests.auth import AuthBase
 from requests.cookies import RequestsCookieJar
 from requests.structures import CaseInsensitiveDict
 
@@ -21,6 +22,7 @@ from tap_core.exceptions import ConfigurationError, FatalAPIError
 from tap_core.redaction import Secrets, is_secret_name
 
 __all__ = [
+    "LONGEST_URL",
     "Origin",
     "Route",
     "UntrustedHostError",
@@ -32,6 +34,9 @@ __all__ = [
 ]
 
 _PORTS: Final = {"http": 80, "https": 443}
+
+LONGEST_URL: Final = 100_000
+"""Maximum length of a URL in characters; servers accept less."""
 
 _HARMLESS: Final = (
     *("Accept", "Accept-Encoding", "Accept-Language", "Connection", "Range", "User-Agent"),
@@ -63,9 +68,9 @@ class Origin(NamedTuple):
         return f"{self.scheme}://{host}{port}"
 
     def is_tls_upgrade_from(self, other: Origin) -> bool:
-        """Return True if this origin is ``other`` with HTTPS instead of HTTP.
+        """Return True if this origin is ``other`` after a change from HTTP to HTTPS.
 
-        Both origins must have the default port of their scheme, 443 and 80.
+        Host and port must match; both ports must be the default ones, 443 and 80.
         """
         return (other.scheme, other.port, self.scheme, self.port) == (
             *("http", 80, "https", 443),
@@ -73,7 +78,7 @@ class Origin(NamedTuple):
 
 
 def parse_origin(url: str | bytes | None) -> Origin | None:
-    """Return the origin of a prepared URL; None if the URL is missing or has no valid origin."""
+    """Return the origin of the URL of a prepared request; None if the URL is missing or invalid."""
     text = url.decode("utf-8", "replace") if isinstance(url, bytes) else url or ""
     return _origin("/".join(text.split("/", 3)[:3]))
 
@@ -92,9 +97,9 @@ def _origin(beginning: str) -> Origin | None:
 
 @lru_cache(maxsize=512)
 def declared_origin(url: str) -> Origin | None:
-    """Return the origin of a URL that the tap's developer wrote; None if the URL is invalid.
+    """Return the origin of a URL from a tap's code or settings; None if the URL is invalid.
 
-    The URL is normalized as the requests package does it before sending.
+    The URL is first normalized as the requests package does it before sending.
     """
     ready = requests.PreparedRequest()
     try:
@@ -105,14 +110,17 @@ def declared_origin(url: str) -> Origin | None:
 
 
 class _Allowed(NamedTuple):
-    """Parsed entry of the setting ``allowed_hosts``; an empty scheme matches any scheme."""
+    """Host to which credentials may be sent, parsed from the setting ``allowed_hosts``.
+
+    An empty scheme matches any scheme, a missing port the default port of the scheme.
+    """
 
     scheme: str
     host: str
     port: int | None
 
     def admits(self, origin: Origin) -> bool:
-        """Return True if an origin's scheme, host and port match this ``allowed_hosts`` entry."""
+        """Return True if an origin's scheme, host and port match this allowed host."""
         port = _PORTS.get(origin.scheme) if self.port is None else self.port
         if self.scheme not in {"", origin.scheme} or port != origin.port:
             return False
@@ -140,9 +148,9 @@ def _allowed(name: str) -> _Allowed:
 
 
 def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
-    """Validate the entries of the setting ``allowed_hosts``, and return them as a tuple.
+    """Validate the hosts in the setting ``allowed_hosts``, and return them as a tuple.
 
-    A single string is one entry, such as ``files.example.com:8443`` or ``*.example.com``.
+    A single string is one host, such as ``files.example.com:8443`` or ``*.example.com``.
 
     Raises:
         ConfigurationError: An entry is not a host, a host with a port, or ``*.`` and a domain.
@@ -156,10 +164,13 @@ def check_allowed_hosts(names: Collection[str]) -> tuple[str, ...]:
 def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
     """Return True if the headers, URL or body of a request contain a secret.
 
-    A secret is recognized by its value, also encoded, or by the name of its header or key. Cookies
-    are ignored, since they are never sent to another origin. A body that can be read only once (a
-    file or a generator) is assumed to contain a secret.
+    A secret is recognized by its value in ``secrets``, also encoded, or by the name of its header
+    or query parameter. Cookies are ignored, since they are never sent to another origin. A body
+    that can be read only once (a file or a generator) is assumed to contain a secret, and so is a
+    request whose authentication (HTTP Digest, NTLM) would answer a challenge of the server.
     """
+    if any(map(_answers_challenge, _response_hooks(request))):
+        return True
     headers = {_text(name): _text(value) for name, value in (request.headers or {}).items()}
     headers.pop("Cookie", None)
     url, body = str(request.url or ""), cast("Any", request.body)
@@ -171,7 +182,17 @@ def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
         return True  # a file or a generator, which cannot be read twice
     shown = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
     texts = [url, *headers.values(), shown]
-    return any(form in text for form in secrets.forms for text in texts)
+    return any(secrets.hide_values(text) != text for text in texts)
+
+
+def _response_hooks(request: requests.PreparedRequest) -> list[Any]:
+    hooks: Any = request.hooks or {}
+    return list(hooks.get("response") or ())
+
+
+def _answers_challenge(hook: Any) -> bool:
+    """Return True for a response hook with which requests answers a 401 with credentials."""
+    return isinstance(getattr(hook, "__self__", None), AuthBase)
 
 
 def _text(value: str | bytes) -> str:
@@ -180,12 +201,12 @@ def _text(value: str | bytes) -> str:
 
 @dataclass(slots=True)
 class Route:
-    """Rules for the origins to which a request and its redirects may be sent.
+    """Rules that say to which origins a request with credentials may be sent or redirected.
 
     Args:
-        is_home: Returns True for an origin to which the credentials belong.
-        carries: Returns True for a request that contains credentials.
-        is_secure: Returns True if the credentials may not be sent over plain HTTP.
+        is_home: Function that returns True for an origin to which the credentials belong.
+        carries: Function that returns True for a request that contains credentials.
+        is_secure: Function that returns True if the credentials may not be sent over plain HTTP.
         allowed_hosts: Other hosts that may receive the credentials.
         setting: Name of the setting that contains the allowed hosts, for error messages.
     """
@@ -197,14 +218,22 @@ class Route:
     setting: str = "`allowed_hosts` of the stream"
 
     def check(self, request: requests.PreparedRequest) -> None:
-        """Raise an error if a request must not be sent to its URL.
+        """Check that a request may be sent to its URL.
 
-        A request without credentials is always allowed, but its cookies are removed if its origin
-        is not trusted.
+        A request without credentials may be sent anywhere, but its cookies are removed if the
+        origin may not receive credentials.
 
         Raises:
-            UntrustedHostError: The request would send credentials to an origin that is not allowed.
+            FatalAPIError: The URL is too long.
+            UntrustedHostError: The request would send credentials to an origin that is not allowed,
+                or fall back from HTTPS to plain HTTP.
         """
+        length = len(request.url or "")
+        if length > LONGEST_URL:  # Python caches the parts of many URLs
+            raise FatalAPIError(
+                f"The URL of a request has {length:,} characters, more than {LONGEST_URL:,}. If it"
+                " contains values of records or of a link, check these."
+            )
         origin = parse_origin(request.url)
         if origin is None or self.is_home(origin):
             return
@@ -222,7 +251,7 @@ class Route:
         response: requests.Response,
         following: requests.PreparedRequest,
         *,
-        is_bare: bool,
+        is_stripped: bool,
     ) -> bool:
         """Check a redirect, and remove from the next request what its origin must not receive.
 
@@ -230,7 +259,7 @@ class Route:
             first: Request that started the chain of redirects.
             response: Response that redirects.
             following: Request that follows the redirect; it is changed.
-            is_bare: True if an earlier redirect already removed the credentials.
+            is_stripped: True if an earlier redirect already removed the credentials.
 
         Returns:
             True if ``following`` has no credentials.
@@ -242,15 +271,15 @@ class Route:
         request = response.request
         source, target = parse_origin(request.url), parse_origin(following.url)
         if target is None or source is None:
-            return is_bare
+            return is_stripped
         if source.scheme == "https" and target.scheme == "http":
             raise _fallen_back(target, response)
         is_same = target == source or target.is_tls_upgrade_from(source)
         if self._is_trusted(target, first) or (is_same and self._is_trusted(source, first)):
             _keep_authorization(request, following)
-            return is_bare
+            return is_stripped
         if not is_same:
-            if not (is_bare or self._allows(target)) and self.carries(request):
+            if not (is_stripped or self._allows(target)) and self.carries(request):
                 raise self._refused(target, "The response redirects", response)
             if following.body:
                 raise UntrustedHostError(
@@ -262,11 +291,13 @@ class Route:
         return True
 
     def check_redirect(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Check the target of a redirect before the session follows it; a response hook.
+        """Check the target of a redirect before the session follows it.
+
+        This method is a response hook of the requests package.
 
         Raises:
-            UntrustedHostError: The redirect leads to an origin that must not receive the
-                credentials.
+            UntrustedHostError: The redirect leads from HTTPS to HTTP, or to an origin that must not
+                receive the credentials.
         """
         if not response.is_redirect:
             return
@@ -285,10 +316,10 @@ class Route:
             raise self._refused(target, "The response redirects", response)
 
     def _is_trusted(self, origin: Origin, first: requests.PreparedRequest) -> bool:
-        """Return True if an origin may receive the credentials of ``first``.
+        """Return True if a redirect may carry a request's credentials to an origin.
 
         Args:
-            origin: Origin of a redirect's target.
+            origin: Origin of the redirect's target.
             first: Request that started the chain of redirects.
         """
         is_first = self._allows(origin) and origin == parse_origin(first.url)
@@ -308,9 +339,9 @@ class Route:
 
 
 def describe_redirect(response: requests.Response) -> UntrustedHostError | None:
-    """Return the error for a redirect response, if redirects must not be followed.
+    """Return the error for a redirect of a request for credentials, which must not be followed.
 
-    Return None if the response is not a redirect.
+    Return None if the response does not redirect.
     """
     if not response.is_redirect:
         return None
@@ -335,7 +366,7 @@ def _fallen_back(target: Origin, response: requests.Response | None = None) -> U
 def _keep_authorization(
     request: requests.PreparedRequest, following: requests.PreparedRequest
 ) -> None:
-    """Copy the Authorization header of ``request`` to ``following``, which follows a redirect.
+    """Copy the Authorization header of ``request`` to ``following``, which follows its redirect.
 
     The requests package may have replaced the header with credentials from ``.netrc``.
     """
@@ -347,8 +378,10 @@ def _keep_authorization(
 def _strip(following: requests.PreparedRequest, *, keep_body: bool) -> None:
     """Remove credentials, cookies and unknown headers from a request that follows a redirect.
 
-    With ``keep_body`` False the body is removed too.
+    The body is kept only if ``keep_body`` is True.
     """
+    hooks = [hook for hook in _response_hooks(following) if not _answers_challenge(hook)]
+    following.hooks = {"response": hooks}
     kept = (*_HARMLESS, "Content-Type", "Content-Length") if keep_body else _HARMLESS
     headers = {name: following.headers[name] for name in kept if name in following.headers}
     following.headers = CaseInsensitiveDict(headers)

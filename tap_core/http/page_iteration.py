@@ -3,7 +3,7 @@
 - All records of a page are yielded before the paginator sees the response. This is singer_sdk's
   order of calls, on which paginators of taps depend.
 - A page without records ends the loop unless the paginator continues.
-- Pagination that repeats the same pages raises an error.
+- Pagination that requests the same pages again and again raises an error.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def iterate_records(
     """Fetch page after page and yield the records of each page.
 
     Args:
-        paginator: Paginator, which holds the token of the current page.
-        fetch: Sends the request for the current page.
-        parse: Returns the records of a response.
-        stopped: Called if an empty page ends the pagination, with the number of pages before it
-            that had records.
-        has_ended: Called after each page. If it returns True, the pagination ends.
+        paginator: Paginator with the token of the current page.
+        fetch: Function that sends the request for the current page.
+        parse: Function that returns the records of a response.
+        stopped: Function that is called if an empty page ends the pagination, with the number of
+            pages that had records.
+        has_ended: Function that is called after each page; pagination ends if it returns True.
 
     Raises:
         PaginationLoopError: The same requests return the same pages again and again.
@@ -65,9 +65,9 @@ def iterate_records(
 class _CycleDetector:
     """Detector of page tokens that repeat in a cycle (A, B, A, B …).
 
-    Paginators only detect two equal tokens in a row. This class reports the third identical
-    response with records to the same request. Pages without records may repeat without limit,
-    because some taps poll in this way until a report is ready.
+    Paginators only detect two equal tokens in a row. This class raises an error for the third
+    identical response with records to the same request. Pages without records may repeat, because
+    some taps poll in this way until a report is ready.
     """
 
     def __init__(self) -> None:

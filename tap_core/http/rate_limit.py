@@ -3,8 +3,8 @@
 - Requests are spread evenly, without bursts, so that no period exceeds the limit.
 - A limiter reserves a time slot under a lock, but sleeps without the lock, so that other threads
   can reserve theirs meanwhile.
-- Limiters belong to a tap, their owner. If several processes run one sync, `use_shared_counters`
-  replaces the counters by ones that the processes share.
+- Each limiter belongs to a tap (``owner``). If several processes run one sync,
+  `use_shared_counters` replaces the tap's counters with counters that the processes share.
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ _TOO_MANY_REQUESTS: Final = 429
 class RateLimiter:
     """Rate limiter that makes the caller sleep until a request may be sent.
 
-    ``clock`` returns monotonic seconds, and ``sleep`` replaces `time.sleep`. ``ask`` reserves a
-    request in a counter; with None, the limiter has a separate counter.
+    Args:
+        clock: Function that returns monotonic seconds.
+        sleep: Function that sleeps for a number of seconds; by default `time.sleep`.
+        ask: Function that reserves a time slot in a counter; by default the limiter has its own
+            counter, which uses ``clock``.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class RateLimiter:
     def take(self, requests: float, period: float = 1.0) -> float:
         """Sleep until one more request is allowed, and return the seconds slept.
 
-        At most ``requests`` are allowed per ``period``, in seconds.
+        At most ``requests`` are allowed in each ``period`` (in seconds).
 
         Raises:
             ValueError: ``requests`` is not positive.
@@ -71,14 +74,14 @@ class RateLimiter:
 
 
 class _Budgets:
-    """Rate limiters of one tap, each with a name, and the counters that they use."""
+    """Rate limiters of one tap by name, with the request counters that they use."""
 
     def __init__(self, counters: RateCounterStore) -> None:
         self.counters = counters
         self._named: dict[str, RateLimiter] = {}
 
     def of(self, name: str) -> RateLimiter:
-        """Return the limiter of the budget ``name``, created on first use."""
+        """Return the rate limiter with a name; it is created on first use."""
         made = self._named.get(name)
         if made is None:
             counters = self.counters
@@ -91,7 +94,7 @@ _shared_lock = threading.Lock()
 
 
 def get_shared_limiter(owner: object, name: str = "") -> RateLimiter:
-    """Return the rate limiter named ``name`` that all streams of a tap share.
+    """Return the rate limiter that all streams of a tap share under a name.
 
     It is created on first use and exists as long as the tap, ``owner``.
     """
@@ -100,13 +103,13 @@ def get_shared_limiter(owner: object, name: str = "") -> RateLimiter:
 
 
 def get_counters(owner: object) -> RateCounterStore:
-    """Return the request counters of the tap ``owner``."""
+    """Return the request counters that the rate limiters of the tap ``owner`` use."""
     with _shared_lock:
         return _budgets(owner).counters
 
 
 def use_shared_counters(owner: object, counters: RateCounterStore) -> None:
-    """Replace the request counters of the tap ``owner`` by counters shared between processes."""
+    """Make the rate limiters of the tap ``owner`` use request counters that processes share."""
     with _shared_lock:
         _shared[owner] = _Budgets(counters)
 
@@ -129,7 +132,8 @@ def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
     """Sleep until the rate limits of a stream and of its tap allow one more request.
 
     The tap's limit is applied last, so that waiting for the stream's limit cannot make the request
-    exceed it. With shared counters, also wait for a Retry-After that another process received.
+    exceed it. If several processes sync the tap, also wait for a Retry-After that another one
+    received.
 
     Args:
         owner: Tap.
@@ -143,9 +147,9 @@ def wait_for_slot(owner: Any, stream: str, limit: float | None) -> None:
 
 
 def report_retry_after(owner: object, stream: str, response: Any) -> None:
-    """Share the Retry-After of a 429 response with other processes that sync the same tap.
+    """Share the Retry-After time of a 429 response with other processes that sync the same tap.
 
-    Nothing happens for other responses, or if the tap runs in one process.
+    Other responses are ignored, and so is any response if the tap runs in only one process.
     """
     if response.status_code != _TOO_MANY_REQUESTS:
         return

@@ -1,8 +1,8 @@
-"""Counters of requests for rate limits.
+"""Counters of requests, with which rate limiters decide when a request may be sent.
 
 A counter reserves a time slot for a request and never sleeps: it returns the seconds that the
-caller must wait. Arguments and results are plain data, so that the counters may run in another
-process that all processes of a sync call.
+caller must wait. Arguments and results are plain data, so that all processes of a sync may call
+counters in one other process.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ LimitKind = Literal["even", "fixed", "moving"]
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """Rate limits of one budget, each as (number of requests, period in seconds).
+    """Rate limits that hold together for the same requests, for example those of one API.
 
-    The ``kind`` is the counting method. ``even``: requests are spaced evenly. ``fixed``: requests
-    are counted in consecutive windows of the period. ``moving``: the limit holds in every period of
-    that length, at any start time.
+    Attributes:
+        kind: Counting method. ``even``: requests are spaced evenly. ``fixed``: requests are counted
+            in consecutive windows of the period. ``moving``: the limit holds in every period of
+            that length, at any start time.
+        rates: The limits, each as (number of requests, period in seconds).
     """
 
     kind: LimitKind
@@ -44,10 +46,12 @@ class RateLimits:
 
 
 class Reservation(NamedTuple):
-    """Result of an attempt to reserve a request.
+    """Result of an attempt to reserve a time slot for a request.
 
-    ``is_taken`` is True if the request is reserved and may be sent after ``wait`` seconds.
-    Otherwise the caller must try to reserve again after that time.
+    Attributes:
+        wait: Seconds that the caller must wait.
+        is_taken: True if the caller may send the request after waiting; False if it must wait and
+            then try to reserve a slot again.
     """
 
     wait: float
@@ -55,12 +59,13 @@ class Reservation(NamedTuple):
 
 
 class RateCounterStore(Protocol):
-    """Store of request counters; each rate limit (budget) has a name and a separate counter."""
+    """Store of request counters, one for each budget (the requests that share rate limits)."""
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Try to reserve a request in the budget ``name``, whose limits are ``terms``.
+        """Try to reserve a time slot for a request, which counts as ``weight`` requests.
 
-        The request counts as ``weight`` requests.
+        ``name`` is the name of the request's budget, and ``terms`` are the rate limits of the
+        budget.
         """
         ...
 
@@ -70,7 +75,7 @@ class RateCounterStore(Protocol):
         """Lower the budget ``name`` to the number of remaining requests that the API reported.
 
         ``left`` is that number, and ``seconds`` the time until the API resets its count. Each is
-        None if it was not reported.
+        None if it was not reported. ``terms`` are the rate limits of the budget.
         """
 
     @property
@@ -80,7 +85,7 @@ class RateCounterStore(Protocol):
 
 
 class LeakyBucket:
-    """Counter that spaces requests evenly: each request gets the time when it may be sent."""
+    """Counter for evenly spaced requests: it assigns to each request the next free time slot."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock
@@ -88,7 +93,10 @@ class LeakyBucket:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Reserve the next free time slot, and return the seconds until then."""
+        """Reserve the next ``weight`` free time slots, and return the seconds until the first.
+
+        ``terms`` has the rate limit, which defines the length of a slot.
+        """
         [(requests, seconds)] = terms.rates
         with self._lock:
             now = self._now()
@@ -97,7 +105,7 @@ class LeakyBucket:
         return Reservation(at - now, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:  # noqa: ARG002
-        """Reserve no slot within the next ``seconds`` if the API reports no remaining requests."""
+        """Reserve no slot within the next ``seconds`` if no request remains (``left`` is 0)."""
         if left == 0 and seconds is not None:
             with self._lock:
                 self._free_at = max(self._free_at, self._now() + seconds)
@@ -107,7 +115,7 @@ class LeakyBucket:
 
 
 class FixedWindowCounter:
-    """Counter of requests in fixed time windows; it restarts at zero in each window."""
+    """Counter for fixed time windows: it counts the requests of a window; the next starts at 0."""
 
     def __init__(self) -> None:
         self._used = 0.0
@@ -115,7 +123,10 @@ class FixedWindowCounter:
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve a request in the current window, or return the seconds until the next window."""
+        """Reserve ``weight`` requests in this window, or return the seconds until the next one.
+
+        ``terms`` has the rate limit: the maximum number per window, and a window's seconds.
+        """
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
@@ -128,7 +139,8 @@ class FixedWindowCounter:
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
         """Adopt the number of remaining requests that the API reported, if it is lower.
 
-        The window then ends in ``seconds``, unless that is None.
+        ``left`` is that number, and ``seconds`` the time until the window ends. Each is None if the
+        API did not report it.
         """
         [(limit, length)] = terms.rates
         with self._lock:
@@ -140,7 +152,10 @@ class FixedWindowCounter:
                 self._ends_at = now + seconds
 
     def _renewed(self, now: float, length: float) -> float:
-        """Return the end time of the window that contains ``now``; start a new one if needed."""
+        """Return the end of the window at the time ``now``; start a new window if needed.
+
+        ``length`` is the length of a window in seconds.
+        """
         if self._ends_at is None:
             self._ends_at = now + length
         elif now >= self._ends_at:
@@ -150,14 +165,14 @@ class FixedWindowCounter:
 
 
 class SlidingWindowCounter:
-    """Counter that stores the times of recent requests, for limits that hold in any period."""
+    """Counter for limits that hold in any period: it stores the times of recent requests."""
 
     def __init__(self) -> None:
         self._moments: deque[float] = deque()
         self._lock = threading.Lock()
 
     def ask(self, terms: RateLimits, weight: int) -> Reservation:
-        """Reserve a request, or return the seconds until one can be reserved."""
+        """Reserve ``weight`` requests, or return the seconds until the limits allow so many."""
         with self._lock:
             now = time.monotonic()
             wait = max(self._until_free(rate, weight, now) for rate in terms.rates)
@@ -167,9 +182,9 @@ class SlidingWindowCounter:
             return Reservation(0.0, is_taken=True)
 
     def lower(self, terms: RateLimits, left: int | None, seconds: float | None) -> None:
-        """Treat the limit as used up if the API reports no remaining requests.
+        """Treat the limit as reached if the API reports no remaining requests (``left`` is 0).
 
-        If the API also reports its reset time (``seconds``), nothing is changed.
+        If the API also reports when it resets its count (``seconds``), nothing is changed.
         """
         if left != 0 or seconds is not None:
             return
@@ -181,7 +196,10 @@ class SlidingWindowCounter:
             self._add(terms, max(0, int(free)), now)
 
     def _until_free(self, rate: tuple[float, float], weight: int, now: float) -> float:
-        """Return the seconds until ``weight`` more requests are within the limit ``rate``."""
+        """Return the seconds until ``weight`` more requests are within a rate limit.
+
+        ``rate`` is the limit: (number of requests, period in seconds).
+        """
         limit, length = rate
         blocking = len(self._moments) - (int(limit) - weight) - 1
         return self._moments[blocking] + length - now if blocking >= 0 else 0.0
@@ -207,7 +225,7 @@ _KINDS: Final[dict[LimitKind, Callable[[], _RequestCounter]]] = {
 
 
 class InProcessCounters:
-    """Request counters in the memory of this process, one for each budget."""
+    """Store of request counters in the memory of this process, with one counter per budget."""
 
     is_shared = False
 
@@ -216,9 +234,9 @@ class InProcessCounters:
         self._lock = threading.Lock()
 
     def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
-        """Try to reserve a request in the budget ``name``, whose limits are ``terms``.
+        """Try to reserve a time slot for a request, which counts as ``weight`` requests.
 
-        The request counts as ``weight`` requests.
+        ``name`` is the name of the request's budget, and ``terms`` are the budget's rate limits.
         """
         return self._get_counter(name, terms.kind).ask(terms, weight)
 
@@ -227,7 +245,8 @@ class InProcessCounters:
     ) -> None:
         """Lower the budget ``name`` to the number of remaining requests that the API reported.
 
-        ``left`` is that number, and ``seconds`` the time until the API resets its count.
+        ``left`` is that number, and ``seconds`` the time until the API resets its count. Each is
+        None if it was not reported. ``terms`` are the rate limits of the budget.
         """
         self._get_counter(name, terms.kind).lower(terms, left, seconds)
 

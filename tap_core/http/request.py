@@ -1,8 +1,8 @@
-"""HTTP requests as plain values, and their preparation for sending.
+"""HTTP requests of streams, and their preparation for sending.
 
-A stream describes a request as an `HTTPRequest`, which a tap may change. The requests session then
-prepares it, so that authenticators and adapters of a tap's session are applied. This module sends
-nothing.
+A stream describes a request as an `HTTPRequest`, which a tap's code may change. The requests
+session of the stream then prepares it, so that its authenticators and adapters are applied. This
+module sends nothing.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _UNRESERVED: Final = frozenset(f"{ascii_letters}{digits}-._~=&")
 
 @dataclass(slots=True)
 class HTTPRequest:
-    """URL, method, parameters, headers and body of a request; a tap may change every field."""
+    """HTTP request of a stream, before its preparation; a tap's code may change every field."""
 
     url: str
     method: str = "GET"
@@ -110,7 +110,7 @@ class HTTPRequest:
 
 @dataclass(frozen=True, slots=True)
 class PageContext(Generic[_Token]):
-    """Context of a page request: the stream's context and the paginator's token for the page."""
+    """Context of the request for one page: the stream's context and the paginator's page token."""
 
     stream_context: Context | None
     next_page_token: _Token | None
@@ -119,8 +119,8 @@ class PageContext(Generic[_Token]):
 def build_body_arguments(data: Any, *, as_json: bool) -> dict[str, Any]:
     """Return the keyword arguments of `requests.Request` for the body ``data``.
 
-    A JSON body that contains a ``Decimal`` is serialized here, because the json module rejects
-    decimals. The result then includes a Content-Type header.
+    A JSON body with a ``Decimal`` is serialized here, because the json module rejects decimals; the
+    arguments then also contain its Content-Type header.
     """
     if not as_json:
         return {"data": data}
@@ -140,9 +140,9 @@ def _has_decimals(value: Any) -> bool:
 def prepare_request(
     session: requests.Session, request: requests.Request, *, user_agent: str
 ) -> requests.PreparedRequest:
-    """Prepare a request with the session's cookies, headers and authentication.
+    """Prepare a request with a session's cookies, headers and authentication.
 
-    ``user_agent`` is used if the request has no User-Agent header.
+    ``user_agent`` is the User-Agent header of a request that has none.
     """
     headers = dict(request.headers)
     if not any(name.lower() == "user-agent" for name in headers):
@@ -168,23 +168,25 @@ def prepare_request(
 
 
 def _is_plain(session: requests.Session) -> bool:
-    """Return True if a session adds only headers to its requests, not cookies or parameters.
+    """Return True if a session adds headers to its requests, but no cookies, parameters or hooks.
 
-    Requests of such a session are prepared in a faster way.
+    `prepare_request` prepares requests of such a session in a faster way.
     """
     adds = session.cookies or session.params or any((session.hooks or {}).values())
     return type(session) is requests.Session and not adds
 
 
+_LONGEST_KEPT: Final = 2_000
+"""Longest header, in characters, whose preparation is cached; a source may name others."""
 _HEX: Final = frozenset(hexdigits)
 _ALLOWED: Final = frozenset(f"{ascii_letters}{digits}-._~!$&'()*+,;=:@/?%")
 """Characters of a query that the requests package does not change."""
 
 
 def _join_query(url: Any, query: Any) -> str | None:
-    """Return ``url`` with ``query``, encoded as the requests package does it.
+    """Return a URL with a query string, encoded as the requests package does it.
 
-    Return None if the requests package must prepare the URL, because of unusual characters.
+    Return None for unusual characters; the requests package must then prepare the URL.
     """
     if type(url) is not str or type(query) is not str:
         return None
@@ -198,7 +200,10 @@ def _join_query(url: Any, query: Any) -> str | None:
 
 @lru_cache(maxsize=256)
 def _prepare_base(url: str) -> str | None:
-    """Return a URL as the requests package prepares it; None if it has a query or is not HTTP."""
+    """Return a URL as the requests package prepares it, or None for an unusual URL.
+
+    Unusual are a scheme other than HTTP and HTTPS, a query, a fragment, and invalid escapes.
+    """
     is_plain = url.startswith(("http://", "https://")) and "?" not in url and "#" not in url
     if not is_plain or not _has_valid_escapes(url):
         return None
@@ -208,32 +213,35 @@ def _prepare_base(url: str) -> str | None:
 
 
 def _has_valid_escapes(text: str) -> bool:
-    """Return True if two hexadecimal digits follow each percent sign."""
+    """Return True if every percent sign in a URL begins an escape, such as ``%20``."""
     return "%" not in text or all(
         len(part) > 1 and _HEX.issuperset(part[:2]) for part in text.split("%")[1:]
     )
 
 
-def _prepare_headers(usual: Any, headers: Mapping[str, Any]) -> CaseInsensitiveDict[Any]:
-    """Return the session's headers ``usual`` updated with ``headers``, checked for validity.
+def _prepare_headers(session_headers: Any, headers: Mapping[str, Any]) -> CaseInsensitiveDict[Any]:
+    """Return the headers of a session updated with those of a request, checked for validity.
 
-    Results are cached, since most requests of a stream have the same headers.
+    Results are cached, because most requests of a stream have the same headers.
     """
-    is_usual = type(usual) is CaseInsensitiveDict
-    pairs = tuple(vars(usual)["_store"].values() if is_usual else (usual or {}).items())
+    is_plain = type(session_headers) is CaseInsensitiveDict
+    pairs = tuple(
+        vars(session_headers)["_store"].values() if is_plain else (session_headers or {}).items()
+    )
     given = tuple(headers.items())
-    is_text = all(type(value) is str for pair in (*pairs, *given) for value in pair)
-    known = (_known_headers if is_text else _check_headers)(pairs, given)
+    texts = [text for pair in (*pairs, *given) for text in pair]
+    is_short = all(type(text) is str and len(text) <= _LONGEST_KEPT for text in texts)
+    known = (_known_headers if is_short else _check_headers)(pairs, given)
     made: CaseInsensitiveDict[Any] = CaseInsensitiveDict()
     vars(made)["_store"] = vars(known)["_store"].copy()
     return made
 
 
 def _check_headers(
-    usual: tuple[tuple[str, Any], ...], headers: tuple[tuple[str, Any], ...]
+    session_headers: tuple[tuple[str, Any], ...], headers: tuple[tuple[str, Any], ...]
 ) -> CaseInsensitiveDict[Any]:
     ready = requests.PreparedRequest()
-    ready.prepare_headers(_merge_headers(dict(usual), dict(headers)))
+    ready.prepare_headers(_merge_headers(dict(session_headers), dict(headers)))
     return ready.headers
 
 
@@ -241,13 +249,13 @@ _known_headers: Final = lru_cache(maxsize=64)(_check_headers)
 
 
 def _merge_headers(
-    usual: Mapping[str, Any], headers: Mapping[str, Any]
+    session_headers: Mapping[str, Any], headers: Mapping[str, Any]
 ) -> CaseInsensitiveDict[Any]:
-    """Return the session's headers ``usual`` updated with the request's ``headers``.
+    """Return the headers of a session updated with those of a request.
 
-    A header whose value is None in ``headers`` is removed.
+    A header whose value in the request is None is removed.
     """
-    joined: CaseInsensitiveDict[Any] = CaseInsensitiveDict(usual)
+    joined: CaseInsensitiveDict[Any] = CaseInsensitiveDict(session_headers)
     joined.update(headers)
     for name in [name for name, value in joined.items() if value is None]:
         del joined[name]

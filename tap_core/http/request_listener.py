@@ -1,7 +1,7 @@
-"""Listener for all HTTP requests of this process, for commands that display them.
+"""Listener for all HTTP requests of this process, for commands that show them to the user.
 
-It sees pages, retries, redirects, requests for access tokens, and requests that a tap's code sends
-with the requests package.
+The listener is called for requests of pages and access tokens, for retries and redirects, and for
+requests that a tap's code sends with the requests package.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def listen_to_requests(listener: Callable[[str, str, int | None], None]) -> Iter
     """Call ``listener`` after each HTTP request during the ``with`` block.
 
     Args:
-        listener: Called with the HTTP method, the URL with secrets redacted, and the status of the
-            response; the status is None if there was no response.
+        listener: Function that is called with the HTTP method, the URL without secrets, and the
+            status of the response, or None if there was no response.
     """
     original = HTTPAdapter.send
 

@@ -3,7 +3,7 @@
 - msgspec decodes the body, with fractions as ``Decimal``. If msgspec rejects a body that the json
   module accepts (NaN, a lone surrogate, another encoding), the json module decodes it.
 - A body that is not JSON raises an error with an excerpt. A truncated body may be retried.
-- A decoded document is not cached after its first use, because the user may change the records.
+- A decoded document is used once and not cached, because its user may change the records.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ __all__ = [
     "TruncatedBodyError",
     "check_content_length",
     "check_json_size",
+    "check_xml_entities",
     "check_xml_size",
     "get_reading_time",
     "is_empty_body",
@@ -57,6 +58,9 @@ _MOST_PER_BYTE = 40
 _XML_SIZES = ((b"<", 90), (b"=", 250))
 """Approximate bytes of memory per XML character: a tag, and an attribute, which makes its element
 a mapping."""
+_EXPANDED = 200
+"""Largest memory of expanded attributes per byte of XML: the parser, expat, expands a document to
+at most 100 times its size, and a Python text is a copy of it."""
 _NO_CONTENT = frozenset({204, 205})
 
 
@@ -77,7 +81,7 @@ class TruncatedBodyError(RetriableAPIError, JSONDecodeError):
 
 
 class JSONResponse(requests.Response):
-    """Response of the requests package with a faster JSON decoder that gives the same results."""
+    """Response that decodes JSON by msgspec: faster than the json module, with equal results."""
 
     _document: Any = _UNREAD
     noted: tuple[str, Any] | None = None
@@ -96,10 +100,12 @@ class JSONResponse(requests.Response):
         max_bytes: int | None = None,
         deadline: Deadline | None = None,
     ) -> requests.Response:
-        """Convert a `requests.Response` in place to a `JSONResponse`, and return it.
+        """Make a `requests.Response` a `JSONResponse` in place, and return it.
 
-        A response of another class is returned unchanged. ``max_bytes`` limits the size of the JSON
-        body, and ``deadline`` the time for reading it.
+        Args:
+            response: The response. If it is of another class, it is returned unchanged.
+            max_bytes: Maximum size of a body in memory, in bytes; see `check_json_size`.
+            deadline: Time limit of the response, which continues while its records are read.
         """
         if type(response) is not requests.Response:
             return response
@@ -109,7 +115,7 @@ class JSONResponse(requests.Response):
         return response
 
     def json(self, **kwargs: Any) -> Any:
-        """Decode the JSON body and return it; ``kwargs`` are arguments of `json.loads`."""
+        """Decode the JSON body and return the document; ``kwargs`` are those of `json.loads`."""
         check_json_size(self, self.content)
         decoder = _EXACT if kwargs == {"parse_float": Decimal} else _PLAIN
         if (decoder is _EXACT or not kwargs) and _may_be_utf_8(self):
@@ -127,23 +133,25 @@ class JSONResponse(requests.Response):
             pass  # a value that Python cannot represent
         raise NotJSONError(_describe_non_json(self, self.content, Secrets()), self) from None
 
-    def read(self, secrets: Callable[[], Secrets], noting: str | None = None) -> Any:
-        """Decode the document, store it for `parse_json`, and return it.
+    def read(self, secrets: Callable[[], Secrets], jsonpath: str | None = None) -> Any:
+        """Decode the JSON body and return the document; the next `parse_json` returns the same one.
 
-        ``secrets`` returns the values to hide in error messages. The first match of the JSONPath
-        ``noting`` is stored for `parse_first_document` if it is a string, an integer or missing,
-        because the tap's code may change the document.
+        Args:
+            secrets: Function that returns the values to hide in error messages.
+            jsonpath: JSONPath whose first match is stored for `parse_first_document`, because a
+                tap's code may change the document. Only a string, an integer or no match is stored.
+                None to store no match.
         """
         if self._document is _UNREAD:
             self._document = _parse_body(self, secrets)
-            if noting:
-                found = next(extract_jsonpath(noting, self._document), None)
+            if jsonpath:
+                found = next(extract_jsonpath(jsonpath, self._document), None)
                 if found is None or type(found) in {str, int}:
-                    self.noted = noting, found
+                    self.noted = jsonpath, found
         return self._document
 
     def take(self) -> Any:
-        """Return the document that `read` has decoded, and remove it from the response."""
+        """Return the document that `read` has decoded, and remove it from this response."""
         document, self._document = self._document, _UNREAD
         return document
 
@@ -155,7 +163,7 @@ def get_reading_time(response: requests.Response) -> ReadingTime:
 
 
 def parse_first_document(response: requests.Response, path: str) -> Any:
-    """Return the first match of the JSONPath ``path`` in a response's JSON, or None."""
+    """Return the first match of a JSONPath in the JSON body of a response, or None."""
     if (
         isinstance(response, JSONResponse)
         and response.noted is not None
@@ -168,7 +176,8 @@ def parse_first_document(response: requests.Response, path: str) -> Any:
 def parse_json(response: requests.Response, secrets: Callable[[], Secrets] = Secrets) -> Any:
     """Return the JSON document of a response, with fractions as ``Decimal``.
 
-    The caller may change the document. ``secrets`` returns the values to hide in error messages.
+    The caller may change the document, because it is not cached. ``secrets`` is a function that
+    returns the values to hide in error messages.
 
     Raises:
         TruncatedBodyError: The body ends too early.
@@ -179,10 +188,10 @@ def parse_json(response: requests.Response, secrets: Callable[[], Secrets] = Sec
 
 
 def check_content_length(response: requests.Response) -> None:
-    """Check that a JSON body is complete before another parser reads it.
+    """Check that a JSON body was not cut off, before code other than `parse_json` reads it.
 
-    To save time, a body is only decoded if it begins with a bracket and does not end with one.
-    Other errors in the body are not reported here.
+    To save time, the body is only decoded if it begins with a bracket and does not end with one.
+    Errors other than a missing end are not reported.
 
     Raises:
         TruncatedBodyError: The body ends too early.
@@ -207,8 +216,8 @@ def check_json_size(response: requests.Response, body: bytes, *, as_text: bool =
     """Reject JSON that would take far more memory as Python objects than as bytes.
 
     The limit is four times `JSONResponse.max_bytes`. Ordinary records take three to six times their
-    size in bytes, but ``[[],[],…]`` takes thirty times. With ``as_text`` True, the memory for the
-    body as text is included, which the json module needs.
+    size in bytes, but ``[[],[],…]`` takes thirty times. ``as_text`` is True to include the memory
+    for the body as text, which the json module needs.
 
     Raises:
         ResponseTooLargeError: The size estimated from brackets and commas exceeds the limit.
@@ -233,6 +242,17 @@ def check_xml_size(response: requests.Response, body: bytes) -> None:
         ResponseTooLargeError: The size estimated from tags and attributes exceeds the limit.
     """
     _check_memory(response, "XML", sum(each * body.count(mark) for mark, each in _XML_SIZES))
+
+
+def check_xml_entities(response: requests.Response, body: bytes) -> None:
+    """Reject XML that declares entities, if attributes that repeat them could fill the memory.
+
+    The limit is the same as in `check_json_size`.
+
+    Raises:
+        ResponseTooLargeError: The size that expanded attributes may have exceeds the limit.
+    """
+    _check_memory(response, "XML with entities", _EXPANDED * len(body))
 
 
 def _check_memory(response: requests.Response, format: str, size: int) -> None:
@@ -267,7 +287,7 @@ def _parse_body(response: requests.Response, secrets: Callable[[], Secrets]) -> 
 
 
 def _may_be_utf_8(response: requests.Response) -> bool:
-    """Return False if the response declares a charset other than UTF-8.
+    """Return True if a JSON body may be UTF-8: its response declares no other charset.
 
     For text without a charset, the requests package assumes Latin-1, which is wrong for JSON.
     """
@@ -280,7 +300,7 @@ def _may_be_utf_8(response: requests.Response) -> bool:
 def _text(response: requests.Response, body: bytes) -> str:
     """Decode a JSON body to text, with the encoding that its first bytes indicate.
 
-    If that fails or another charset is declared, decode it as the requests package does.
+    If that fails, or the response declares another charset, decode it as the requests package does.
     """
     detected = json.detect_encoding(body)
     if detected != "utf-8" or _may_be_utf_8(response):
@@ -292,10 +312,12 @@ def _text(response: requests.Response, body: bytes) -> str:
 
 
 def _is_cut_off(response: requests.Response, body: bytes, refused: Exception) -> bool:
-    """Return True if the body is an incomplete JSON array, object or string.
+    """Return True if a JSON body ends too early, so that a retry may help.
 
-    ``refused`` is the error of the JSON decoder. An empty body counts as incomplete unless the
-    response has a Content-Length header.
+    Args:
+        response: The response. An empty body is incomplete unless there is a Content-Length header.
+        body: Body of the response.
+        refused: Error of the JSON decoder for the body.
     """
     if not body.strip():
         return response.headers.get("Content-Length") is None
@@ -307,15 +329,15 @@ def _is_cut_off(response: requests.Response, body: bytes, refused: Exception) ->
 
 def _describe_truncation(response: requests.Response, body: bytes) -> str:
     if not body.strip():
-        return "The answer is empty where JSON was expected, and nothing says that it is complete"
+        return "The response is empty, but JSON was expected, and there is no Content-Length header"
     kind = content_type(response) or "no content type"
-    return f"The answer was cut off: its JSON ends too early, after {len(body):,} bytes ({kind})"
+    return f"The response was cut off: its JSON ends too early, after {len(body):,} bytes ({kind})"
 
 
 def _describe_non_json(response: requests.Response, body: bytes, secrets: Secrets) -> str:
     kind = content_type(response) or "of no content type"
     message = (
-        f"The answer is not JSON but {kind}, {len(body):,} bytes, status {response.status_code}"
+        f"The response is not JSON but {kind}, {len(body):,} bytes, status {response.status_code}"
     )
     secrets = secrets | collect_sent_secrets(response.request)
     if response.history:

@@ -1,10 +1,10 @@
 """Limits of a response: its size in memory or in a file, and the time to receive and read it.
 
-- Sizes are counted after decoding of `Content-Encoding`, while a response is read.
-- The time to receive a response is counted from its first byte, including status line and headers,
-  to its last, over all tries of a request.
-- After that, processor time is counted until the last row is read.
-- The time before the first byte is limited by the timeout of the request.
+- The size is counted while the response is read, after its `Content-Encoding` is decoded.
+- The time to receive a response runs from its first byte (of the status line) to its last; the
+  times of all tries of a request are added.
+- From then until its last record is read, processor time is counted.
+- The timeout of the request limits the time before the first byte.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import IO, Final, NamedTuple
 
 import requests
+from requests.exceptions import ChunkedEncodingError, RequestException
 
 from tap_core.exceptions import FatalAPIError
 
@@ -52,15 +53,15 @@ _FRAMING: Final = 8 * 1024 * 1024
 
 
 class ResponseTooLargeError(FatalAPIError):
-    """Raised for a response that exceeds the stream's size limit."""
+    """Raised if a response exceeds the size limit of its stream."""
 
 
 class ResponseTooSlowError(FatalAPIError):
-    """Raised for a response that exceeds the stream's time limit."""
+    """Raised if receiving or reading a response takes longer than the time limit of its stream."""
 
 
 class ResponseLimits(NamedTuple):
-    """Size limits in bytes and time limit in seconds of a response; None means no limit."""
+    """Limits of a response: bytes in memory, bytes as a file, seconds; None means no limit."""
 
     max_response_bytes: int | None = MAX_RESPONSE_BYTES
     max_download_bytes: int | None = MAX_DOWNLOAD_BYTES
@@ -68,10 +69,11 @@ class ResponseLimits(NamedTuple):
 
 
 class Deadline:
-    """Time and size limit of one request, including its retries and redirects.
+    """Limit of the time to receive the responses to one request, and of their size.
 
-    The time of redirects and failed tries counts too. A response that is written to a file gets
-    more time for each byte that arrives.
+    The times of redirects and failed tries are added. A response that is written to a file gets
+    more time for each byte that arrives. ``begun`` is the time of the current response's first
+    byte.
     """
 
     __slots__ = ("_earned", "_is_file", "_most", "_used", "_wire", "begun", "limits")
@@ -89,18 +91,20 @@ class Deadline:
         self.begun: float | None = None
 
     def end(self) -> None:
-        """Stop measuring at the end of a response, and add its time to the time used."""
+        """Stop the clock at the end of a response, and add the response's time to the time used."""
         if self.begun is not None:
             self._used += time.monotonic() - self.begun
         self.begun = None
 
     def try_again(self) -> None:
-        """Prepare for another try: reset the number of received bytes, but not the time used."""
+        """Prepare for a retry of the request: keep the time used, reset the number of bytes."""
         self.end()
         self._wire = 0
 
     def left(self) -> float | None:
-        """Return the remaining seconds, or None without a limit or before a response has begun.
+        """Return the remaining seconds for the response that is being received.
+
+        Return None if there is no time limit, or the response has not begun.
 
         Raises:
             ResponseTooSlowError: No time remains.
@@ -114,15 +118,15 @@ class Deadline:
         return left
 
     def longest_silence(self, left: float) -> float:
-        """Return the seconds without data after which a connection is abandoned.
+        """Return the seconds without any data after which a connection is closed.
 
-        They are half of the time limit, so that another try is possible. For a large file they are
-        half of the remaining seconds ``left``, if that is longer.
+        They are half of the time limit, so that there is time for a retry. For a large file, they
+        are half of the remaining seconds (``left``) if that is more.
         """
         return max(left, self.limits.max_response_seconds or 0.0) / 2
 
     def reading_time(self) -> ReadingTime:
-        """Stop measuring at the end of the response, and return a limit for reading its records."""
+        """Stop the clock at the end of the response; return the limit for reading its records."""
         self.end()
         limit = self.limits.max_response_seconds
         if limit is None:
@@ -131,7 +135,7 @@ class Deadline:
         return ReadingTime(left, limit)
 
     def count(self, size: int) -> None:
-        """Add ``size`` to the number of bytes received; the first call starts measuring time.
+        """Add ``size`` to the number of received bytes; the first call starts the clock.
 
         Raises:
             ResponseTooLargeError: More bytes were received than the size limit allows.
@@ -145,8 +149,8 @@ class Deadline:
             raise too_large(self.limits, is_file=self._is_file)
 
     def overdue(self) -> ResponseTooSlowError:
-        """Return the error for a response that was not complete within the time limit."""
-        earlier = f", {self._used:.1f} of them for earlier answers" if self._used else ""
+        """Return the error for a response that was not fully received within the time limit."""
+        earlier = f", {self._used:.1f} of them for earlier responses" if self._used else ""
         return ResponseTooSlowError(
             f"The response is not complete {self.limits.max_response_seconds:g} seconds after its"
             f" first byte{earlier}: if the source is that slow, raise max_response_seconds"
@@ -157,9 +161,9 @@ class Deadline:
 class ReadingTime:
     """Limit of the processor time that a thread uses to read the records of one response.
 
-    The time between two chunks of the body is counted, including the processing of records, but not
-    time spent waiting. If the thread sends a request or reads another response in between, for
-    example for a child stream, that interval is not counted.
+    The time between two chunks of the body counts, including the processing of records, but not
+    time spent waiting. An interval in which the thread sends a request or reads another response,
+    for example of a child stream, does not count.
     """
 
     def __init__(self, most: float | None, limit: float = 0.0) -> None:
@@ -185,11 +189,12 @@ class ReadingTime:
 
 
 def too_large(
-    limits: ResponseLimits, *, is_file: bool, what: str = "answer"
+    limits: ResponseLimits, *, is_file: bool, what: str = "response"
 ) -> ResponseTooLargeError:
-    """Return the error for a response, called ``what``, that exceeds its size limit.
+    """Return the error for a response that exceeds its size limit.
 
-    ``is_file`` is True if the limit for downloads applies, False for the limit for memory.
+    ``is_file`` is True if the limit of downloads was exceeded, False for that of memory. ``what``
+    is the noun for the response in the message.
     """
     name = "max_download_bytes" if is_file else "max_response_bytes"
     most: int = getattr(limits, name) or 0
@@ -201,11 +206,13 @@ def too_large(
 def read_body(
     response: requests.Response, limits: ResponseLimits, into: IO[bytes] | None = None
 ) -> None:
-    """Read the decoded body of a response into memory or into the file ``into``.
+    """Read the decoded body of a response into memory, or into the file ``into``.
+
+    Do nothing if the body has already been read.
 
     Raises:
         ResponseTooLargeError: The body is larger than allowed; the rest is not read.
-        requests.exceptions.RequestException: the body cannot be read to its end.
+        requests.exceptions.RequestException: The body cannot be read to its end.
     """
     known = vars(response)
     if known.get("_content_consumed") or known.get("_content") is not False:
@@ -219,17 +226,22 @@ def read_body(
         else:
             for chunk in chunks:
                 into.write(chunk)
-    except BaseException:
+    except BaseException as error:
         response.close()
+        if isinstance(error, ValueError) and not isinstance(error, RequestException):
+            raise ChunkedEncodingError(f"Connection broken: {error}") from error  # a length of -1
         raise
 
 
 def _chunks(
     response: requests.Response, limits: ResponseLimits, *, is_file: bool
 ) -> Iterator[bytes]:
-    """Yield the decoded body in chunks; raise `ResponseTooLargeError` if it exceeds the limit.
+    """Yield the decoded body of a response in chunks.
 
-    ``is_file`` is True if the limit for downloads applies, False for the limit for memory.
+    ``is_file`` is True for the size limit of downloads, False for the limit of memory.
+
+    Raises:
+        ResponseTooLargeError: The body exceeds the limit.
     """
     most = limits.max_download_bytes if is_file else limits.max_response_bytes
     if most is not None and (_enforced_size(response) or 0) > most:
@@ -243,9 +255,9 @@ def _chunks(
 
 
 def _enforced_size(response: requests.Response) -> int | None:
-    """Return the maximum number of body bytes that http.client will read; None if unlimited.
+    """Return the number of body bytes that http.client expects, or None if it is unknown.
 
-    It is used instead of the Content-Length header, which may be repeated or not a number.
+    The Content-Length header is not used, because it may be repeated or not be a number.
     """
     original = getattr(response.raw, "_original_response", None)
     size: int | None = getattr(original, "length", None)
@@ -253,7 +265,7 @@ def _enforced_size(response: requests.Response) -> int | None:
 
 
 class _InForce(threading.local):
-    """Thread-local deadlines of the current thread's requests and responses."""
+    """Time limits of the requests and responses that the current thread sends and reads."""
 
     deadline: Deadline | None = None
     """Deadline of the request being sent: set by the sender, read by the connections."""

@@ -84,17 +84,18 @@ def with_retries(
     ask_server: bool = True,
     is_over: Callable[[], bool] = bool,
 ) -> Callable[[_Function], _Function]:
-    """Return a decorator that calls a function again after retryable errors.
+    """Return a decorator that makes a function retry after retryable errors.
 
     Args:
-        wait_generator: Returns a generator of the seconds to wait before each further try.
-        max_tries: Returns the maximum number of calls.
-        jitter: Adds a random number of seconds to a wait, and returns the sum.
-        handler: Called with the details of a failure before each wait.
+        wait_generator: Function that returns a generator of the seconds to wait before each retry.
+        max_tries: Function that returns the maximum number of tries.
+        jitter: Function that adds a random number of seconds to a wait.
+        handler: Function that is called before each wait with the details of the failure.
         logger: Logger for retries.
         ask_server: True to wait as long as a ``Retry-After`` header says, without jitter. False to
             ignore the header.
-        is_over: Called before a retry. If it returns True, the error is raised instead.
+        is_over: Function that is called before each retry; if it returns True, the error is raised
+            instead.
     """
 
     def jittered(wait: float) -> float:
@@ -103,8 +104,8 @@ def with_retries(
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
         def tried(*args: Any, **kwargs: Any) -> Any:
-            usual, begun = wait_generator(), time.monotonic()
-            usual.send(None)  # the generator may start measuring time here
+            waits, begun = wait_generator(), time.monotonic()
+            waits.send(None)  # the generator may start measuring time here
             try:
                 return function(*args, **kwargs)
             except RETRYABLE_ERRORS as error:
@@ -119,7 +120,7 @@ def with_retries(
             import backoff
 
             return backoff.on_exception(
-                lambda: _waits(usual, ask_server=ask_server),
+                lambda: _waits(waits, ask_server=ask_server),
                 RETRYABLE_ERRORS,
                 max_tries=lambda: limit_tries(max_tries()),
                 giveup=lambda error: is_permanent_failure(error) or is_over(),
@@ -138,8 +139,9 @@ def with_retries(
 def _failed_once(function: _Function, failure: Exception) -> _Function:
     """Return a function that raises ``failure`` on its first call, and then calls ``function``.
 
-    The first try is made outside the retry loop; this function repeats its failure in the loop. All
-    tries share one deadline.
+    The first try of a request is made outside the retry loop, because most requests never fail. The
+    loop starts with this function, which raises the failure of that try. All tries share one
+    deadline.
     """
     failures = [failure]
 
@@ -157,36 +159,37 @@ def _failed_once(function: _Function, failure: Exception) -> _Function:
 
 
 def is_permanent_failure(error: Exception) -> bool:
-    """Return True if a retry would fail in the same way, as after a rejected certificate."""
+    """Return True if a retry would fail in the same way, as after an invalid TLS certificate."""
     return isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(
         error
     )
 
 
-def _waits(usual: _Waits, *, ask_server: bool) -> _Waits:
-    """Yield the seconds to wait after each error; the retry loop sends the errors in.
+def _waits(waits: _Waits, *, ask_server: bool) -> _Waits:
+    """Yield the seconds to wait after each error, which the retry loop sends into the generator.
 
-    A Retry-After header defines the wait if ``ask_server`` is True; otherwise ``usual`` yields it.
+    They are those of the Retry-After header if ``ask_server`` is True and the response has one.
+    Otherwise they come from the stream's wait generator, ``waits``.
     """
     error = yield 0.0
     at_once = False
     while True:
         delay = retry_after(error) if ask_server else None
         if delay == 0 and at_once:
-            delay = None  # an immediate retry has failed: use the usual wait
+            delay = None  # an immediate retry has failed: use the generator's wait
         at_once = delay == 0
         try:
-            wait = usual.send(error) if delay is None else _ServerWait(delay)
+            wait = waits.send(error) if delay is None else _ServerWait(delay)
         except StopIteration:  # the author's generator ends the retries
             return
         error = yield wait
 
 
 def retry_after(error: object) -> float | None:
-    """Return the seconds in the ``Retry-After`` header of an error's response.
+    """Return the seconds to wait according to the ``Retry-After`` header of an error's response.
 
-    Return None if there is no such header. A date is compared with the response's own ``Date``
-    header, if present, because the clocks may differ. A date in the past is ignored.
+    Return None without such a header, or if it has a date in the past. A date is compared with the
+    response's own ``Date`` header, if present, because the server's clock may be wrong.
     """
     response = getattr(error, "response", None)
     headers = getattr(response, "headers", None) or {}
@@ -231,10 +234,10 @@ def random_jitter(value: float) -> float:
 
 
 def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, None]:
-    """Yield waits in seconds that depend on the errors.
+    """Yield waits in seconds that depend on the errors, for `backoff_wait_generator`.
 
-    The retry loop sends each error into the generator, and ``value`` returns the wait for that
-    error.
+    The retry loop sends each error into the generator. ``value`` is a function that returns the
+    wait for an error.
     """
     wait: Any = 0
     while True:
@@ -243,7 +246,7 @@ def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, 
 
 
 class RetryState:
-    """Callable that calls a function and counts the calls in the attribute ``count``."""
+    """Wrapper that counts the calls of a function (the tries of a request) in ``count``."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -251,6 +254,6 @@ class RetryState:
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function and increase ``count`` by one."""
+        """Increase ``count`` by one, and call the function."""
         self.count += 1
         return self._function(*args, **kwargs)

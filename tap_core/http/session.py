@@ -1,17 +1,19 @@
-"""HTTP session of a stream: a `requests.Session` with less work for each request.
+"""HTTP session of a stream: a `requests.Session` that does less work for each request.
 
-Its adapter caches the connection pool of each host, which `HTTPAdapter` looks up for each request.
-`Session.send` and `HTTPAdapter.send` are not overridden, so code that replaces these methods, such
-as test doubles and instrumentation, sees every request.
+Its adapter caches the connection pool of each host; `HTTPAdapter` looks it up for each request.
+`Session.send` and `HTTPAdapter.send` are not overridden. Code that replaces these methods, such as
+test doubles and instrumentation, therefore receives every request.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from http.cookiejar import Cookie, DefaultCookiePolicy
 from typing import Any, Final
 
 import requests
 from requests.adapters import HTTPAdapter
+from requests.cookies import RequestsCookieJar
 from requests.structures import CaseInsensitiveDict
 from requests.utils import get_encoding_from_headers
 
@@ -24,16 +26,41 @@ _MOST_POOLS: Final = 32
 """Number of connection pools that an adapter remembers; urllib3 itself keeps ten open."""
 
 
-def make_session() -> requests.Session:
-    """Return a new session whose responses are limited in size and time.
+_MOST_COOKIES: Final = 300
+_LONGEST_COOKIE: Final = 4096
+"""Maximum number of bytes of a cookie's name and value, as in browsers (RFC 6265, section 6.1)."""
 
-    If other code has replaced the default adapters of `requests.Session`, they are not changed.
+
+def make_session() -> requests.Session:
+    """Return a new `requests.Session` with limits for responses (size, time) and for cookies.
+
+    Adapters with which other code has replaced the default ones are not changed.
     """
     session = requests.Session()
+    session.cookies.set_policy(_BoundedCookiePolicy(session.cookies))
     for prefix, adapter in list(session.adapters.items()):
         if type(adapter) is HTTPAdapter:
             session.mount(prefix, _Adapter())
     return session
+
+
+class _BoundedCookiePolicy(DefaultCookiePolicy):
+    """Cookie policy that ignores long cookies, and new ones if ``jar`` has 300 cookies.
+
+    A session keeps cookies for all pages of a stream; without a limit they could fill the memory.
+    """
+
+    def __init__(self, jar: RequestsCookieJar) -> None:
+        super().__init__()
+        self._jar = jar
+
+    def set_ok(self, cookie: Cookie, request: Any) -> bool:
+        """Return True if the session may keep a cookie that it received."""
+        if len(cookie.name) + len(cookie.value or "") > _LONGEST_COOKIE:
+            return False
+        if len(self._jar) >= _MOST_COOKIES and cookie.name not in self._jar:
+            return False
+        return super().set_ok(cookie, request)
 
 
 class _Adapter(HTTPAdapter):
@@ -70,7 +97,7 @@ class _Adapter(HTTPAdapter):
         return target or super().request_url(request, proxies)
 
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
-        """Return a `requests.Response` for a urllib3 response.
+        """Return the `requests.Response` for a urllib3 response.
 
         If the response sets no cookies, the slow search for cookies is skipped.
         """
@@ -94,8 +121,8 @@ class _Adapter(HTTPAdapter):
 def _split(url: Any) -> tuple[str, str]:
     """Split a URL before its path, into origin and request target.
 
-    ``https://example.com/a?b=1`` gives ``("https://example.com", "/a?b=1")``. Both are empty for a
-    URL that needs a full parser, for example with a user name or a fragment.
+    ``https://example.com/a?b=1`` gives ``("https://example.com", "/a?b=1")``. Both are empty if the
+    URL needs a full parser, for example because it has a user name or a fragment.
     """
     if type(url) is not str:
         return "", ""
@@ -108,5 +135,5 @@ def _split(url: Any) -> tuple[str, str]:
 
 @lru_cache(maxsize=64)
 def _encoding(content_type: str | None) -> str | None:
-    """Return the text encoding that the requests package assumes for a Content-Type header."""
+    """Return the text encoding that the requests package derives from a Content-Type header."""
     return get_encoding_from_headers(CaseInsensitiveDict({"content-type": content_type or ""}))

@@ -1,8 +1,8 @@
 """Responses whose body is stored in a temporary file, for downloads too large for memory.
 
-The whole body is received before it is parsed, so that a request can be retried after a broken
-connection. The file is deleted when the response and its readers are no longer used. Each reader
-has a separate position in the file.
+The body is received completely before it is parsed, so that the request can be retried after a
+broken connection. The file is deleted when the response and its readers are no longer used. Each
+reader has a separate position in the file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class SpooledResponse(JSONResponse):
         """
         size = self.body().seek(0, io.SEEK_END)
         if self.max_bytes is not None and size > self.max_bytes:
-            raise too_large(ResponseLimits(self.max_bytes), is_file=False, what="downloaded answer")
+            raise too_large(
+                ResponseLimits(self.max_bytes), is_file=False, what="downloaded response"
+            )
         return self.body().read()
 
     def body(self) -> IO[bytes]:
@@ -46,7 +48,7 @@ class SpooledResponse(JSONResponse):
 
 
 class _SharedFile:
-    """Temporary file that is closed when its last reader is garbage-collected."""
+    """Temporary file that is closed and deleted when its last reader is garbage-collected."""
 
     def __init__(self) -> None:
         self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed below)
@@ -92,11 +94,14 @@ def spool_to_file(
 ) -> requests.Response:
     """Read the body of a streamed response into a temporary file.
 
+    ``limits`` are the limits of its size. ``deadline`` is the time limit, which also counts the
+    time to read the records.
+
     Returns:
         A `SpooledResponse`. A response of a subclass of `requests.Response` is returned unchanged.
 
     Raises:
-        requests.exceptions.RequestException: the body cannot be read to its end.
+        requests.exceptions.RequestException: The body cannot be read to its end.
         ResponseTooLargeError: The body exceeds the size limit of downloads.
     """
     if type(response) is not requests.Response:

@@ -1,7 +1,7 @@
-"""Sending of one request, including redirects, limits and error messages.
+"""Sending of one HTTP request: redirects, limits of the response, and error messages.
 
-Every request has a timeout. Errors keep their type, because taps catch them by type; secrets that
-the HTTP client wrote into their text are removed.
+Every request has a timeout. Errors keep their type, because taps catch them by type, but secrets
+are removed from their text.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -17,10 +18,15 @@ from requests.cookies import RequestsCookieJar
 from requests.utils import resolve_proxies, select_proxy
 
 from tap_core.exceptions import SyncError
-from tap_core.http.connection_pools import limit_proxied_responses, limit_responses, skip_cookies
+from tap_core.http.connection_pools import (
+    InvalidHostError,
+    limit_proxied_responses,
+    limit_responses,
+    skip_cookies,
+)
 from tap_core.http.fail_fast import limit_timeout
 from tap_core.http.https_policy import check_https
-from tap_core.http.origins import Route, parse_origin
+from tap_core.http.origins import LONGEST_URL, Route, parse_origin
 from tap_core.http.response import JSONResponse
 from tap_core.http.response_limits import (
     IN_FORCE,
@@ -62,9 +68,9 @@ ANNOTATED_ERRORS = (SyncError, requests.exceptions.RequestException)
 class ProxyCache:
     """Cache of the proxy settings in environment variables, by host.
 
-    The requests package reads all environment variables three times for each request, which takes
-    longer than reading a page. The cache is not used for a session of another class than
-    `requests.Session`, or if the session has proxies.
+    Without it, the requests package reads all environment variables three times for each request,
+    which takes longer than reading a page. A session of another class than `requests.Session`, or a
+    session with proxies, does not use it.
     """
 
     def __init__(self) -> None:
@@ -73,7 +79,7 @@ class ProxyCache:
     def arguments(
         self, session: requests.Session, request: requests.PreparedRequest
     ) -> dict[str, Any]:
-        """Return ``proxies`` as keyword arguments for `requests.Session.send`.
+        """Return the arguments of `requests.Session.send` with the proxies for a request.
 
         Return an empty dict if the session must find the proxies without this cache.
         """
@@ -97,17 +103,19 @@ def send_request(
     limits: ResponseLimits | None = None,
     into_file: bool = False,
 ) -> requests.Response:
-    """Send a request and read the whole response.
+    """Send a request with a session and read the whole response.
 
-    With ``into_file`` True, the body is read into a temporary file, otherwise into memory.
+    The body is read into a temporary file if ``into_file`` is True, otherwise into memory.
+    ``proxies`` is a cache of the proxy settings, and ``timeout`` that of `requests.Session.send`.
     ``route`` restricts the origins of the request and its redirects. ``limits`` restricts the size
-    and the time of the response. ``secrets`` returns the values to hide in error messages.
+    and time of the response. ``secrets`` is a function that returns the values to hide in error
+    messages.
 
     Raises:
-        requests.exceptions.RequestException: raised by requests, with secrets removed.
+        requests.exceptions.RequestException: An error of the requests package, without secrets.
         ConfigurationError: `require_https` was called, and the URL is plain HTTP.
         UntrustedHostError: Credentials would be sent to a host that is not allowed.
-        ResponseTooLargeError, ResponseTooSlowError: the response exceeds a limit.
+        ResponseTooLargeError, ResponseTooSlowError: The response exceeds a limit.
     """
     route.check(request)
     limits = limits or ResponseLimits()
@@ -159,21 +167,23 @@ class _Exchange:
             self.how["stream"] = True
 
     def answer(self, request: requests.PreparedRequest, *, follows: bool) -> requests.Response:
-        """Send a request and return the final response with its body read.
+        """Send a request, follow its redirects, and return the final response with its body read.
 
-        With ``follows`` False, a redirect is returned instead of followed.
+        If ``follows`` is False, return a redirect response instead.
         """
         response = self._send_limited(request)
         if not follows or getattr(response, "next", None) is None:
             return response
         history: list[requests.Response] = []
-        is_bare = False
+        is_stripped = False
         while (following := getattr(response, "next", None)) is not None:
             if len(history) >= self._session.max_redirects:
                 raise requests.exceptions.TooManyRedirects(
                     f"Exceeded {self._session.max_redirects} redirects.", response=response
                 )
-            is_bare = self._route.redirected(request, response, following, is_bare=is_bare)
+            is_stripped = self._route.redirected(
+                request, response, following, is_stripped=is_stripped
+            )
             history.append(response)
             self._deadline.end()
             response = self._send_limited(following)
@@ -181,7 +191,7 @@ class _Exchange:
         return response
 
     def _send_limited(self, request: requests.PreparedRequest) -> requests.Response:
-        """Send one request and read its response within the limits.
+        """Send one request without following redirects, and read its response within the limits.
 
         The body is read before the response hooks of the tap are called. If a hook returns a
         different response, the body of that response is read after the hooks.
@@ -199,25 +209,43 @@ class _Exchange:
         request.hooks = {**hooks, "response": [read, *others, finish] if others else [finish]}
         try:
             return self._session.send(request, **self.how, **arguments)
+        except InvalidHostError as error:
+            raise requests.exceptions.InvalidURL(error, request=request) from error
         finally:
             request.hooks = {**hooks, "response": others}
 
     def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Read the body within the limits; called by the requests package as a response hook."""
+        """Read the body of a response within the limits; the first response hook of the request."""
         if not self._into_file or response.is_redirect:
             read_body(response, self._limits)
 
     def _finish(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Read the body if another hook has replaced the response; called after all other hooks."""
+        """Read the body of a response that another hook has returned; the last response hook."""
         self._read(response)
+        _check_location(response)
         if type(self._session.cookies) is RequestsCookieJar and not response.is_redirect:
             skip_cookies(response.raw)
 
 
-def token_deadline(seconds: float | None = MAX_RESPONSE_SECONDS) -> Deadline:
-    """Return a time limit for one request of an access token, shared by all its tries.
+def _check_location(response: requests.Response) -> None:
+    """Check that the URL of a redirect can be parsed, before the requests package parses it.
 
-    ``seconds`` is the time from the first byte of a response to its last; None means no limit.
+    Raises:
+        requests.exceptions.InvalidURL: The URL is not UTF-8 text, or not a URL.
+    """
+    if response.is_redirect:
+        try:
+            urlsplit(response.headers["Location"].encode("latin-1").decode())
+        except ValueError:
+            raise requests.exceptions.InvalidURL(
+                "The response redirects to an invalid URL.", response=response
+            ) from None
+
+
+def token_deadline(seconds: float | None = MAX_RESPONSE_SECONDS) -> Deadline:
+    """Return a time limit for a request of an access token, which all tries of the request share.
+
+    ``seconds`` limits the time from the first byte of a response to its last; None means no limit.
     """
     return Deadline(ResponseLimits(max_response_bytes=_TOKEN_BYTES, max_response_seconds=seconds))
 
@@ -232,13 +260,13 @@ def ask_token_endpoint(
 ) -> requests.Response:
     """Send a POST to a token endpoint and return the response; redirects are not followed.
 
-    ``deadline``, from `token_deadline`, is shared by all tries. Other keyword arguments are those
-    of `requests.Session.post`, such as ``data``.
+    All tries of the same request must pass the same ``deadline``, from `token_deadline`. Other
+    keyword arguments are those of `requests.Session.post`, such as ``data``.
 
     Raises:
-        requests.exceptions.RequestException: no response was received.
+        requests.exceptions.RequestException: No response was received.
         ConfigurationError: `require_https` was called, and the URL is plain HTTP.
-        ResponseTooLargeError, ResponseTooSlowError: the response exceeds the limits.
+        ResponseTooLargeError, ResponseTooSlowError: The response exceeds the limits.
     """
     check_https(url)
     deadline = deadline or token_deadline()
@@ -246,6 +274,7 @@ def ask_token_endpoint(
 
     def read(response: requests.Response, *_: Any, **__: Any) -> None:
         read_body(response, deadline.limits)
+        _check_location(response)
 
     known = session.merge_environment_settings(url, {}, None, None, None)["proxies"]
     limit_responses(session)
@@ -262,15 +291,15 @@ def ask_token_endpoint(
 
 
 def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> requests.Response:
-    """Send a GET without further headers and return the response.
+    """Send a GET request without additional headers, and return the response.
 
-    A user name and password in the URL are sent to the origin of the URL only. A redirect to
+    A user name and password in the URL are sent only to the origin of the URL. A redirect to
     another origin is followed without them.
 
     Raises:
-        requests.exceptions.RequestException: no response was received.
+        requests.exceptions.RequestException: No response was received.
         UntrustedHostError: A redirect leads from HTTPS to HTTP.
-        ResponseTooLargeError, ResponseTooSlowError: the response exceeds a default limit.
+        ResponseTooLargeError, ResponseTooSlowError: The response exceeds a default limit.
     """
     with requests.Session() as session:
         request = session.prepare_request(requests.Request("GET", url))
@@ -278,14 +307,14 @@ def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> r
 
 
 def post_document(url: str, document: Any, *, timeout: float) -> requests.Response:
-    """Send a document as JSON in a POST and return the response.
+    """Send a document as JSON in a POST request, and return the response.
 
     Redirects are not followed. A user name and password in the URL are sent.
 
     Raises:
-        requests.exceptions.RequestException: no response was received.
+        requests.exceptions.RequestException: No response was received.
         ConfigurationError: `require_https` was called, and the URL is plain HTTP.
-        ResponseTooLargeError, ResponseTooSlowError: the response exceeds a default limit.
+        ResponseTooLargeError, ResponseTooSlowError: The response exceeds a default limit.
     """
     with requests.Session() as session:
         request = session.prepare_request(requests.Request("POST", url, json=document))
@@ -299,10 +328,7 @@ def _send_to_origin(
     *,
     allow_redirects: bool,
 ) -> requests.Response:
-    """Send a request and return the response.
-
-    The credentials of the request are only sent to the origin of its URL.
-    """
+    """Send a request and return the response; its credentials are sent only to its URL's origin."""
     url = request.url or ""
     session.verify = session.merge_environment_settings(url, {}, None, None, None)["verify"]
     origin = parse_origin(url)
@@ -327,7 +353,7 @@ def _hide_secrets(
     request: requests.PreparedRequest,
     secrets: Secrets,
 ) -> None:
-    """Hide secrets in an error's text, and remove its chained errors, which repeat the URL."""
+    """Remove secrets from an error's text, and also its chained errors, which contain the URL."""
     text = str(error)
     for url in (request.url or "", request.path_url):
         if url.strip("/"):
@@ -347,7 +373,7 @@ def resize_connection_pool(session: requests.Session, threads: int) -> None:
 
 
 def bind_authenticator(authenticator: Any, stream: Any) -> Any:
-    """Pass the stream to the authenticator's ``attach`` method, if there is one.
+    """Call the authenticator's method ``attach`` with the stream, if it has one.
 
     Return the authenticator.
     """
@@ -358,10 +384,11 @@ def bind_authenticator(authenticator: Any, stream: Any) -> Any:
 
 
 def refresh_token_after_401(authenticator: Any, refusal: requests.Response) -> bool:
-    """Refresh the access token of an authenticator after the 401 response ``refusal``.
+    """Refresh the access token of an authenticator after the server refused a request with a 401.
 
-    If several threads receive a 401 at once, the first one refreshes and the others wait for it.
-    The token is not refreshed if another thread has done so since the request was sent.
+    If several threads receive a 401 at once, the first one refreshes the token and the others wait
+    for it. The token is not refreshed if another thread has done so since the request was sent.
+    ``refusal`` is the 401 response.
 
     Returns:
         True if another try may use a new token; False if the authenticator has no tokens.
@@ -386,7 +413,7 @@ def format_http_error(response: requests.Response, *, path: str, excerpt: str) -
     status = response.status_code
     kind = "Client Error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "Server Error"
     if status < HTTPStatus.BAD_REQUEST:
-        kind = "Answer refused"
+        kind = "Response refused"
     message = f"{status} {kind}: {response.reason} for path: {path}"
     if excerpt:
         message += f", content is {excerpt}"
@@ -402,13 +429,16 @@ def annotate_error(
     tries: int,
     secrets: Secrets,
 ) -> None:
-    """Add the stream, the request and the number of tries to an error's message.
+    """Add the stream, the request and the number of tries to the message of an error, in place.
 
-    The message ends like ``[stream 'users', GET https://api.example.com/users, try 2]``.
+    The message then ends like ``[stream 'users', GET https://api.example.com/users, try 2]``. It
+    does not show the values in ``secrets``.
     """
     where = f"stream '{stream}'"
     if request is not None:
-        where += f", {request.method} {secrets.hide(redact_url(request.url))}"
+        url = request.url or ""
+        shown = redact_url(url) if len(url) <= LONGEST_URL else f"{parse_origin(url)}/…"
+        where += f", {request.method} {secrets.hide(shown)}"
     if tries:
         where += f", try {tries}"
     if (

@@ -1,4 +1,4 @@
-"""Values in the path of a URL, which must not change the rest of the path."""
+"""Check of the values that a URL template's path contains: they must not change the path."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _DOT_SEGMENT: Final = re.compile(r"(?<=/)(?:\.|%2e){1,2}(?=[/?#]|$)", re.IGNOREC
 
 
 def check_dot_segments(template: str, url: str) -> str:
-    """Return a URL that was made of a template, after a check of the values in it.
+    """Return a URL that was made from a template, after a check of the inserted values.
 
     Raises:
-        FatalAPIError: A segment ``.`` or ``..`` of the URL comes from a value. Clients and servers
-            remove it with the segment before it, so another path would be read.
+        FatalAPIError: A value is ``.`` or ``..``. Clients and servers remove such a path segment
+            together with the segment before it, so the request would read another path.
     """
     if url == template:
         return url

@@ -21,7 +21,7 @@ from tap_core.incremental.durations import ISODuration, parse_duration
 from tap_core.incremental.request_options import RequestOption
 from tap_core.incremental.windows import ClampPolicy, TimeWindow, parse_clamp, split_into_windows
 from tap_core.parsing.datetimes import utc_now
-from tap_core.parsing.instants import ParsedInstant, parse_instant
+from tap_core.parsing.iso8601 import ParsedInstant, parse_instant
 
 __all__ = ["DatetimeBasedCursor", "MinMaxDatetime"]
 
@@ -32,8 +32,8 @@ _NO_DURATION = ISODuration(0, dt.timedelta())
 class MinMaxDatetime:
     """Datetime with an optional minimum and maximum, for the start or end of a cursor.
 
-    The datetime, the minimum and the maximum are texts, or functions that take the tap's config and
-    return a text. Their format is ``datetime_format`` or, if this is empty, a format of the cursor.
+    Each of the three is a string, or a function that takes the tap's config and returns a string.
+    Its format is ``datetime_format`` or, if this is empty, a format of the cursor.
     """
 
     datetime: str | Callable[[Mapping[str, Any]], str]
@@ -48,11 +48,12 @@ class MinMaxDatetime:
     def instant(
         self, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
     ) -> dt.datetime:
-        """Return the datetime: at least the minimum, at most the maximum.
+        """Return the datetime, limited to the range from the minimum to the maximum.
 
         Args:
             config: Config of the tap.
-            read: Parser for the cursor's formats, used if ``datetime_format`` is empty.
+            read: Function that parses a string in the cursor's formats; used if ``datetime_format``
+                is empty.
             now: Current time.
 
         Raises:
@@ -75,9 +76,10 @@ class DatetimeBasedCursor:
     ``step``, ``cursor_granularity`` and ``lookback_window`` are ISO 8601 durations.
     ``start_datetime`` and ``end_datetime`` are a string in ``datetime_format``, ``"now"``, a
     `datetime.datetime`, a `MinMaxDatetime`, or a function that takes the tap's config and returns a
-    string. ``cutoff`` sets the bookmark after a window: ``last_record`` is the value of the last
-    record; ``interval_end`` is the end of the window, if that is later. ``boundary`` is ``send`` to
-    send a record at the bookmark again, or ``drop`` to drop the record.
+    string. ``cutoff`` selects the bookmark after a window: ``last_record`` is the cursor value of
+    the last record, ``interval_end`` the end of the window if that is later. A record whose cursor
+    value equals the bookmark is emitted again if ``boundary`` is ``send``, and omitted if ``drop``.
+    The other fields have the meaning of the keys in Airbyte's YAML reference.
 
     Examples:
         >>> updates = DatetimeBasedCursor(
@@ -90,7 +92,7 @@ class DatetimeBasedCursor:
 
     Raises:
         ValueError: A format or duration is invalid; the field name or the start is empty; only one
-            of ``step`` and ``cursor_granularity`` is set; or the step is the shorter one.
+            of ``step`` and ``cursor_granularity`` is set; or ``step`` is shorter than the other.
     """
 
     cursor_field: str
@@ -128,9 +130,9 @@ class DatetimeBasedCursor:
             )
 
     def _get_error(self, name: str) -> str | None:
-        """Call the method or read the property ``name``; return the text of its ValueError.
+        """Return the text of the ValueError that a property or method raises, or None.
 
-        Return None if no ValueError is raised.
+        A new cursor is validated in this way. ``name`` is the name of the property or method.
         """
         try:
             part = getattr(self, name)
@@ -149,7 +151,7 @@ class DatetimeBasedCursor:
             ("boundary", self.boundary, ("send", "drop")),
         ):
             if value not in choices:
-                raise ValueError(f"{name} is {value!r}: it is {' or '.join(choices)}.")
+                raise ValueError(f"{name} is {value!r}: it must be {' or '.join(choices)}.")
 
     def _check_durations(self) -> None:
         if (self.step is None) != (self.cursor_granularity is None):
@@ -172,20 +174,20 @@ class DatetimeBasedCursor:
 
     @cached_property
     def format(self) -> DatetimeFormat:
-        """Compiled ``datetime_format``, in which request parameters and bookmarks are written."""
+        """Compiled ``datetime_format``, the format of request parameters and bookmarks."""
         return get_format(self.datetime_format)
 
     @cached_property
     def formats(self) -> tuple[DatetimeFormat, ...]:
-        """Formats in which cursor values are parsed, in the order in which they are tried."""
+        """Formats with which cursor values of records are parsed, in the order of the attempts."""
         value_formats = [get_format(text) for text in self.cursor_datetime_formats or ()]
         return tuple(dict.fromkeys([*value_formats, self.format]))
 
     @cached_property
     def read(self) -> Callable[[Any], dt.datetime]:
-        """Function that parses a cursor value of a record or state, as a datetime.
+        """Function that parses a cursor value of a record or a state to a datetime.
 
-        The function raises ValueError if no format matches.
+        It raises ValueError if the value has none of the formats.
         """
         return _make_parser(self.formats)
 
@@ -198,7 +200,7 @@ class DatetimeBasedCursor:
         if duration.months:
             raise ValueError(
                 f"The cursor_granularity {self.cursor_granularity!r} has no fixed length:"
-                " say it in days or less."
+                " give it in days or less."
             )
         return duration.rest
 
@@ -247,7 +249,11 @@ class DatetimeBasedCursor:
         return self._resolve_edge("end_datetime", config, now or utc_now())
 
     def _resolve_edge(self, name: str, config: Mapping[str, Any], now: dt.datetime) -> dt.datetime:
-        """Return the field ``name``, ``start_datetime`` or ``end_datetime``, as a datetime."""
+        """Return the start or end of the cursor, the field ``name``, as a datetime.
+
+        Raises:
+            ValueError: The value is not a datetime, or a setting is missing.
+        """
         edge = getattr(self, name)
         try:
             if isinstance(edge, MinMaxDatetime):
@@ -264,17 +270,14 @@ class DatetimeBasedCursor:
 
     @cached_property
     def _read_setting(self) -> Callable[[Any], dt.datetime]:
-        """Function that parses a datetime from the config.
-
-        The function tries the formats of the cursor first, then ISO 8601.
-        """
+        """Function that parses a datetime from the config: in the cursor's formats or ISO 8601."""
         return _make_parser((self.format, *self.formats), parse_instant)
 
     def lower_bound(self, start: dt.datetime, stored: dt.datetime | None) -> dt.datetime:
         """Return the datetime from which a sync reads.
 
         Args:
-            start: Start without a bookmark.
+            start: Start of a sync without a bookmark.
             stored: Bookmark of the last sync, or None.
 
         Returns:
@@ -282,11 +285,14 @@ class DatetimeBasedCursor:
         """
         return start if stored is None else max(start, self._lookback.before(stored))
 
-    def windows(self, lower: dt.datetime, end: dt.datetime) -> Iterator[TimeWindow]:
+    def windows(
+        self, lower: dt.datetime, end: dt.datetime, *, reads_end: bool = False
+    ) -> Iterator[TimeWindow]:
         """Yield consecutive time windows of the length ``step`` from ``lower`` to ``end``.
 
-        Yield a single window without ``step``, and for a data feed, which has the newest records
-        first.
+        There is a single window if ``step`` is not set, and also for a data feed, which returns the
+        newest records first and cannot be filtered by time. If ``lower`` equals ``end`` and there
+        is no granularity, a window is yielded only if ``reads_end`` is True.
         """
         spans = split_into_windows(
             lower,
@@ -294,6 +300,7 @@ class DatetimeBasedCursor:
             step=None if self.is_data_feed else self._step,
             granularity=self.granularity,
             joins_last=self.is_compare_strictly,
+            reads_end=reads_end,
             clamp=None if self.is_data_feed else self.clamp,
         )
         following = next(spans, None)
@@ -303,9 +310,9 @@ class DatetimeBasedCursor:
             yield TimeWindow(first, last, start_time, end_time, is_last=following is None)
 
     def put(self, request: HTTPRequest, window: TimeWindow) -> None:
-        """Add the start and end of a window to a request, by the cursor's request options.
+        """Add the start and end of a window to a request, as the cursor's request options define.
 
-        The request of a data feed is not changed, because a feed cannot be filtered.
+        The request of a data feed is not changed, because a feed cannot be filtered by time.
         """
         if self.is_data_feed:
             return
@@ -315,9 +322,10 @@ class DatetimeBasedCursor:
             self.end_time_option.put(request, window.end_time)
 
     def fields(self, window: TimeWindow) -> dict[str, str]:
-        """Return the window as fields of a stream partition: ``start_time`` and ``end_time``.
+        """Return the start and end of a window as the fields of a partition for templates.
 
-        ``partition_field_start`` and ``partition_field_end`` override these names.
+        The names are ``start_time`` and ``end_time``; ``partition_field_start`` and
+        ``partition_field_end`` override them.
         """
         return {
             self.partition_field_start or "start_time": window.start_time,
@@ -329,10 +337,10 @@ def _make_parser(
     formats: tuple[DatetimeFormat, ...],
     fallback: Callable[[Any], ParsedInstant | None] | None = None,
 ) -> Callable[[Any], dt.datetime]:
-    """Return a function that parses a value by the first format that matches.
+    """Return a function that parses a value as a datetime by the first format that matches.
 
-    If no format matches, the function calls ``fallback``. If this returns None too, the function
-    raises ValueError.
+    If no format matches, the function calls ``fallback``. If ``fallback`` returns None too, the
+    function raises ValueError.
     """
     first, others = formats[0].read, tuple(known_format.read for known_format in formats[1:])
     if not others and fallback is None:
@@ -354,16 +362,17 @@ def _make_parser(
 
 
 def _resolve_setting(value: Any, config: Mapping[str, Any]) -> Any:
-    """Return ``value(config)`` if the value is a function, else the value unchanged."""
+    """Return ``value(config)`` if ``value`` is a function of the tap's config, else ``value``."""
     return value(config) if callable(value) else value
 
 
 def _to_datetime(
     value: Any, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
 ) -> dt.datetime:
-    """Convert a text, a datetime, or a function that returns one of these, to a datetime.
+    """Convert the start or end of a cursor to a datetime.
 
-    None and ``"now"`` become ``now``, the current time. ``read`` parses other values.
+    ``value`` is a datetime, a string, which ``read`` parses, or a function that takes the config
+    and returns one of these. None and ``"now"`` mean ``now``, the current time.
     """
     value = _resolve_setting(value, config)
     if value is None or value == "now":

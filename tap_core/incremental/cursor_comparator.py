@@ -1,8 +1,8 @@
 """Comparison of cursor values as datetimes, by the formats of a cursor.
 
 Bookmarks are written in the cursor's format. A format without fractions truncates a bookmark to an
-earlier time, so no record is lost. A value that is missing, or that no format matches, does not
-change the bookmark, and causes one warning per stream.
+earlier time, so no record is lost. A missing value, or one that matches no format, does not change
+the bookmark; the first one of a stream causes a warning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
-from tap_core.parsing.instants import parse_instant
+from tap_core.parsing.iso8601 import parse_instant
 from tap_core.state.comparison import ReplicationKeyComparator, ValueKind
 
 __all__ = ["CursorComparator", "FeedOrderTracker", "make_comparator"]
@@ -25,16 +25,19 @@ _REMEMBERED = 1_024
 
 @dataclass(slots=True)
 class FeedOrderTracker:
-    """Counter of the records that came after older ones in a stream's data feed (newest first)."""
+    """Number of a stream's records that its data feed returned out of order (``misplaced``).
+
+    A data feed must return the newest records first.
+    """
 
     misplaced: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CursorComparator(ReplicationKeyComparator):
-    """Comparator that orders the cursor values of a stream by their datetimes.
+    """Comparator that orders the cursor values of a stream by the datetimes that they represent.
 
-    Instances are created by `make_comparator`.
+    Create it with `make_comparator`.
     """
 
     cursor: DatetimeBasedCursor
@@ -45,7 +48,7 @@ class CursorComparator(ReplicationKeyComparator):
 
     @property
     def is_declared(self) -> bool:
-        """Always True, because the cursor declares formats; other values are ignored."""
+        """Always True: the cursor declares its formats, and values in other formats are ignored."""
         return True
 
     def instant(self, value: Any) -> dt.datetime | None:
@@ -56,11 +59,11 @@ class CursorComparator(ReplicationKeyComparator):
             return None
 
     def is_usable(self, value: Any) -> bool:
-        """Return True if a value matches a format of the cursor, so that it can be a bookmark."""
+        """Return True if a value can be a bookmark, because it matches a format of the cursor."""
         return self.instant(value) is not None
 
     def warn_unusable(self, value: Any) -> None:
-        """Log a warning about a value that cannot become a bookmark; only once per stream."""
+        """Log a warning about a cursor value that cannot become a bookmark, once per stream."""
         shown = "is missing or null" if value is None else f"is {value!r:.80}"
         self.warn_once(
             "unusable",
@@ -73,14 +76,14 @@ class CursorComparator(ReplicationKeyComparator):
         )
 
     def parse_bound(self, text: str) -> dt.datetime | None:
-        """Parse the start or end of a backfill as a datetime; return None if it is not ISO 8601."""
+        """Parse the start or end of a backfill; return None if the text is not ISO 8601."""
         found = parse_instant(text)
         return None if found is None else found[0]
 
     def is_plain(self, value: Any) -> bool:
-        """Return True if values in the format of ``value`` sort like their datetimes.
+        """Return True if cursor values in the format of ``value`` sort like their datetimes.
 
-        Such values can be compared without parsing. An ISO 8601 text with a time is an example.
+        Such values need not be parsed to be compared. ISO 8601 texts with a time are an example.
         """
         if not isinstance(value, str):
             return self.cursor.formats[0].is_count or isinstance(value, dt.date)
@@ -93,9 +96,9 @@ class CursorComparator(ReplicationKeyComparator):
         return False
 
     def to_state_value(self, value: Any) -> Any:
-        """Convert a cursor value to a bookmark: text in the cursor's format.
+        """Convert a cursor value to the bookmark that is stored in the state.
 
-        A value that matches no format is returned unchanged.
+        It is text in the cursor's format. A value that matches no format is returned unchanged.
         """
         instant = self.instant(value)
         return value if instant is None else self.cursor.format.write(instant)
@@ -108,6 +111,6 @@ class CursorComparator(ReplicationKeyComparator):
 
 
 def make_comparator(cursor: DatetimeBasedCursor, stream: str) -> CursorComparator:
-    """Return the comparator for the cursor values of a stream, with a cache of parsed values."""
+    """Return the comparator for the cursor values of a stream; it caches parsed values."""
     remembered = lru_cache(_REMEMBERED, typed=True)(cursor.read)
     return CursorComparator(ValueKind.INSTANT, cursor=cursor, stream=stream, read=remembered)

@@ -1,8 +1,8 @@
 """Datetime formats of APIs, compiled from format strings such as ``%Y-%m-%dT%H:%M:%SZ``.
 
-- A format string has the directives of Python's ``strptime`` and Airbyte's ``%_ms``
-  (milliseconds). Or it is one of ``%s``, ``%ms``, ``%s_as_float`` and ``%epoch_microseconds``:
-  the seconds, milliseconds or microseconds since 1970.
+- A format string has the directives of Python's ``strptime`` and Airbyte's ``%_ms`` (milliseconds),
+  or is one of ``%s``, ``%ms``, ``%s_as_float`` and ``%epoch_microseconds``: the seconds,
+  milliseconds or microseconds since 1970.
 - Values without an offset are UTC. Datetimes are written in UTC, unless the format has ``%z``.
 - Common ISO 8601 formats are parsed without the slow ``strptime``, with the same results.
 """
@@ -39,12 +39,13 @@ _PADDED_YEAR = 1_000
 _SECONDS_END = 19
 _DATE_END = 10
 _MICRO_DIGITS = 6
+_LONGEST_VALUE = 1_000
 _SAMPLE = datetime(2024, 2, 29, 13, 14, 15, 678_000, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
 class DatetimeFormat:
-    """Compiled format that parses and writes datetimes; `get_format` creates instances."""
+    """Compiled datetime format, which parses and writes datetimes; create it with `get_format`."""
 
     text: str
     _read: Callable[[str], datetime]
@@ -105,14 +106,14 @@ def get_format(text: str) -> DatetimeFormat:
 
 
 def _check(text: str) -> None:
-    """Raise ValueError for a format string with an unknown directive or without a year."""
+    """Raise ValueError if a format string has an unknown directive, or none for the year."""
     directives = _DIRECTIVE.findall(text)
     for directive in directives:
         if directive not in _KNOWN:
             raise ValueError(
                 f"The date-time format {text!r} has {directive!r}, which is not a directive"
                 " that can be read and written. %s, %ms, %s_as_float and %epoch_microseconds"
-                " stand alone; for the others see Python's strptime."
+                " must be used alone; for the others see Python's strptime."
             )
     if _YEARS.isdisjoint(directives):
         raise ValueError(f"The date-time format {text!r} has no year (%Y).")
@@ -124,7 +125,7 @@ def _check_round_trip(compiled: DatetimeFormat) -> None:
         compiled.read(compiled.write(_SAMPLE))
     except (ValueError, re.error) as error:
         raise ValueError(
-            f"What the date-time format {compiled.text!r} writes cannot be read again: {error}"
+            f"The date-time format {compiled.text!r} cannot read the text that it writes: {error}"
         ) from None
 
 
@@ -132,7 +133,7 @@ def _check_round_trip(compiled: DatetimeFormat) -> None:
 
 
 def _text_of_number(value: float | Decimal, *, is_whole: bool) -> str:
-    """Convert a number to text without an exponent; ``is_whole`` is True to omit the fraction."""
+    """Convert a number of seconds to text without exponent; cut the fraction if ``is_whole``."""
     if isinstance(value, int):
         return str(value)
     digits = format(Decimal(str(value)), "f")
@@ -170,12 +171,12 @@ def _write(text: str, instant: datetime) -> str:
 
 @lru_cache(maxsize=1_024)
 def _write_utc(text: str, instant: datetime) -> str:
-    """Write a datetime in UTC by the format string ``text``; results are cached."""
+    """Write a datetime in UTC, in the format of the format string ``text``; cache the result."""
     return _format_datetime(text, instant.astimezone(timezone.utc))
 
 
 def _format_datetime(text: str, instant: datetime) -> str:
-    """Write a datetime, without converting its time zone, by the format string ``text``.
+    """Write a datetime in its own time zone, in the format of the format string ``text``.
 
     In addition to ``strftime``, support ``%_ms`` and pad years to four digits.
     """
@@ -193,14 +194,17 @@ def _format_datetime(text: str, instant: datetime) -> str:
 
 @lru_cache(maxsize=1_024)
 def _parse_with_strptime(text: str, value: str) -> datetime:
+    if len(value) > _LONGEST_VALUE:  # a space of a format matches any number of spaces
+        raise ValueError(f"A text of {len(value):,} characters is not a date-time.")
     form = _DIRECTIVE.sub(lambda found: "%f" if found[0] == "%_ms" else found[0], text)
     return assume_utc(datetime.strptime(value, form))  # noqa: DTZ007  made aware here
 
 
 def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callable[[str], datetime]:
-    """Return a fast parser for an ISO 8601 format, which the pattern `_ISO` has matched.
+    """Return a fast parser for a datetime format that is a form of ISO 8601.
 
-    The parser calls ``slow``, a parser that uses ``strptime``, for texts in another format.
+    ``form`` is the match of the pattern `_ISO` with the format string. For a text of unusual form,
+    the fast parser calls ``slow``, which uses ``strptime``.
     """
     gap, zone, has_fraction = form["gap"] or "", form["zone"] or "", bool(form["fraction"])
     end = _SECONDS_END if gap else _DATE_END
@@ -222,7 +226,7 @@ def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callabl
 
 
 def _has_separators(text: str, gap: str) -> bool:
-    """Return True if a text has dashes and colons at the positions of ``2024-02-29T13:14:15``.
+    """Return True if a text has its separators at the positions of ``2024-02-29T13:14:15``.
 
     ``gap`` is the separator between date and time: ``T``, a space, or empty for a date.
     """
@@ -235,10 +239,10 @@ def _has_separators(text: str, gap: str) -> bool:
 def _read_iso(
     slow: Callable[[str], datetime], gap: str, zone: str, has_fraction: bool, text: str
 ) -> datetime:
-    """Parse a text in an ISO 8601 format; call ``slow`` for a text in another format.
+    """Parse a datetime in an ISO 8601 format; call ``slow`` for a text in another format.
 
     Args:
-        slow: Parser for other texts, which uses ``strptime``.
+        slow: Parser with ``strptime``.
         gap: Separator between date and time; empty for a date.
         zone: End of the format: ``%z``, a constant text such as ``Z``, or empty.
         has_fraction: True if the format has a fraction of a second.
@@ -268,10 +272,10 @@ def _read_iso(
 
 
 def _reject(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
-    """Raise ValueError for a text whose end does not match the format.
+    """Raise ValueError for a datetime text whose end does not match its format.
 
-    If ``is_certain`` is False, return the result of ``slow``, because that parser may accept the
-    text.
+    If ``is_certain`` is False, ``strptime`` may accept the text: return the result of ``slow``,
+    which calls it.
     """
     if is_certain:
         raise ValueError(f"{text!r} does not match the end of the format.")
@@ -279,7 +283,7 @@ def _reject(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> 
 
 
 def _parse_microseconds(tail: str, *, has_fraction: bool) -> int | None:
-    """Return the microseconds of a fraction such as ``.25``, or None if it is invalid.
+    """Return the microseconds in ``tail``, a fraction such as ``.25``, or None if it is invalid.
 
     If ``has_fraction`` is False, the format has no fraction, and only an empty text is valid.
     """

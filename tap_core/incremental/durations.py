@@ -37,14 +37,14 @@ class ISODuration:
     rest: timedelta
 
     def after(self, instant: datetime, times: int = 1) -> datetime:
-        """Add this duration to a datetime ``times`` times."""
+        """Return the datetime that is ``times`` times this duration after ``instant``."""
         try:
             return _add_months(instant, self.months * times) + self.rest * times
         except (OverflowError, ValueError):
             return _LAST if times > 0 else _FIRST
 
     def before(self, instant: datetime) -> datetime:
-        """Subtract this duration from a datetime."""
+        """Return the datetime that is this duration before ``instant``."""
         return self.after(instant, -1)
 
     @property
@@ -78,11 +78,11 @@ def parse_duration(text: str) -> ISODuration:
     try:
         return ISODuration(months, timedelta(microseconds=round(seconds * 1_000_000)))
     except OverflowError:
-        raise ValueError(f"The duration {text!r} is longer than the calendar.") from None
+        raise ValueError(f"The duration {text!r} is too long: use a shorter one.") from None
 
 
 def _add_months(instant: datetime, months: int) -> datetime:
-    """Add calendar months to a datetime: one month after January 31 is the end of February."""
+    """Add calendar months to a datetime: January 31 plus one month is the last day of February."""
     if not months:
         return instant
     years, month = divmod(instant.month - 1 + months, _MONTHS_OF_A_YEAR)

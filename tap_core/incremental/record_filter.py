@@ -1,8 +1,9 @@
 """Filter that drops records outside the time interval of a sync, for APIs that cannot filter.
 
-One filter is created per context. For a data feed, which has the newest records first, it also
-tells when to stop: if the last record of a page is before the interval, all further pages are
-older. As in airbyte-cdk, only the last record of a page decides, even if the feed is out of order.
+One filter is created per context of a stream. For a data feed, which has the newest records first,
+the filter also finds the last page: if the last record of a page is before the interval, all
+further pages are older. As in airbyte-cdk, only the last record of a page decides, even if the feed
+is out of order.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ class CursorRecordFilter:
     """Filter that keeps the records of one time interval, including both ends.
 
     Args:
-        order: Comparator, which parses the cursor values.
+        order: Comparator that parses the cursor values.
         find: Function that returns the cursor value of a record, or raises KeyError if it is
             missing.
         lower: Start of the interval.
         upper: End of the interval; None to keep the records of any time.
-        passed: Records with exactly this cursor value are dropped, because an earlier sync has sent
-            them. None to drop no records.
+        passed: Cursor value up to which an earlier sync has sent the records; records with exactly
+            this value are dropped. None to drop no records.
     """
 
     def __init__(
@@ -50,9 +51,10 @@ class CursorRecordFilter:
         self._newest_allowed: dt.datetime | None = None
 
     def admits(self, record: Record) -> bool:
-        """Return True if the cursor value of a record is in the interval and is not ``passed``.
+        """Return True if a record is in the time interval and was not sent by an earlier sync.
 
-        A record without a valid cursor value is always sent: log a warning and return True.
+        For a record without a valid cursor value, log a warning and return True, so that it is
+        sent.
         """
         try:
             value = self._find(record)
@@ -70,7 +72,7 @@ class CursorRecordFilter:
         return not is_passed and (self._upper is None or self._lower <= instant <= self._upper)
 
     def _check_feed_order(self, instant: dt.datetime) -> None:
-        """Count a record that is newer than the previous one, and warn once per stream.
+        """Count a data feed's record that is newer than the previous one; warn once per stream.
 
         A data feed must have the newest records first, so such a record is out of order.
         """
@@ -80,7 +82,7 @@ class CursorRecordFilter:
         self._order.ranks.misplaced += 1
         self._order.warn_once(
             "rank",
-            "Stream '%s': a feed should come newest first (is_data_feed), and a record of"
+            "Stream '%s': the records of a feed (is_data_feed) should come newest first, but one of"
             " %s came after one of %s. Records may be missed: read the stream without"
             " is_data_feed if its source does not keep that order.",
             self._order.stream,

@@ -1,4 +1,4 @@
-"""Options that add a value to an HTTP request: query parameter, header, body field or URL part.
+"""Options of requests: each adds a value as a query parameter, header, body field or URL part.
 
 The dicts of a request are copied before a key is added, never changed in place.
 """
@@ -18,12 +18,12 @@ __all__ = ["RequestOption"]
 
 @dataclass(frozen=True)
 class RequestOption:
-    """Position of a value in a request, such as the query parameter ``since``.
+    """Position at which a value is added to a request, such as the query parameter ``since``.
 
     Args:
         inject_into: Kind of position: query parameter, header, form field (``body_data``), field of
-            a JSON body, or ``path``. With ``path``, the value replaces ``{field_name}`` in the URL;
-            this is supported only for streams written in Python.
+            a JSON body, or ``path``. For ``path``, which only streams written in Python support,
+            the value replaces ``{field_name}`` in the URL.
         field_name: Name of the parameter, header or field.
         field_path: Path of a nested field in a JSON body, instead of ``field_name``.
 
@@ -39,7 +39,7 @@ class RequestOption:
     def __post_init__(self) -> None:
         if self.inject_into not in _PUT:
             raise ValueError(
-                f"inject_into is {self.inject_into!r}: it is one of {', '.join(_PUT)}."
+                f"inject_into is {self.inject_into!r}: it must be one of {', '.join(_PUT)}."
             )
         if self.field_name is None and not self.field_path:  # a template may render an empty name
             raise ValueError("An option of a request needs a field_name (or a field_path).")
@@ -52,10 +52,10 @@ class RequestOption:
             )
 
     def put(self, request: HTTPRequest, value: Any) -> None:
-        """Add a value to a request at the position of this option; None is not added.
+        """Add a value to a request, which is changed in place; None is not added.
 
         Raises:
-            ValueError: The body of the request is not a mapping.
+            ValueError: The value is a field of the body, but the body is not a mapping.
         """
         if value is not None:
             _PUT[self.inject_into](
@@ -90,10 +90,12 @@ def _put_into_path(request: HTTPRequest, path: tuple[str, ...], value: Any) -> N
 
 
 def _get_fields(request: HTTPRequest) -> Mapping[str, Any]:
-    """Return the body of a request, which must be a mapping of fields; None becomes ``{}``.
+    """Return the fields of a request's body, to which a field is to be added.
+
+    A missing body has no fields.
 
     Raises:
-        ValueError: The body has another type.
+        ValueError: The body is not a mapping.
     """
     data = request.data
     if data is None:

@@ -36,7 +36,10 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class ReadInterval:
-    """Time window of a sync, and the whole interval of this sync: ``lower`` to ``end``."""
+    """One time window that a sync reads (``window``), and the interval of the whole sync.
+
+    The interval is from ``lower`` to ``end``, both included.
+    """
 
     window: TimeWindow
     lower: datetime
@@ -55,16 +58,16 @@ class ClampPolicy:
     weekday: int = 0
 
     def floor(self, instant: datetime) -> datetime:
-        """Return the start of the day, week or month (by ``target``) that contains a datetime."""
+        """Return the start of the day, week or month (see ``target``) that contains a datetime."""
         day = instant.replace(hour=0, minute=0, second=0, microsecond=0)
         if self.target == "WEEK":
             return day - timedelta(days=(day.weekday() - self.weekday) % _DAYS_OF_A_WEEK)
         return day.replace(day=1) if self.target == "MONTH" else day
 
     def ceiling(self, instant: datetime) -> datetime:
-        """Return the start of the first day, week or month that begins at or after a datetime.
+        """Return the first start of a day, week or month at or after a datetime; see ``target``.
 
-        If a datetime is on the first day of a week or month, return the start of that day.
+        For a datetime on the first day of a week or month, return the start of that day.
         """
         begun = self.floor(instant)
         if begun == instant or (self.target != "DAY" and begun.date() == instant.date()):
@@ -72,21 +75,21 @@ class ClampPolicy:
         return self.following(begun)
 
     def following(self, start: datetime) -> datetime:
-        """Return the start of the next day, week or month, for one that begins at ``start``."""
+        """Return the start of the day, week or month after the one that begins at ``start``."""
         if self.target == "MONTH":
             return ISODuration(1, timedelta()).after(start)
         return start + timedelta(days=_DAYS_OF_A_WEEK if self.target == "WEEK" else 1)
 
 
 def parse_clamp(clamping: dict[str, Any]) -> ClampPolicy:
-    """Return the policy for ``clamping``, a dict such as ``{"target": "MONTH"}`` in a manifest.
+    """Return the policy for the key ``clamping`` in a manifest, such as ``{"target": "MONTH"}``.
 
     Raises:
         ValueError: The target is unknown, or the target ``WEEK`` has no weekday.
     """
     target = clamping.get("target")
     if target not in {"DAY", "WEEK", "MONTH"}:
-        raise ValueError(f"The target of clamping is {target!r}: it is DAY, WEEK or MONTH.")
+        raise ValueError(f"The target of clamping is {target!r}: it must be DAY, WEEK or MONTH.")
     if target != "WEEK":
         return ClampPolicy(target)
     weekday = (clamping.get("target_details") or {}).get("weekday")
@@ -104,24 +107,28 @@ def split_into_windows(
     step: ISODuration | None = None,
     granularity: timedelta = timedelta(),
     joins_last: bool = False,
+    reads_end: bool = False,
     clamp: ClampPolicy | None = None,
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Yield the (start, end) pair of each time window from ``start`` to ``end``.
+    """Yield a (start, end) pair for each window of the time interval from ``start`` to ``end``.
 
     No window is yielded if ``end`` is before ``start``. If both are equal, one window is yielded if
-    a granularity is set and ``joins_last`` is False; otherwise no window is yielded.
+    a granularity or ``reads_end`` is set and ``joins_last`` is False; otherwise no window is
+    yielded.
 
     Args:
-        start: Start of the first window.
-        end: End of the last window.
+        start: Start of the interval.
+        end: End of the interval.
         step: Length of a window; None for a single window.
         granularity: Smallest time unit of the API; a window ends this long before the next one.
-        joins_last: True to avoid a last window of zero length by extending the previous one.
+        joins_last: True to extend the previous window instead of adding a last one of zero length.
+        reads_end: True if ``start`` is a bookmark that an interrupted sync may have left in the
+            middle of records with equal values.
         clamp: Policy that aligns the windows to days, weeks or months; None for no alignment.
     """
     if clamp is not None:
         start, end = clamp.ceiling(start), clamp.floor(end) - granularity
-    if start > end or (start == end and (joins_last or not granularity)):
+    if start > end or (start == end and (joins_last or not (granularity or reads_end))):
         return
     lower, number = start, 0
     while step is not None:

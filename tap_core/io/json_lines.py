@@ -1,8 +1,8 @@
-"""Splitting of input into lines, and repair of JSON lines that are not strictly valid.
+"""Splitting of input into lines, and repair of lines that are not strictly valid JSON.
 
-The functions are the same for all protocols, such as Singer and Airbyte. The repairs of surrogates
-and of deep nesting keep the length of a line, so that an offset in the repaired line is also valid
-in the original line.
+All protocols, such as Singer and Airbyte, use these functions. The repairs of surrogates and of
+deep nesting keep the length of a line, so that an offset in the repaired line is also valid in the
+original line.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _DEPTH: Final = 64
 
 
 class _MessageType(msgspec.Struct):
-    """Message of which only the field ``type`` is decoded, for speed."""
+    """Message whose field ``type`` is decoded without the other fields, for speed."""
 
     type: msgspec.Raw = _NULL
 
@@ -89,7 +89,7 @@ _STATE_SHARE: Final = 2
 class LineSplitter:
     """Incremental splitter of input blocks into lines.
 
-    An incomplete line at the end of a block is kept and joined with the next block.
+    An incomplete line at the end of a block is stored, and completed by the next block.
     """
 
     def __init__(self) -> None:
@@ -128,14 +128,14 @@ class LineSplitter:
         return lines
 
     def rest(self) -> bytes:
-        """Return and clear the bytes after the last line feed. Call this at the end of input."""
+        """Return and clear the incomplete last line. Call this method at the end of the input."""
         whole = b"".join(self._pending)
         self._pending.clear()
         return whole
 
 
 class NonFiniteFilter:
-    """Filter that replaces NaN and infinities in a line with null.
+    """Filter that replaces NaN and infinities in JSON lines with null.
 
     Python's ``json`` writes these values, but JSON does not allow them. A warning is logged for the
     first such line.
@@ -145,7 +145,7 @@ class NonFiniteFilter:
         self._warned = False
 
     def __call__(self, line: bytes, number: int) -> bytes:
-        """Return a line with each NaN and infinity replaced by null, except inside strings.
+        """Return a JSON line with each NaN and infinity replaced by null, except inside strings.
 
         ``number`` is the line number, for the warning.
         """
@@ -163,9 +163,9 @@ class NonFiniteFilter:
 
 
 def _with_nulls(line: bytes) -> bytes:
-    """Return a line with each NaN and infinity replaced by null, except inside strings.
+    """Return a JSON line with each NaN and infinity replaced by null, except inside strings.
 
-    A line without such a value is returned as the same object.
+    If there is no such value, the same object is returned.
     """
     made, end = bytearray(), 0
     for match in _TEXT_OR_NO_NUMBER.finditer(_without_escapes(line)):
@@ -209,10 +209,13 @@ def repair_surrogates(line: bytes) -> bytes:
 
 
 def read_message_type(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
-    """Return a decodable form of a line, and the ``type`` of its message (None if missing).
+    """Return the ``type`` of a message, and its line in a form that can be decoded.
 
-    The line is returned unchanged, unless it is nested too deeply to decode. Then its content below
-    64 levels is replaced by blanks, but only if the message is of type ``may_be_deep``.
+    A line that is nested too deeply to decode is repaired if its message is of the type
+    ``may_be_deep``: its content below 64 levels is replaced by blanks. Any other line is unchanged.
+
+    Returns:
+        The line, and the type (None if it is missing).
 
     Raises:
         RecursionError: A message of another type is nested too deeply.
@@ -252,9 +255,9 @@ def _without_depths(line: bytes) -> bytes:
 
 
 def slice_at_same_offset(raw: msgspec.Raw, repaired: bytes, line: bytes) -> bytes:
-    """Return the bytes of the original ``line`` that correspond to ``raw``.
+    """Return the bytes of the original ``line`` from which the field ``raw`` was decoded.
 
-    ``raw`` is a field decoded from ``repaired``, a repaired copy of the line with the same length.
+    ``repaired`` is the copy of the line that was decoded; it has the same length.
     """
     part = bytes(raw)
     start = repaired.find(part)
@@ -262,7 +265,7 @@ def slice_at_same_offset(raw: msgspec.Raw, repaired: bytes, line: bytes) -> byte
 
 
 def check_text(line: bytes) -> None:
-    """Raise `UnicodeDecodeError` if the bytes are not UTF-8. Long lines are checked in parts."""
+    """Raise UnicodeDecodeError if a line is not UTF-8; a long line is checked in parts."""
     if len(line) <= _CHECK_SIZE:
         line.decode()
         return
@@ -274,7 +277,7 @@ def check_text(line: bytes) -> None:
 
 
 def describe_decode_error(error: Exception) -> str:
-    """Return the reason why a line could not be decoded, such as "it is not UTF-8 text"."""
+    """Return the reason why a line cannot be decoded, such as "it is not UTF-8 text"."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text"
     if isinstance(error, RecursionError):
@@ -283,7 +286,7 @@ def describe_decode_error(error: Exception) -> str:
 
 
 def excerpt(line: bytes) -> str:
-    """Return the first 200 characters of a line for an error message, without control characters.
+    """Return the beginning of a line (200 characters) for an error message.
 
     Control characters are escaped. If messages must not show row values, return a description of
     the line without its content.
@@ -302,10 +305,10 @@ def _escaped(sign: str) -> str:
 def check_record(
     check: RecordCheck, line: int, stream: object, schema: SchemaEvent | None, body: bytes
 ) -> None:
-    """Check a record against the schema of its stream.
+    """Raise an error if a record does not match the schema of its stream.
 
     Args:
-        check: Function that returns the fault of a record as text, or None if it is valid.
+        check: Function that returns the reason why a record does not match, or None.
         line: Line number, for the error message.
         stream: Name of the record's stream, for the error message.
         schema: Schema event of the stream, or None if there was no schema.
@@ -319,7 +322,7 @@ def check_record(
 
 
 def check_state_size(state: bytes, line: int) -> None:
-    """Check that a state takes at most half of the maximum size of a line.
+    """Raise an error if a state is larger than half of the maximum size of an input line.
 
     The limit is lower than for records because a target copies states and decodes them completely.
     ``line`` is the line number, for the error message.

@@ -1,6 +1,6 @@
-"""Decoder of lines that are JSON messages, for any protocol whose messages have a ``type``.
+"""Decoder of input lines that are JSON messages with a ``type``, for any protocol.
 
-A line is first decoded strictly. A rejected line is repaired (blanks, byte order mark, lone
+A line is first decoded strictly. If that fails, it is repaired (blanks, byte order mark, lone
 surrogates, NaN) and decoded again. If that fails too, a callback of the protocol's reader raises an
 error or skips the line.
 """
@@ -40,14 +40,15 @@ class MessageFormat(Generic[_Message]):
 
 
 class MessageLines(Generic[_Message]):
-    """Decoder of input lines to messages that also counts the lines.
+    """Decoder that converts input lines to messages, and counts the lines.
 
     Args:
         message_format: Decoder and message types of the input protocol.
-        refuse_invalid: Called with a line that cannot be decoded, and with the error. It may raise
-            an error; if it returns, the line is skipped.
-        refuse_unknown: Called with a line whose message type is unknown, and with that type (None
-            if missing). It may raise an error; if it returns, the line is skipped.
+        refuse_invalid: Function for lines that cannot be decoded. It is called with the line and
+            the error, and may raise an error; if it returns, the line is skipped.
+        refuse_unknown: Function for messages of an unknown type. It is called with the line and the
+            type (None if it is missing), and may raise an error; if it returns, the line is
+            skipped.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class MessageLines(Generic[_Message]):
     def messages(self, lines: list[bytes]) -> Iterator[_Message]:
         """Decode complete lines and yield their messages; blank lines are skipped.
 
-        The list ``lines`` is emptied meanwhile to free memory.
+        Each line is removed from the list ``lines`` before it is decoded, to free memory.
         """
         decode = self._format.decode
         lines.reverse()

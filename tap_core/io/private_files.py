@@ -1,8 +1,8 @@
 """Checks that no other user of the machine controls a file or folder.
 
 A path is trusted if the current user or root owns it and no other user may write to it. A file is
-opened without following symbolic links, and then checked through its descriptor. Thus nobody can
-replace the file between check and use.
+opened without following symbolic links, and then checked through its descriptor. So no other user
+can replace the file between check and use.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _SAFE_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if os.name == "posix"
 
 
 class UntrustedPathError(PermissionError):
-    """Raised for a path that is not safe to use.
+    """Raised if a path is not safe to use.
 
-    Another user controls the path, or it is not a regular file or folder as required.
+    Another user controls the path, or it is not the required regular file or folder.
     """
 
     def __init__(self, path: StrPath, fault: str) -> None:
-        """Create the error for ``path``. ``fault`` is the rest of the message, after the path."""
+        """Create the error; ``fault`` completes the message, such as "is a symbolic link"."""
         super().__init__(f"{os.fspath(path)} {fault}")
         self.path = os.fspath(path)
         self.fault = fault
@@ -50,7 +50,9 @@ class UntrustedPathError(PermissionError):
 def open_regular(
     path: StrPath, flags: int, mode: int = 0o600, *, dir_fd: int | None = None
 ) -> tuple[int, os.stat_result]:
-    """Open a regular file and return its descriptor and ``os.fstat``. Follow no symbolic link.
+    """Open a regular file, without following a symbolic link; return its descriptor and status.
+
+    The arguments are those of `os.open`, and the status is that of `os.fstat`.
 
     Raises:
         UntrustedPathError: The path is a symbolic link, a FIFO, a device or a folder.
@@ -72,7 +74,7 @@ def open_regular(
 
 
 def trust_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
-    """Return the reason why a path is not trusted, such as "belongs to another user …", or "".
+    """Return the reason why a file or folder (by its ``status``) is not trusted, or "".
 
     ``owners`` are ids of users that are trusted in addition to the current user and root.
     """
@@ -80,7 +82,7 @@ def trust_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
 
 
 def owner_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
-    """Return "belongs to another user …" if the owner of a path is not trusted, or else "".
+    """Return "belongs to another user …" if the owner of a file or folder is not trusted, else "".
 
     ``owners`` are ids of users that are trusted in addition to the current user and root.
     """
@@ -90,7 +92,7 @@ def owner_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
 
 
 def write_fault(status: os.stat_result) -> str:
-    """Return "may be written by …" if other users may write to a path, or else ""."""
+    """Return "may be written by …" if other users may write to a file or folder, else ""."""
     if os.name != "posix":
         return ""
     if status.st_mode & stat.S_IWOTH:
@@ -99,7 +101,7 @@ def write_fault(status: os.stat_result) -> str:
 
 
 def owner_name(uid: int) -> str:
-    """Return the name of the user with an id, or ``user id <uid>`` if it has no name."""
+    """Return the name of the user with the id ``uid``, or ``user id <uid>`` if it is unknown."""
     try:
         import pwd
 
@@ -108,23 +110,21 @@ def owner_name(uid: int) -> str:
         return f"user id {uid}"
 
 
-def check_folder(path: StrPath, owners: Collection[int] = ()) -> None:
+def check_folder(path: StrPath) -> None:
     """Check that a path is a folder, and that only trusted users own it and may write to it.
-
-    ``owners`` are ids of users that are trusted in addition to the current user and root.
 
     Raises:
         UntrustedPathError: The path is not a folder, or another user owns it or may write to it.
         OSError: The folder does not exist or cannot be reached.
     """
     status = Path(path).stat()
-    fault = trust_fault(status, owners) if stat.S_ISDIR(status.st_mode) else "is not a folder"
+    fault = trust_fault(status) if stat.S_ISDIR(status.st_mode) else "is not a folder"
     if fault:
         raise UntrustedPathError(path, fault)
 
 
 def check_parents(path: StrPath) -> None:
-    """Check all folders above a path, so that no other user can replace the path.
+    """Check that no other user can replace a path by changing a folder above it.
 
     Raises:
         UntrustedPathError: Another user can change a folder above the path.
@@ -138,9 +138,9 @@ def check_parents(path: StrPath) -> None:
 
 
 def _parents(path: StrPath) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield each folder above a path, with its status.
+    """Yield each folder above a path, with its status (`os.stat`).
 
-    If the path contains symbolic links, also yield the folders above the resolved path.
+    If the path contains symbolic links, also yield the folders above the real path.
     """
     written, real = Path(path).absolute(), Path(os.path.realpath(path, strict=True))
     for folder in dict.fromkeys((*written.parents, *real.parents)):
@@ -148,9 +148,9 @@ def _parents(path: StrPath) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _parent_write_fault(status: os.stat_result) -> str:
-    """Return "may be written by …" if other users may write to a folder, or else "".
+    """Return "may be written by …" if other users may write to a folder above a path, else "".
 
-    Write access of a group whose only member is the current user is accepted.
+    A group whose only member is the current user may write to it.
     """
     fault = write_fault(status)
     if fault and not status.st_mode & stat.S_IWOTH and _is_own_group(status.st_gid):
@@ -159,7 +159,7 @@ def _parent_write_fault(status: os.stat_result) -> str:
 
 
 def _is_own_group(gid: int) -> bool:
-    """Return True if a group has the current user's name and no other members."""
+    """Return True if a group is the current user's: it has the user's name and no other members."""
     import grp
 
     try:
@@ -171,7 +171,9 @@ def _is_own_group(gid: int) -> bool:
 
 
 def make_private_folder(path: StrPath) -> Path:
-    """Create a folder that only the current user may enter. If it exists, check that it is trusted.
+    """Create a folder that only the current user may enter; return its path.
+
+    The parents are created too. If the folder exists, check that only the current user controls it.
 
     Raises:
         UntrustedPathError: The folder exists, and another user owns it or may write to it.
@@ -185,7 +187,7 @@ def make_private_folder(path: StrPath) -> Path:
 
 
 def make_parents(path: StrPath) -> None:
-    """Create the missing folders above a path, such that only the current user may write to them.
+    """Create the missing folders above a path; only the current user may write to them.
 
     Raises:
         OSError: A folder cannot be created.
@@ -196,9 +198,10 @@ def make_parents(path: StrPath) -> None:
 
 
 def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:
-    """Write a UTF-8 file atomically: write a temporary file and rename it to ``path``.
+    """Write text to a file atomically: write a temporary file and rename it to ``path``.
 
-    The file gets the permissions ``mode``. If ``path`` is a symbolic link, the link is replaced.
+    The file is UTF-8 and gets the permissions ``mode``. If ``path`` is a symbolic link, the link is
+    replaced.
 
     Raises:
         OSError: The file cannot be written.

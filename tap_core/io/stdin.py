@@ -1,7 +1,7 @@
 """Reading of standard input in blocks, with timeouts while no data arrive.
 
-While a pipe delivers no data, `read_blocks` yields None every ``beat_seconds``, and at once if a
-byte is written to the wake-up pipe. A signal handler thus only needs to record the signal.
+While no data arrive, `read_blocks` yields None every ``beat_seconds``, so that the caller can do
+other work. A signal handler only records the signal, and ends the wait through a pipe.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class WakeupPipe:
 
 
 def open_binary(source: Any) -> BinaryIO:
-    """Return a binary file object for an input.
+    """Return the binary file object of an input.
 
     ``source`` is a text file, a binary file, or None for standard input.
     """
@@ -56,10 +56,10 @@ def open_binary(source: Any) -> BinaryIO:
 def read_blocks(
     source: BinaryIO, wake_up: WakeupPipe, beat_seconds: float
 ) -> Iterator[bytes | None]:
-    """Yield blocks of at most 1 MiB from ``source`` until it ends.
+    """Yield the data of an input in blocks of at most 1 MiB, until it ends.
 
-    If the input is a pipe or a terminal, None is also yielded: after each ``beat_seconds`` without
-    data, and when ``wake_up`` ends the wait.
+    For a pipe or a terminal, also yield None: after each ``beat_seconds`` without data, and when
+    ``wake_up`` ends the wait.
     """
     descriptor = _waitable(source)
     if descriptor is None:
@@ -81,9 +81,9 @@ def read_blocks(
 
 
 def _waitable(source: BinaryIO) -> int | None:
-    """Return the file descriptor of an input that may deliver data late, such as a pipe.
+    """Return the file descriptor of an input from which data may arrive late, such as a pipe.
 
-    Return None for a regular file or an in-memory buffer, which never need a wait.
+    Return None for a regular file or an in-memory buffer, from which a read never waits.
     """
     try:
         descriptor = source.fileno()
@@ -94,7 +94,7 @@ def _waitable(source: BinaryIO) -> int | None:
 
 
 def _widen(descriptor: int) -> None:
-    """Enlarge the buffer of a pipe to the size of one block, so that fewer reads are needed."""
+    """Enlarge a pipe's buffer to the size of one block, so that fewer reads are needed."""
     with contextlib.suppress(ImportError, AttributeError, OSError):  # not a pipe, or not Linux
         import fcntl
 

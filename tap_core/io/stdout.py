@@ -1,8 +1,8 @@
 """Writer of protocol messages, the only output that reaches the real standard output.
 
 - While a command runs, all other output (of authors' code or libraries) goes to standard error.
-- Lines are written whole, from any thread. If a signal interrupts a write, the rest of the line is
-  written first, unless the reader does not accept it within five seconds.
+- Any thread may write; lines are never mixed. If a signal interrupts a write, the rest of the line
+  is written first, unless the reader does not accept it within five seconds.
 - After a failed write nothing more is written.
 """
 
@@ -30,7 +30,7 @@ _Put: TypeAlias = Callable[[memoryview], int]
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines to write, and in ``counts`` the number of bytes that each write call has written."""
+    """Complete lines to write; ``counts`` has the number of bytes of each write call so far."""
 
     lines: memoryview
     counts: list[int] = field(default_factory=list)
@@ -99,8 +99,7 @@ class StdoutWriter:
     def say(self, lines: bytes) -> None:
         """Write complete lines without waiting for other threads.
 
-        If another thread is writing, the lines are queued. They are written by that thread, or
-        before the next lines.
+        If another thread is writing, the lines are queued, and written before the next lines.
 
         Raises:
             OSError: The reader closed the pipe, or the disk is full.
@@ -136,10 +135,10 @@ class StdoutWriter:
             self._later.popleft()
 
     def _write_rest(self, block: _Block, patience: float | None) -> None:
-        """Write the bytes of a block that previous write calls have not written.
+        """Write the rest of a block after interrupted or incomplete write calls.
 
-        If ``patience`` is not None, write in pieces of at most ``PIPE_BUF`` bytes, and wait at most
-        ``patience`` seconds before each piece.
+        If ``patience`` is not None, write at most ``PIPE_BUF`` bytes at a time, and wait at most
+        ``patience`` seconds before each write.
         """
         if not block.counts:
             block.counts.append(0)  # marks the block as begun
@@ -169,7 +168,7 @@ def _number(stream: Any) -> int | None:
 
 
 def _duplicate_descriptor(number: int) -> int:
-    """Duplicate a file descriptor and return the new one, which is greater than 2."""
+    """Duplicate a file descriptor; return the new one, which is greater than 2 (standard error)."""
     descriptor = os.dup(number)
     if descriptor > _ERRORS:
         return descriptor
@@ -188,9 +187,9 @@ def _write_text(stream: Any, data: memoryview) -> int:
 
 
 def _await(descriptor: int, patience: float | None) -> None:
-    """Wait until an output descriptor accepts data, for at most ``patience`` seconds.
+    """Wait until an output descriptor accepts data; ``patience`` is the maximum number of seconds.
 
-    If ``patience`` is None, wait without limit. After a timeout, raise BrokenPipeError.
+    After that time, raise BrokenPipeError. If ``patience`` is None, there is no time limit.
     """
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)

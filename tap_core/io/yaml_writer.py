@@ -1,7 +1,7 @@
-"""YAML text of documents that people read and edit, written without a YAML library.
+"""Writer of YAML documents that people read and edit, without a YAML library.
 
-The values are those of JSON. A YAML library is an optional dependency of the SDK, and its output is
-harder to read: it folds long texts within quotes.
+Documents contain the types of JSON. A YAML library is only an optional dependency of the SDK, and
+its output is harder to read, because it folds long texts within quotes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _RESERVED: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null",
 def write_yaml(document: Mapping[str, Any]) -> str:
     """Return a document as YAML text, with a line break at its end.
 
-    Mappings keep their order and have one key per line. A list of single values is one line if it
-    fits into 100 characters. A longer text is folded.
+    Each key of a mapping is on a separate line, in the order of the mapping. A list of scalars is
+    on one line if that has at most 100 characters. A longer text is folded.
     """
     return "".join(f"{line}\n" for line in _mapping_lines(document, ""))
 
@@ -48,7 +48,10 @@ def _mapping_lines(mapping: Mapping[str, Any], indent: str) -> Iterator[str]:
 
 
 def _needs_lines(items: Sequence[Any], taken: int) -> bool:
-    """Return True if a list needs a line per item: ``taken`` characters of its line are used."""
+    """Return True if a list is written with one line per item, not on the line of its key.
+
+    ``taken`` is the number of characters that the key uses.
+    """
     is_nested = any(isinstance(item, (Mapping, list)) for item in items)
     return is_nested or taken + len(_format_value(items)) + 1 > _WIDTH
 
@@ -64,9 +67,10 @@ def _list_lines(items: Sequence[Any], indent: str) -> Iterator[str]:
 
 
 def _is_foldable(text: str, taken: int) -> bool:
-    """Return True if a text is too long for a line, of which ``taken`` characters are used.
+    """Return True if a text is too long for the line of its key, and can be folded.
 
-    Only a text whose words are separated by single spaces is the same after it has been folded.
+    A folded text is read back unchanged only if its words are separated by single spaces. ``taken``
+    is the number of characters that the key uses.
     """
     is_long = taken + len(text) + 1 > _WIDTH
     return is_long and text.isprintable() and text == " ".join(text.split())
@@ -77,7 +81,7 @@ def _fold(text: str, width: int) -> list[str]:
 
 
 def _format_value(value: Any) -> str:
-    """Return a value on one line: a list in brackets, a mapping as JSON."""
+    """Return a value as YAML on one line: a list in brackets, a mapping as JSON."""
     if isinstance(value, str):
         return _format_text(value, _PLAIN_ON_A_LINE)
     if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
@@ -86,13 +90,16 @@ def _format_value(value: Any) -> str:
 
 
 def _format_text(text: str, plain: re.Pattern[str]) -> str:
-    """Return a text as it is, or in quotes if YAML would read it as something else."""
+    """Return a text as YAML: in quotes if YAML would read it differently without them.
+
+    ``plain`` is the pattern of texts that need no quotes.
+    """
     if plain.fullmatch(text) and text.lower() not in _RESERVED:
         return text
     return _quote(text)
 
 
 def _quote(value: Any) -> str:
-    """Return a value as JSON, which is YAML if all characters are printable."""
+    """Return a value as JSON in which all characters are printable, so that it is also YAML."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in text)

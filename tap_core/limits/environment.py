@@ -1,4 +1,4 @@
-"""Limits with defaults that the user can override by environment variables.
+"""Numeric limits with defaults that the user can override with environment variables.
 
 A limit is for the time or memory that an untrusted document, pattern or expression may take. Limits
 are not config settings, because the config may come from the same untrusted source.
@@ -18,7 +18,7 @@ __all__ = ["Limit"]
 
 @dataclass(frozen=True)
 class Limit:
-    """Numeric limit with a default, which the user can override by an environment variable.
+    """Numeric limit: the value of an environment variable or, if that is not set, a default.
 
     The environment variable is read on first access and cached.
     """
@@ -28,7 +28,7 @@ class Limit:
 
     @cached_property
     def value(self) -> float:
-        """Value of the environment variable or, if it is not set, the default.
+        """The limit: the value of the environment variable or, if it is not set, the default.
 
         Raises:
             ConfigurationError: The environment variable is not a positive number.
@@ -40,12 +40,12 @@ class Limit:
             limit = math.nan
         if not 0 < limit < math.inf:
             raise ConfigurationError(
-                f"The environment variable {self.variable} is a number above zero, such as"
+                f"The environment variable {self.variable} must be a number above zero, such as"
                 f" {self.default:g}."
             )
         return limit
 
     @property
     def whole(self) -> int:
-        """Value of the limit, rounded down to an integer."""
+        """The limit, rounded down to an integer."""
         return int(self.value)

@@ -37,9 +37,10 @@ TEMPLATE_SECONDS: Final = Limit("TAP_CORE_TEMPLATE_SECONDS", 10)
 
 _MOST_BITS: Final = 4_000_000
 """Maximum number of bits of an integer that a power or a product returns."""
+_MOST_DIVISION: Final = 10**10
+"""Maximum product of the bits of a divisor and of its quotient: a division of about 20 ms."""
 _MOST_DIGITS: Final = 100_000
 """Maximum number of integer digits of a Decimal that is converted to an integer or text."""
-_SMALL: Final = 1 << 64
 _LONGEST_TIME_FORMAT: Final = 1_000
 """Maximum length of a datetime format, in characters, because each directive takes time."""
 _INDENT: Final = 100
@@ -50,9 +51,9 @@ _HOLDERS: Final = (dict, list, tuple, set, frozenset)
 
 
 def weight(value: Any, most: int) -> int:
-    """Return the total number of characters and items in a value, including nested values.
+    """Return the size of a value: the number of its characters and items, including nested ones.
 
-    A value that occurs several times counts each time. Counting stops when the total exceeds
+    A value that occurs several times counts each time. Counting stops when the size exceeds
     ``most``.
     """
     return _weight(value, most, {})
@@ -84,37 +85,36 @@ def integer(value: Any = 0, *base: Any) -> int:
     """
     if value.__class__ is Decimal and _count_digits(value) > _MOST_DIGITS:
         raise LimitExceededError(
-            f"An integer made of a decimal may have {_MOST_DIGITS:,} digits, and this one has more."
+            f"An integer from a decimal may have {_MOST_DIGITS:,} digits, but this one has more."
         )
     return int(value, *base)
 
 
 def check_time_format(text: Any) -> None:
-    """Check the length of a datetime format string, such as an argument of ``strftime``.
+    """Raise LimitExceededError if a datetime format string has more than 1,000 characters.
 
-    Raises:
-        LimitExceededError: The format string has more than 1,000 characters.
+    Formatting takes time for each directive, for example in ``strftime``.
     """
     if isinstance(text, str) and len(text) > _LONGEST_TIME_FORMAT:
         raise LimitExceededError(
-            f"A format of dates may have {_LONGEST_TIME_FORMAT:,} characters, and this one has"
+            f"A date-time format may have {_LONGEST_TIME_FORMAT:,} characters, but this one has"
             f" {len(text):,}: make it shorter."
         )
 
 
 def _count_digits(value: Any) -> int:
-    """Return about the number of digits of a Decimal without exponent: 1000 for ``1E+1000``.
+    """Return the approximate number of digits of a Decimal: 1000 for ``1E+1000``.
 
-    Return 0 for values of other types.
+    This is its length when it is written without an exponent. Return 0 for values of other types.
     """
     is_number = isinstance(value, Decimal) and value.is_finite()
     return abs(value.adjusted()) if is_number else 0
 
 
 def _collect_integers(values: Iterable[Any]) -> list[int]:
-    """Return the integers among the values, and those in their strings.
+    """Return the integers among the values, and the integers in the strings among them.
 
-    A format string may use any of these integers as a width, which makes its result long.
+    Formatting may use any of them as the width of a placeholder, which makes its result long.
     """
     numbers = [abs(value) for value in values if isinstance(value, int)]
     return [
@@ -124,25 +124,38 @@ def _collect_integers(values: Iterable[Any]) -> list[int]:
 
 
 def _find_integers(text: str) -> list[int]:
-    """Return the integers in a text: ``a5b12`` has 5 and 12."""
+    """Return the integers in a text: 5 and 12 for ``a5b12``."""
     return [int(digits[:12]) for digits in _DIGITS.findall(text)]
+
+
+def _check_division(left: Any, right: Any) -> None:
+    """Raise LimitExceededError if a division of two integers would take too long."""
+    if isinstance(left, int) and isinstance(right, int):
+        divisor = right.bit_length()
+        if divisor * (left.bit_length() - divisor) > _MOST_DIVISION:
+            raise LimitExceededError(
+                f"A number of {left.bit_length():,} bits is too long to be divided by one of"
+                f" {divisor:,} bits."
+            )
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limit for the size of values in expressions, with operations that check their result.
+    """Size limit for the values in an expression, with operators that check their results.
 
-    ``most`` is the maximum number of characters or items. ``hint`` is added to error messages.
+    Attributes:
+        most: Maximum number of characters and items of a value.
+        hint: Advice for the user at the end of error messages.
     """
 
     most: int
     hint: str = "make it shorter"
 
     def check(self, size: float) -> None:
-        """Check that a size, in characters or items, does not exceed the limit.
+        """Raise LimitExceededError if a value of this size exceeds the limit.
 
-        Raises:
-            LimitExceededError: The size exceeds the limit.
+        Args:
+            size: Number of characters or items of the value.
         """
         if size > self.most:
             raise LimitExceededError(
@@ -193,19 +206,29 @@ class Bounds:
         if isinstance(left, _TEXTS):
             text = left if isinstance(left, str) else bytes(left).decode("latin-1")
             self.check_percent(text, right)
+        _check_division(left, right)
         return left % right
+
+    def floor_divide(self, left: Any, right: Any) -> Any:
+        """Return ``left // right``.
+
+        Raises:
+            LimitExceededError: The division of these integers would take too long.
+        """
+        _check_division(left, right)
+        return left // right
 
     def _check_bits(self, bits: float) -> None:
         """Raise LimitExceededError if an integer would have more than 4,000,000 bits."""
         if bits > _MOST_BITS:
             raise LimitExceededError(
-                f"A number may have {_MOST_BITS:,} bits, and this one would have more."
+                f"A number may have {_MOST_BITS:,} bits, but this one would have more."
             )
 
     # Format strings
 
     def check_percent(self, text: str, arguments: Any) -> None:
-        """Check the size of the result of ``text % arguments``.
+        """Estimate the size of ``text % arguments``; raise an error above the limit.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -222,7 +245,7 @@ class Bounds:
         self._check_filled(text, len(fields), widths, values)
 
     def check_format(self, text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Check the size of the result of ``text.format(*args, **kwargs)``.
+        """Estimate the size of ``text.format(*args, **kwargs)``; raise an error above the limit.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -240,7 +263,7 @@ class Bounds:
         self._check_filled(text, len(fields), widths, values)
 
     def check_spec(self, value: Any, spec: str) -> None:
-        """Check the size of the result of ``format(value, spec)``.
+        """Estimate the size of ``format(value, spec)``; raise an error above the limit.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -250,13 +273,13 @@ class Bounds:
     def _check_filled(
         self, text: str, placeholders: int, widths: Sequence[int], values: Sequence[Any]
     ) -> None:
-        """Check the size of a format string after its placeholders are replaced by values.
+        """Estimate the size of a text after values are inserted; raise an error above the limit.
 
         Args:
-            text: The format string.
+            text: Format string with placeholders.
             placeholders: Number of placeholders.
             widths: Minimum widths that the placeholders specify.
-            values: The values.
+            values: Values to insert.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -281,7 +304,7 @@ class Bounds:
     # Calls
 
     def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return ``function(*args, **kwargs)``, after a check of the estimated size of the result.
+        """Call a function or method and return the result, whose size is estimated before the call.
 
         Raises:
             LimitExceededError: The result would be too large.
@@ -298,7 +321,10 @@ class Bounds:
         return function(*args, **kwargs)
 
     def _check_dump(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Check that ``indent`` and ``separators`` do not make the result of `json.dumps` long."""
+        """Raise LimitExceededError if ``indent`` or ``separators`` make a JSON text too long.
+
+        ``args`` and ``kwargs`` are the arguments of `json.dumps`.
+        """
         between = [kwargs.get("indent"), *(kwargs.get("separators") or ())]
         widths = [
             separator if isinstance(separator, int) else len(separator)
@@ -312,9 +338,9 @@ class Bounds:
 
 
 def _estimate_padding(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
-    """Estimate the size of the result of a padding method such as ``ljust``.
+    """Return the maximum size of the result of a padding method such as ``ljust``.
 
-    Return the largest integer among the arguments, because this may be the width.
+    This is the largest integer among the arguments of the method, because it may be the width.
     """
     del owner, most
     return max(

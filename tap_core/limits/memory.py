@@ -1,7 +1,7 @@
-"""Limits on data that are read into memory at once: a document, a line or a CSV row.
+"""Limits on data that are read into memory at once, such as a document, a line or a CSV row.
 
-Input above a limit raises an error before much more than the limit has been read. The values
-decoded from accepted input take at most about eight times the limit.
+Input above a limit raises an error before much more than the limit has been read. The values that
+are decoded from accepted input take at most about eight times the limit.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ __all__ = [
     "InputTooLargeError",
     "RowBound",
     "format_size",
-    "open_regular",
+    "open_regular_file",
     "read_at_most",
-    "weight",
 ]
 
 MIB: Final = 1 << 20
@@ -54,26 +53,27 @@ _VALUE, _OBJECT, _ARRAY = 112, 288, 64
 
 
 class InputTooLargeError(ValueError):
-    """Error for input that exceeds a size limit."""
+    """Error raised if input exceeds a size limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Limit for the size of a text, with methods that check the limit.
+    """Size limit for texts, with methods that read and check a text.
 
-    ``most`` is the limit in bytes. ``setting`` is the name of the setting that raises the limit,
-    for error messages.
+    Attributes:
+        most: The limit in bytes.
+        setting: Name of the setting that raises the limit, for error messages.
     """
 
     most: int
     setting: str
 
     def read(self, file: IO[bytes], name: str = "a document") -> bytes:
-        """Read a whole file, up to the limit.
+        """Read a file completely; raise an error if it is longer than the limit.
 
         Args:
             file: The file, open for reading.
-            name: Name of the content in error messages.
+            name: Noun for the content in error messages, such as "a document".
 
         Raises:
             InputTooLargeError: The content is longer than the limit, or its values would take too
@@ -86,7 +86,7 @@ class Bound:
         return text
 
     def lines(self, file: IO[bytes]) -> Iterator[bytes]:
-        """Yield the lines of a file, each up to the limit.
+        """Yield the lines of a file; raise an error if one is longer than the limit.
 
         Raises:
             InputTooLargeError: A line is longer than the limit, or its values would take too much
@@ -109,12 +109,12 @@ class Bound:
             yield line
 
     def check(self, text: bytes | str, name: str, separator: str = ",") -> None:
-        """Check the length of a text and the memory that its parsed values would take.
+        """Raise an error if a text is too long, or its parsed values would take too much memory.
 
         Args:
             text: The text, such as JSON or CSV.
-            name: Name of the text in error messages.
-            separator: Text between two values.
+            name: Noun for the text in error messages, such as "a line".
+            separator: Separator of values, such as a comma.
 
         Raises:
             InputTooLargeError: The text is too long, or has too many values.
@@ -122,17 +122,17 @@ class Bound:
         if len(text) > self.most:
             raise self.error(name)
         if len(text) > self.most // _UNCHECKED_SHARE:
-            self.check_memory(len(text) + weight(text, separator), name)
+            self.check_memory(len(text) + _estimate_memory(text, separator), name)
 
     def check_memory(self, size: int, name: str) -> None:
-        """Check that an estimated memory size is at most seven times the limit.
+        """Raise an error if data would take more memory than seven times the limit.
 
         Args:
-            size: Estimated size in bytes.
-            name: Name of the content in error messages.
+            size: Estimated memory in bytes.
+            name: Noun for the data in error messages, such as "a row".
 
         Raises:
-            InputTooLargeError: The size exceeds seven times the limit.
+            InputTooLargeError: The data would take too much memory.
         """
         if size > _MEMORY_FACTOR * self.most:
             raise InputTooLargeError(
@@ -142,10 +142,9 @@ class Bound:
             )
 
     def check_columns(self, count: int) -> None:
-        """Check the number of columns in a CSV header, because each row becomes a wide record.
+        """Raise InputTooLargeError if a CSV header has too many columns (``count``) for the limit.
 
-        Raises:
-            InputTooLargeError: The header has too many columns.
+        Even an empty row has a value for each column.
         """
         limit = max(_FEW_COLUMNS, self.most // _COLUMN_BYTES)
         if count > limit:
@@ -155,7 +154,7 @@ class Bound:
             )
 
     def error(self, name: str) -> InputTooLargeError:
-        """Return the InputTooLargeError for a text above the limit, such as ``a line``."""
+        """Return the error for a text longer than the limit; ``name`` is "a line", for example."""
         return InputTooLargeError(
             f"{name} is longer than {format_size(self.most)}; raise {self.setting} to read it"
         )
@@ -164,8 +163,8 @@ class Bound:
 class RowBound:
     """Iterator over the lines of a CSV file that limits the size of each row.
 
-    A row may have several lines, because a quoted cell may contain line breaks. So the caller must
-    call `next_row` after each row. Creating an instance removes the limit of the module ``csv``,
+    The caller must call `next_row` after each row, because a row may have several lines: a quoted
+    cell may contain line breaks. Creating an instance removes the limit of the module ``csv``,
     131,072 characters per cell, for the whole process.
 
     Raises:
@@ -182,7 +181,7 @@ class RowBound:
         self._size = self._weight = 0
 
     def next_row(self) -> None:
-        """Reset the size, because the next line begins a new row."""
+        """Start a new row: the next line does not belong to the previous row."""
         self._size = self._weight = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -201,15 +200,15 @@ class RowBound:
         bound = self._bound
         if self._size > bound.most:
             raise bound.error("a row")
-        self._weight += weight(line, self._separator)
+        self._weight += _estimate_memory(line, self._separator)
         bound.check_memory(self._size + self._weight, "a row")
 
 
-def weight(text: bytes | str, separator: str = ",") -> int:
-    """Estimate the memory, in bytes, that the values parsed from a text take at most.
+def _estimate_memory(text: bytes | str, separator: str = ",") -> int:
+    """Return an upper bound for the memory of the values that are parsed from a text, in bytes.
 
-    The estimate depends on the number of separators and brackets. It does not include the
-    characters of the text.
+    It is estimated from the number of separators and brackets, and does not include the characters
+    of the text.
     """
     count: Any = text.count
     as_text_type: Any = str.encode if isinstance(text, bytes) else str
@@ -225,7 +224,7 @@ def format_size(size: int) -> str:
     return f"{size // MIB:,} MiB" if size >= MIB and not size % MIB else f"{size:,} bytes"
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular_file(path: Path) -> IO[bytes]:
     """Open a regular file for reading; the caller must close it.
 
     Raises:
@@ -243,7 +242,7 @@ def open_regular(path: Path) -> IO[bytes]:
 
 
 def _check_regular(status: os.stat_result) -> None:
-    """Raise OSError if the status of a file (from ``stat``) is not that of a regular file."""
+    """Raise OSError if a file status (`os.stat`) is not that of a regular file."""
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
@@ -251,7 +250,7 @@ def _check_regular(status: os.stat_result) -> None:
 
 
 def read_at_most(source: Path | IO[bytes], limit: int) -> bytes:
-    """Read an open file, or the file or pipe at a path, completely.
+    """Read an open file, or the file or pipe at a path, and return its content.
 
     Raises:
         OSError: The file cannot be read.
@@ -266,5 +265,5 @@ def read_at_most(source: Path | IO[bytes], limit: int) -> bytes:
         blocks.append(block)
         remaining -= len(block)
     if remaining < 0:
-        raise InputTooLargeError(f"it is longer than {format_size(limit)}, the most that is read")
+        raise InputTooLargeError(f"it is longer than {format_size(limit)}, the maximum size")
     return b"".join(blocks)

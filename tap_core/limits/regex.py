@@ -1,8 +1,8 @@
-"""Untrusted regular expressions (of schemas and manifests) with limits on time and memory.
+"""Untrusted regular expressions, from schemas and manifests, with limits on time and memory.
 
-`compile_pattern` accepts the syntax of `re`, and matches have the same results. Short texts are
-matched by `re`. For longer texts, on which a pattern could backtrack for a long time, the package
-``regex`` is used with a time limit, because matching with `re` cannot be interrupted.
+`compile_pattern` accepts the syntax of `re`, and matches have the same results. A pattern could
+backtrack for a long time on a long text, and matching with `re` cannot be interrupted. So `re`
+matches only short texts; for longer ones the package ``regex`` is used, with a time limit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _DIALECT: Final = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!\d*,?\d*\})|\[:", re.DOTALL
 
 
 class _TimeBudget:
-    """Time budget for slow matches, which all regular expressions of the process share."""
+    """Budget of seconds that all slow matches of regular expressions in this process share."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,9 +56,9 @@ class _TimeBudget:
         self._at = time.monotonic()
 
     def left(self) -> float:
-        """Return the remaining budget for slow matches, in seconds.
+        """Return the remaining seconds for slow matches.
 
-        The budget regains a tenth of a second per second.
+        Each second of the process adds a tenth of a second to the budget.
         """
         if not self._spent:
             return MATCH_SECONDS_TOTAL.value
@@ -69,7 +69,7 @@ class _TimeBudget:
             return MATCH_SECONDS_TOTAL.value - self._spent
 
     def spend(self, seconds: float) -> None:
-        """Subtract the duration of a match from the budget, if it took more than 0.01 seconds."""
+        """Subtract the duration of a match from the budget, unless it took at most 0.01 seconds."""
         if seconds > _SLOW:
             with self._lock:
                 self._at = self._at if self._spent else time.monotonic()
@@ -90,7 +90,7 @@ class Pattern:
     def __init__(self, text: str) -> None:
         if len(text) > _LONGEST:
             raise LimitExceededError(
-                f"A regular expression may have {_LONGEST:,} characters, and {_excerpt(text)} has"
+                f"A regular expression may have {_LONGEST:,} characters, but {_excerpt(text)} has"
                 f" {len(text):,}: shorten it."
             )
         self.text: str = text
@@ -118,7 +118,7 @@ class Pattern:
         return self._within_time(self._guarded.match, text)
 
     def _within_time(self, find: Any, text: str) -> Any:
-        """Call a method of a ``regex`` pattern with a time limit.
+        """Call ``find``, a method of a ``regex`` pattern such as ``search``, with a time limit.
 
         Raises:
             LimitExceededError: The match takes too long.
@@ -132,12 +132,12 @@ class Pattern:
             _time_budget.spend(time.monotonic() - began)
 
     def sub(self, replacement: str, text: str, longest: int) -> str:
-        """Return a text in which every match is replaced, like `re.Pattern.sub`.
+        """Return a text with every match of the pattern replaced, like `re.Pattern.sub`.
 
         Args:
             replacement: Replacement text, with references to groups as in `re.sub`.
             text: The text.
-            longest: Maximum total number of characters of the replacements.
+            longest: Maximum number of characters of all replacements together.
 
         Raises:
             LimitExceededError: Matching takes too long, or the replacements are too long.
@@ -155,7 +155,7 @@ class Pattern:
             if size > longest:
                 raise LimitExceededError(
                     f"Replacing {_excerpt(self.text)} gives more than {longest:,} characters:"
-                    " replace fewer, or by less."
+                    " replace fewer matches, or use a shorter replacement."
                 )
         return "".join((*parts, text[position:]))
 
@@ -189,7 +189,7 @@ class Pattern:
 
     @cached_property
     def _guarded(self) -> Any:
-        """Pattern compiled by the package ``regex``, whose matches can have a time limit."""
+        """Pattern compiled by the package ``regex``, which can limit the time of a match."""
         if _expanded_length(self.text) > _MOST_REPEATS:
             raise LimitExceededError(
                 f"The counted repeats of the regular expression {_excerpt(self.text)} make more"
@@ -199,7 +199,10 @@ class Pattern:
         return regex.compile(_DIALECT.sub(_as_in_re, self.text), regex.V0, cache_pattern=False)
 
     def _too_slow(self, text: str, limit: Limit, subject: str) -> LimitExceededError:
-        """Return the LimitExceededError for a match that exceeds the time limit ``limit``."""
+        """Return the error for a match on ``text`` that exceeds the time limit ``limit``.
+
+        ``subject`` has the words of the message before "longer than", such as "takes".
+        """
         return LimitExceededError(
             f"The regular expression {_excerpt(self.text)} {subject} longer than {limit.value:g}"
             f" seconds on a text of {len(text):,} characters: simplify it, or raise"
@@ -229,10 +232,10 @@ def search(pattern: str, text: str) -> Any:
 
 
 def _safe_length(pattern: str) -> int:
-    """Return the length of the longest text that `re` certainly matches fast by a pattern.
+    """Return the length of the longest text on which `re` certainly matches a pattern fast.
 
     Each repeat and each alternative may multiply the number of steps by the length of the text.
-    Return -1 for a repeated group, because the number of steps may grow exponentially.
+    Return -1 if there is a repeated group, because the number of steps may then grow exponentially.
     """
     choices = len(_CHOICE.findall(pattern))
     is_nested = _REPEATED_GROUP.search(pattern) or _UNUSUAL_GROUP.search(pattern)
@@ -242,7 +245,7 @@ def _safe_length(pattern: str) -> int:
 
 
 def _expanded_length(pattern: str) -> int:
-    """Return an upper bound for the length of a pattern in which ``a{3}`` is written ``aaa``."""
+    """Return an upper bound for the length of a pattern with ``a{3}`` written out as ``aaa``."""
     counts = [(before, min(int(count[:9]), 10**9)) for before, count in _COUNT.findall(pattern)]
     is_plain = not _UNUSUAL_GROUP.search(pattern)
     groups = [count for before, count in counts if before == ")" or not is_plain]
@@ -251,9 +254,9 @@ def _expanded_length(pattern: str) -> int:
 
 
 def _as_in_re(match: re.Match[str]) -> str:
-    """Return a match of `_DIALECT`, escaped if only the package ``regex`` gives it a meaning.
+    """Return the text of a match of `_DIALECT`, escaped if only ``regex`` treats it as syntax.
 
-    With the escape, the pattern means the same for ``regex`` and `re`.
+    After this, the pattern has the same meaning for the package ``regex`` and for `re`.
     """
     text = match[0]
     if text == "{":

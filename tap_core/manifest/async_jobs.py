@@ -49,11 +49,14 @@ _USUAL_WAIT: Final = 5.0
 
 
 class JobLimiter:
-    """Limit for the number of asynchronous jobs that may run at the same time."""
+    """Limit for the number of asynchronous API jobs that run at the same time.
 
-    def __init__(self, most: int) -> None:
-        self.most: int = most
-        self._free: threading.Semaphore = threading.Semaphore(most)
+    All threads of a tap share one limiter.
+    """
+
+    def __init__(self, max_jobs: int) -> None:
+        self.max_jobs: int = max_jobs
+        self._free: threading.Semaphore = threading.Semaphore(max_jobs)
 
     @contextmanager
     def hold_slot(self, check: Callable[[], object]) -> Iterator[None]:
@@ -71,11 +74,11 @@ class JobLimiter:
 
 
 def poll_sleep(run: SyncRun, seconds: float) -> None:
-    """Sleep for a number of seconds; raise an exception as soon as the run ends.
+    """Sleep between two polls of an asynchronous job; raise an exception as soon as the sync ends.
 
     Raises:
-        Exception: the first error of the run.
-        Stopped: the run has ended in another thread.
+        BaseException: The first error of the sync, raised here to end the wait.
+        WorkerStopped: Another thread of the sync has ended the work; no thread has failed.
     """
     until = time.monotonic() + limit_wait(seconds)
     while (left := until - time.monotonic()) > 0:
@@ -92,7 +95,10 @@ def _check(run: SyncRun) -> None:
 
 @dataclass(slots=True)
 class _JobResponses:
-    """Responses of the API about one job, which templates of later requests use as variables."""
+    """API responses about one asynchronous job: its creation and its last poll.
+
+    The templates of the job's later requests, such as the download, use them as variables.
+    """
 
     known: dict[str, Any]
     in_slice: dict[str, Any] = field(default_factory=dict)
@@ -102,7 +108,10 @@ class _JobResponses:
 
 @dataclass(frozen=True, slots=True)
 class AsyncJobReader:
-    """Reader of one slice for an AsyncRetriever: creates a job and reads the job's results."""
+    """Reader of one stream slice from an API with asynchronous jobs (AsyncRetriever in manifests).
+
+    It creates a job for the slice, polls it until it ends, and downloads the results.
+    """
 
     stream: DeclarativeStreamProtocol
     retriever: AsyncRetriever
@@ -135,8 +144,8 @@ class AsyncJobReader:
     def _run_job(self) -> _JobResponses | None:
         """Create a job, wait until it completes, and return the API's responses about the job.
 
-        A job that fails or times out is created again. Return None if the status of the job is
-        ``skipped``.
+        A job that fails or times out is created again. If the manifest maps the job's status to
+        ``skipped``, return None: the stream slice has no records.
 
         Raises:
             FatalSyncError: All attempts ended with a failure or a timeout.
@@ -153,9 +162,12 @@ class AsyncJobReader:
         raise self._make_error(f"its job ended {_TRIES} times with status '{status}'")
 
     def _wait_for_retry(self, job: _JobResponses | None, status: JobStatus) -> None:
-        """Log a warning that a job failed or timed out, and wait before the next attempt.
+        """Log a warning that a job failed or timed out, and wait before the job is created again.
 
-        Without a ``job``, because it could not be created, nothing is logged here.
+        Args:
+            job: The responses about the job; None if it could not be created, which `_create_job`
+                has logged already.
+            status: The final status of the job for the warning, for example "failed".
         """
         wait = None
         if job is not None:
@@ -166,7 +178,7 @@ class AsyncJobReader:
         poll_sleep(self.run, wait or _USUAL_WAIT)
 
     def _create_job(self, *, is_last: bool) -> _JobResponses | None:
-        """Send the request that creates a job; return the response, or None if the request failed.
+        """Send the request that creates a job; return the API's response, or None on failure.
 
         Args:
             is_last: True for the last attempt, in which an error is raised instead of returning
@@ -195,9 +207,10 @@ class AsyncJobReader:
         return _JobResponses({"creation_response": context}, {"create_job_response": response})
 
     def _follow_job(self, job: _JobResponses) -> JobStatus:
-        """Poll a job until it ends and return its status; abort it after a timeout or an error.
+        """Poll a job until it ends or times out, and return its status.
 
-        An error is raised again after the job was aborted.
+        After a timeout or an error, send the request that aborts the job; then raise the error
+        again.
         """
         try:
             status = self._poll_job(job)
@@ -269,7 +282,9 @@ class AsyncJobReader:
         more: Mapping[str, Any] | None = None,
         in_slice: Mapping[str, Any] | None = None,
     ) -> TemplateScope:
-        """Return the template variables of the slice, extended with the responses about the job.
+        """Return the template variables for a request about a job, such as the polling request.
+
+        They are the variables of the stream slice and the API's previous responses about the job.
 
         Args:
             job: The responses about the job.
@@ -316,7 +331,10 @@ def _decoder(retriever: SimpleRetriever) -> Decoder:
 def _build_template_context(
     response: requests.Response, retriever: SimpleRetriever
 ) -> dict[str, Any]:
-    """Return the variables that templates read of a response: JSON members, headers, request."""
+    """Return a response as template variables: ``headers``, ``request``, and its JSON members.
+
+    The decoder of ``retriever`` decodes the body.
+    """
     document = next(_decoder(retriever).decode(response), None)
     known: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
     return {"headers": response.headers, "request": response.request, **known}
@@ -328,7 +346,10 @@ def _extract_values(
     retriever: SimpleRetriever,
     scope: TemplateScope,
 ) -> Iterator[Any]:
-    """Decode a response and yield the values that an extractor finds in it."""
+    """Decode an API response and yield the values that an extractor finds in it.
+
+    For example, the values are a job's status, or the URLs of its results.
+    """
     decoder = _decoder(retriever)
     whole = getattr(extractor, "replace_decoder", None)
     documents = decoder.decode(response) if whole is None else whole(decoder)(response)

@@ -27,7 +27,7 @@ from tap_core.manifest.document import (
     to_plain,
 )
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.literals import has_template, parse_plain
+from tap_core.manifest.literals import has_template, parse_option
 from tap_core.manifest.loader import Manifest
 from tap_core.manifest.parameters import apply_own_parameters
 from tap_core.manifest.problems import ManifestProblem
@@ -57,7 +57,7 @@ def build_component(
     parameters: Mapping[str, Any] | None = None,
     warn: Callable[[str], object] = _log.warning,
 ) -> Any:
-    """Build the component or value that a node of a manifest declares.
+    """Build the Python component or value that a node of an Airbyte manifest declares.
 
     Args:
         manifest: The loaded manifest.
@@ -75,7 +75,10 @@ def build_component(
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Position of a node in the manifest, with the ``$parameters`` that apply to the node."""
+    """Position of a YAML node in the manifest: its path of keys and its line, for error messages.
+
+    It also has the ``$parameters`` and the restricted template variables that apply to the node.
+    """
 
     path: str
     line: int
@@ -93,10 +96,11 @@ class _Position:
         return replace(self, path=path, line=line or self.line)
 
     def for_component(self, cls: Any, node: MappingNode) -> _Position:
-        """Return a copy of the position with the restricted variables of a component class.
+        """Return a copy with the restricted template variables that a component class may use.
 
         Restricted variables, such as ``stream_state``, are available only in the templates of some
-        components. A class lists them with a static method ``get_restricted_names``.
+        components. A class lists them with a static method ``get_restricted_names``, which gets the
+        component's YAML ``node``.
         """
         get_names = getattr(cls, "get_restricted_names", None)
         return (
@@ -108,9 +112,9 @@ class _Position:
 
 @dataclass(frozen=True)
 class Builder:
-    """Builder of the components of one manifest.
+    """Builder of Python component objects from the YAML nodes of an Airbyte manifest.
 
-    With `config` None, templates that use the config are not rendered.
+    If `config` is None, as in a linter, templates that use the config are checked, not rendered.
     """
 
     manifest: Manifest
@@ -126,9 +130,12 @@ class Builder:
             self._scope["config"] = self.config
 
     def build(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
-        """Build and return what a node declares; return None if the node has a problem.
+        """Build the component or value that a YAML node declares; return None if it has a problem.
 
-        The arguments are the same as in `build_component`.
+        Args:
+            node: The node of the manifest to build; None returns None.
+            expected: A component class, or any type hint that a component's field may have.
+            parameters: The ``$parameters`` for a node that is not a component.
 
         Raises:
             ManifestError: The node has a problem, and `problems` is None.
@@ -165,14 +172,14 @@ class Builder:
             return to_plain(node)
         if shape.kind == "node":
             return self._keep_unbuilt(node, position)
-        made: Any = self._build_interpolated if shape.kind else self._build_plain
+        made: Any = self._build_interpolated if shape.kind else self._build_constant
         if isinstance(node, (DataMapping, MappingNode, list)):
             made = self._convert_list if isinstance(node, list) else self._convert_mapping
             made = self._convert_data if isinstance(node, DataMapping) else made
         return made(shape, node, position)
 
     def _convert_data(self, shape: FieldType, node: DataMapping, position: _Position) -> Any:
-        """Convert a mapping from an API response or the config to plain values.
+        """Convert a mapping from an API response or the config to the type ``shape`` of an option.
 
         Such a mapping is never built as a component, even if it has a ``type``.
         """
@@ -189,10 +196,9 @@ class Builder:
         }
 
     def _keep_unbuilt(self, node: Any, position: _Position) -> Any:
-        """Return the node of a component unchanged, for a field that stores unbuilt nodes.
+        """Return a component's YAML node unchanged, for an option whose component is built later.
 
-        The component with this field builds the node later. If this builder collects problems, it
-        also builds the node now, only to find its problems.
+        A linter's builder also builds the component now, only to find its problems.
         """
         if not isinstance(node, MappingNode):
             return self._report(position, "a component must be a mapping with a `type`.")
@@ -241,16 +247,19 @@ class Builder:
         )
 
     def _convert_nested_value(self, shape: FieldType, node: Any, position: _Position) -> Any:
-        """Convert a value inside a mapping or list to a field type; an empty text becomes None."""
+        """Convert a value inside a mapping or list to the type ``shape``.
+
+        An empty text becomes None, whereas an option may have an empty text.
+        """
         if isinstance(node, str):
             return self._build_interpolated(shape, node, position, empty=None)
         return self._convert(shape, node, position)
 
     def _convert_list(self, shape: FieldType, node: list[Any], position: _Position) -> Any:
-        """Convert each item of a list to the item type of ``shape``.
+        """Convert each item of a YAML list to the item type of ``shape``.
 
-        Return `UNKNOWN` if an item could not be converted; the item's problem has then been
-        reported.
+        Return the marker `UNKNOWN` if an item has a problem, which was reported, or if it depends
+        on a config that is not known yet.
         """
         inner = shape.item
         if inner is None:
@@ -269,15 +278,21 @@ class Builder:
     def _build_interpolated(
         self, shape: FieldType, node: Any, position: _Position, *, empty: Any = ""
     ) -> Any:
-        """Return the value of an option that may contain a template.
+        """Return the value of an option whose text may contain a Jinja template.
 
-        If the template cannot be rendered yet, return a `BoundTemplate`, a callable that renders it
-        later. ``empty`` is the value to return for an empty text.
+        A template that uses only the config is rendered now. For any other template return a
+        `BoundTemplate`, a callable that renders it later.
+
+        Args:
+            shape: The type of the option.
+            node: The value of the option in the manifest.
+            position: The position of the option in the manifest.
+            empty: The value to return for an empty text.
         """
         if not isinstance(node, str):
             return str(node) if shape.kind == "text" and not isinstance(node, MappingNode) else node
         if not has_template(node):  # Jinja drops one final newline too
-            return parse_plain(node.removesuffix("\n"), shape.kind, shape.types, empty)
+            return parse_option(node.removesuffix("\n"), shape.kind, shape.types, empty)
         types = (str, type(None)) if shape.kind == "text" and shape.is_optional else shape.types
         bound = self._bind_template(node, position, shape.kind, types, empty)
         if bound is UNKNOWN:
@@ -299,10 +314,10 @@ class Builder:
         types: tuple[type, ...] = (),
         empty: Any = "",
     ) -> Any:
-        """Compile the template of an option and return it as a `BoundTemplate`.
+        """Compile the Jinja template of an option and return it as a `BoundTemplate`.
 
-        Return `UNKNOWN` after reporting a problem in the template. Jinja is imported when the first
-        template is compiled.
+        Return the marker `UNKNOWN` after reporting a problem in the template. Jinja is imported
+        when the first template is compiled.
 
         Args:
             text: The text of the template.
@@ -333,21 +348,22 @@ class Builder:
         return made
 
     def _depends_on_unknown(self, bound: Any, position: _Position) -> bool:
-        """Return True if a template uses config or parameters whose values are not known yet."""
+        """Return True if a template uses a config or parameters that the linter does not know."""
         names = bound.template.names
         if "parameters" in names and any(one is UNKNOWN for one in position.parameters.values()):
             return True
         return self.config is None and "config" in names
 
-    def _build_plain(self, shape: FieldType, node: Any, position: _Position) -> Any:
-        """Return the value of an option that must be known before any request is sent.
+    def _build_constant(self, shape: FieldType, node: Any, position: _Position) -> Any:
+        """Return the value of an option that is evaluated now, because it cannot vary per request.
 
-        If the config is not known yet, return a function from config to value if the option accepts
-        one, otherwise `UNKNOWN`. Also return `UNKNOWN` if the value has a problem.
+        If a template in the option uses a config that is not known yet, return a function from
+        config to value if the option accepts one, otherwise the marker `UNKNOWN`. Also return
+        `UNKNOWN` after reporting a problem in the value.
         """
         text = ""
         if isinstance(node, str) and has_template(node):
-            text, node = node, self._render_plain(shape, node, position)
+            text, node = node, self._render_constant(shape, node, position)
             if node is UNKNOWN or callable(node):
                 return node
         try:
@@ -356,7 +372,7 @@ class Builder:
             wanted = f"the template {text!r} does not give {describe_expected_type(shape)}."
             return self._report(position, wanted if text else str(error))
 
-    def _render_plain(self, shape: FieldType, text: str, position: _Position) -> Any:
+    def _render_constant(self, shape: FieldType, text: str, position: _Position) -> Any:
         types = (str, type(None)) if shape.is_optional else (str,)
         bound = self._bind_template(
             text, position, "value", types if shape.scalars == {str} else ()
@@ -436,10 +452,10 @@ class Builder:
     def _get_option_types(
         kind: type, plan: ComponentPlan, node: MappingNode
     ) -> Iterable[tuple[str, FieldType]]:
-        """Return the name and the type of each option of a component class.
+        """Return the name and the expected type of each option of a component class.
 
-        A class with a static method ``literal_types`` restricts the types of literals in an option,
-        depending on the other options in ``node``.
+        A class can narrow the types depending on other options in ``node``: its static method
+        ``literal_types`` returns the Python types that a rendered template may be parsed as.
         """
         get_from_class = getattr(kind, "literal_types", None)
         if get_from_class is None:
@@ -508,7 +524,7 @@ class Builder:
     def _build_custom(
         self, cls: type, plan: ComponentPlan, node: MappingNode, position: _Position
     ) -> Any:
-        """Return the component for a Python class of the connector, which ``class_name`` names."""
+        """Return the component that wraps a Python class of the connector (``class_name``)."""
         name = node.get("class_name")
         if _has_unknown(node.values()):
             return UNKNOWN
@@ -548,7 +564,7 @@ def _has_unknown(values: Iterable[Any]) -> bool:
 
 
 def _must_stay_unrendered(bound: Any, position: _Position) -> bool:
-    """Return True if a template in a component mapping uses the config, so is rendered later.
+    """Return True if a ``components_mapping`` template uses the config, so it is rendered later.
 
     The later rendering marks config values as data, so that braces in them are not templates.
     """
@@ -556,9 +572,9 @@ def _must_stay_unrendered(bound: Any, position: _Position) -> bool:
 
 
 def _is_code_from_data(node: MappingNode) -> bool:
-    """Return True if a response or the config names the Python class to run.
+    """Return True if an API response or the config, not the manifest, names a Python class to run.
 
-    This is not allowed: only the manifest itself may set ``class_name``.
+    The builder refuses such a node: only the manifest may set ``class_name``.
     """
     kind = node.get(_TYPE)
     is_custom = isinstance(kind, DataText) and kind.startswith(_CUSTOM)

@@ -37,14 +37,14 @@ _PUBLISHED: Final[Mapping[str, frozenset[str]]] = {
 def unknown_options(
     node: MappingNode, options: Collection[Any], parameters: Collection[Any]
 ) -> list[tuple[Any, bool]]:
-    """Return each unknown option of a component, with True for an error or False for a warning.
+    """Return (option, is_error) for each option of a component that its class does not define.
 
     An option causes a warning if another component, an older version of Airbyte's manifests, or a
     parameter has the same name. If the component has such an option, its other unknown options
     cause warnings too, unless they look like misspellings.
 
     Args:
-        node: The component's node.
+        node: The component's YAML node.
         options: The known options of the component.
         parameters: The names of all ``$parameters`` in the manifest.
     """

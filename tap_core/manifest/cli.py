@@ -1,8 +1,8 @@
 """Command `tap-manifest`, which runs an Airbyte manifest as a tap (Singer, Airbyte or Fivetran).
 
-The commands lint, try and install are this program's. Otherwise it takes its own options (the
-manifest, and the behaviors in which this SDK differs from airbyte-cdk), and passes all other
-arguments to the command line of the tap. Problems of a manifest are printed as lines, without a
+The program has the commands lint, try and install. Without one of them, it takes its own options
+(the manifest, and the behaviors in which this SDK differs from airbyte-cdk) and passes all other
+arguments to the tap's command line. Problems of a manifest are printed as lines, without a
 traceback.
 """
 
@@ -25,9 +25,10 @@ from tap_core.parsing.command_line import (
     VersionOption,
     choose_from,
     make_program,
+    report_error,
     run_program,
 )
-from tap_core.redaction import redact_line, write_to_stderr
+from tap_core.redaction import redact_line
 
 __all__ = ["commands", "install", "lint", "main", "try_stream"]
 
@@ -87,15 +88,15 @@ commands = typer.Typer()
 
 
 class _ManifestProgram(Program):
-    """Program that parses its own options and leaves all other arguments to the tap.
+    """Command-line parser of `tap-manifest`, which passes unknown arguments to the manifest's tap.
 
-    If the first argument is a command of the program, all arguments belong to that command.
+    If the first argument is a command of `tap-manifest`, all arguments belong to that command.
     """
 
     ignore_unknown_options = True
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options of the program; leave the arguments of the tap in ``ctx.args``."""
+        """Parse the options of `tap-manifest`; leave the arguments of the tap in ``ctx.args``."""
         if args and args[0] not in _TAP_COMMANDS and args[0] in self.commands:
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True
@@ -129,18 +130,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run_program(program, argv)
     except ConfigurationError as error:
-        return _failed(str(error))
+        return report_error(str(error))
     except ModuleNotFoundError as missing:
         if missing.name not in {"jinja2", "yaml"}:
             raise
         needed = "pip install 'tap-core-sdk[manifest]'"
-        return _failed(
+        return report_error(
             f"Manifests need the package {missing.name}, which is missing: run {needed}."
         )
 
 
 def _list_commands() -> typer.Typer:
-    """Return the commands of this program, and those of the tap, which are listed in the help."""
+    """Return the commands of `tap-manifest` and of the tap, which the help lists together."""
     from tap_core.tap_base import import_commands
 
     listed = typer.Typer()
@@ -149,11 +150,6 @@ def _list_commands() -> typer.Typer:
         *import_commands().registered_commands,
     ]
     return listed
-
-
-def _failed(message: str) -> int:
-    write_to_stderr(f"{redact_line(message)}\n")
-    return 1
 
 
 def _run_manifest(
@@ -175,7 +171,10 @@ def _run_manifest(
 
 
 def _changes(cutoff: str | None, boundary: str | None, new_slices: str | None) -> dict[str, str]:
-    """Return the options that are set, by name, such as ``{"cutoff": "interval_end"}``."""
+    """Return those of the three behavior options that are set, by name.
+
+    For example, return ``{"cutoff": "interval_end"}``.
+    """
     chosen = {"cutoff": cutoff, "boundary": boundary, "new_slices": new_slices}
     return {name: value for name, value in chosen.items() if value}
 

@@ -84,17 +84,20 @@ _INTERRUPTS: Final[Mapping[ResponseAction, type[RestartPagination]]] = {
 
 
 class _RequestCounter(metrics.Counter):
-    """Counter of all requests of a stream, which logs their number as a metric at intervals."""
+    """Counter of a stream's HTTP requests, which logs their number as a metric at intervals."""
 
     def exit(self) -> None:
-        """Do nothing: a log after each pagination would often count a single request."""
+        """Log nothing at the end of a pagination, which often has only a single request.
+
+        The counter logs the metric at intervals instead.
+        """
 
 
 class ManifestClient:
-    """HTTP client of one stream of a manifest.
+    """HTTP client of a stream of an Airbyte manifest, with its authenticator and error handler.
 
-    Copies of a stream have copies of its client, which share the session and the counter. Each copy
-    stores the template variables of the request that it sends.
+    When a stream is copied, for example for a thread, its client is copied too. The copies share
+    the session and the request counter; each has the template variables of the request it sends.
     """
 
     scope: TemplateScope
@@ -142,7 +145,10 @@ class ManifestClient:
         """Origins that the manifest declares for requests without an authenticator."""
 
     def copy_for(self, stream: Any, components: StreamComponents) -> ManifestClient:
-        """Return a client for a copy of the stream, or for the stream with other components."""
+        """Return a client for a copy of the stream, or for the stream with other components.
+
+        The new client shares the HTTP session and the request counter.
+        """
         made = copy.copy(self)
         made.stream, made.components = stream, components
         if components is not self.components:
@@ -150,7 +156,10 @@ class ManifestClient:
         return made
 
     def prepare_for_threads(self, threads: int) -> None:
-        """Create the objects that copies share, and enlarge the connection pool of the session."""
+        """Prepare the client for being copied to a number of threads that send requests.
+
+        Create the objects that the copies share, and enlarge the session's connection pool.
+        """
         _ = self.signer, self._user_agent, self.components.error_handler
         resize_connection_pool(self.session, threads)
 
@@ -158,7 +167,10 @@ class ManifestClient:
 
     @cached_property
     def signer(self) -> Auth:
-        """Function that adds credentials to a request; equal authenticators share one function."""
+        """Function that adds the stream's credentials to a request.
+
+        Streams with equal authenticators share one function, and so its access token.
+        """
         declared = self.components.retriever.requester.authenticator
         if declared is None:
             return SimpleAuthenticator()
@@ -192,8 +204,8 @@ class ManifestClient:
 
         Args:
             pages: Paginator of the slice.
-            make_request: Function that returns the request for a page.
-            context: Context of the slice.
+            make_request: Function that returns the request for a page token.
+            context: Context (partition or parent record) of the slice.
             has_ended: Function that returns True, after a page, if no further page is needed.
         """
         self._pages = pages
@@ -231,7 +243,14 @@ class ManifestClient:
         return response
 
     def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
-        """Send a component's request, without the stream's credentials; return the response."""
+        """Send a component's own request, such as a login, and return the response.
+
+        The request is sent with retries, but without the stream's credentials.
+
+        Args:
+            request: Request to send.
+            scope: Template variables for the error handler.
+        """
         before, self.scope = self.scope, scope  # a request of the stream may wait for this one
         try:
             ready = self._build_request(request)
@@ -274,7 +293,11 @@ class ManifestClient:
     def _send(
         self, request: requests.PreparedRequest, context: Context | None, authenticator: Auth
     ) -> requests.Response:
-        """Return the response to a request: from the cache, or sent within the API budget."""
+        """Return the response to a stream's request, from the response cache or from the API.
+
+        If the parent record already contains the first page of the context, that page is returned.
+        A rate-limited request is sent again at once if another token is available.
+        """
         if (known := self.stream.find_embedded_page(context)) is not None:
             return JSONResponse.of(known)
 
@@ -290,7 +313,10 @@ class ManifestClient:
     def _send_once(
         self, request: requests.PreparedRequest, authenticator: Auth
     ) -> requests.Response:
-        """Add credentials to a request and send it once; then update API budget and quotas."""
+        """Add credentials to a request and send it once, as soon as the API budget allows it.
+
+        Then update the API budget and the quotas of the tokens from the response.
+        """
         budget, counters = self._shared.budget, None
         if budget is not None:
             counters = get_counters(self._tap)
@@ -369,7 +395,12 @@ class ManifestClient:
         )(function)
 
     def _compute_waits(self) -> Generator[float, Any, None]:
-        """Yield the error handler's waits in seconds; by default 1, 2, 4 … plus a jitter."""
+        """Yield the seconds to wait before each retry, from the stream's error handler.
+
+        If the error handler has no wait, it is 1, 2, 4 … seconds plus a random jitter. The
+        generator receives the last error through ``send``, and ends after the handler's maximum
+        time.
+        """
         begun, limit = time.monotonic(), self.components.error_handler.max_seconds
         error = yield 0.0
         for tries in itertools.count(1):
@@ -390,10 +421,11 @@ class ManifestClient:
         }
 
     def _validate_response(self, response: requests.Response) -> None:
-        """Apply the action that the error handler chooses for a response.
+        """Apply the action, such as retry or ignore, that the error handler chooses for a response.
 
         Raises:
-            RetriableAPIError, FatalAPIError: the action treats the response as an error.
+            RetriableAPIError, FatalAPIError: The action treats the response as an error.
+            RestartPagination: The action restarts the pagination of the slice.
         """
         resolution = self._resolve_response(response)
         if resolution.action is ResponseAction.SUCCESS:
@@ -420,7 +452,7 @@ class ManifestClient:
         return make_response_error(resolution, message, response)
 
     def _check_body(self, response: requests.Response) -> None:
-        """Parse a JSON body immediately, so that a truncated body leads to a retry.
+        """Parse a JSON body as soon as it is received, so that a truncated body leads to a retry.
 
         If the record extractor reads the response itself, only the length of the body is checked,
         because the body need not be JSON.
@@ -440,8 +472,9 @@ class ManifestClient:
         """Return the rules that decide which hosts may receive the authenticator's credentials."""
 
         def carries(request: requests.PreparedRequest) -> bool:
-            is_bare = adds_no_credentials(authenticator)
-            return not is_bare or has_secrets(request, self.collect_secrets())
+            return not adds_no_credentials(authenticator) or has_secrets(
+                request, self.collect_secrets()
+            )
 
         return Route(
             lambda origin: origin in self._known_origins or origin in self._find_origins(),
@@ -452,7 +485,7 @@ class ManifestClient:
         )
 
     def _is_secure(self) -> bool:
-        """Return True if an origin that may receive the credentials uses HTTPS."""
+        """Return True if an allowed origin uses HTTPS; credentials are then not sent over HTTP."""
         return any(one.scheme == "https" for one in self._find_origins())
 
     @property
@@ -462,7 +495,10 @@ class ManifestClient:
         return self._shared.get_origins(self.signer) if is_signed else self._unsigned_origins
 
     def _find_origins(self) -> set[Origin]:
-        """Return the origins that may receive the credentials, including that of the requester."""
+        """Return the origins (scheme, host, port) that may receive the stream's credentials.
+
+        They are the known ones and the origin of the requester's base URL.
+        """
         retriever, config = self.components.retriever, self.stream.config
         routers = None if self.fixed_scope is not None else retriever.routers
         scope = make_trusted_scope(self.scope, config, self.stream.name, routers)

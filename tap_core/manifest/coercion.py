@@ -21,7 +21,7 @@ _SHOWN: Final = 60
 
 
 def coerce_scalar(shape: FieldType, value: Any) -> Any:
-    """Convert a value to one of the types that an option accepts, such as ``'3'`` to 3.
+    """Convert an option's value to one of the types that the option accepts, such as ``'3'`` to 3.
 
     ``shape`` describes the accepted types; a list or mapping is converted item by item.
 
@@ -73,9 +73,9 @@ def _format_value(value: Any) -> str:
 
 
 def describe_expected_type(shape: FieldType) -> str:
-    """Describe the types that an option accepts, for error messages, such as "an integer".
+    """Return a description of the types that an option accepts, such as "an integer".
 
-    ``shape`` contains the accepted types.
+    It is used in error messages; ``shape`` contains the accepted types.
     """
     parts = [*map(repr, shape.literals), *(_NAMES[one] for one in _NAMES if one in shape.scalars)]
     if shape.kind:
@@ -85,4 +85,4 @@ def describe_expected_type(shape: FieldType) -> str:
         parts.append("a list")
     if shape.value is not None:
         parts.append("a mapping")
-    return " or ".join(parts) or "known here"
+    return " or ".join(parts) or "a value that this option accepts"

@@ -1,9 +1,8 @@
-"""Reader of a manifest's stream: reads the records of one context (partition) at a time.
+"""Reader of a manifest's stream, which reads the records of one context (partition) at a time.
 
-The slices of a custom or counting cursor are read one after the other, each by a copy of the
-stream. The state of such a cursor is stored after all records of a slice have been written. It is
-stored under ``cursor_state``, unless it contains only the value of the cursor field; it then
-becomes an ordinary bookmark.
+A custom or counting cursor divides a context into slices, which are read one after the other. The
+cursor's state is stored after all records of a slice have been written: as an ordinary bookmark if
+it contains only the value of the cursor field, otherwise under ``cursor_state``.
 """
 
 from __future__ import annotations
@@ -53,17 +52,17 @@ _OF_ONE_SLICE: Final = (FatalAPIError, RetriableAPIError, RequestException, Fail
 
 
 class CursorSlice(NamedTuple):
-    """Slice of a custom or counting cursor, with the cursor reader that yielded the slice."""
+    """Slice of a custom or counting cursor, together with the cursor's reader that yielded it."""
 
     reader: CursorReader
     cursor_slice: CdkStreamSlice
 
 
 class ManifestReader(WindowReader):
-    """Reader of a manifest's stream, which reads the records of one context at a time.
+    """Reader of a manifest's stream, which reads the records of one partition (context) at a time.
 
-    A context contains the values of a partition. Its time windows or cursor slices are read one
-    after the other, and their state is stored.
+    The time windows or cursor slices of the partition are read one after the other, and their state
+    is stored.
     """
 
     stream: Any
@@ -93,27 +92,30 @@ class ManifestReader(WindowReader):
 
     @property
     def has_cursor(self) -> bool:
-        """True if the stream has a cursor, which compares and limits the bookmarks."""
+        """True if the stream has a cursor, which compares bookmark values and limits them."""
         return self._components.other_cursor is not None or super().has_cursor
 
     @property
     def start_date(self) -> Any:
-        """Value from which a slice without a bookmark is read; None for a custom cursor."""
+        """Value from which a stream slice without a bookmark is read; None for a custom cursor."""
         return None if self._components.other_cursor is not None else super().start_date
 
     def make_comparator(self) -> ReplicationKeyComparator:
-        """Return the comparator for replication key values: that of the cursor if there is one."""
-        cursor, usual = self._components.other_cursor, super().make_comparator()
-        return usual if cursor is None else cursor.make_comparator(self.stream.name, usual)
+        """Return the comparator for replication key values: that of the cursor if there is one.
+
+        Without a cursor, values are compared by their type in the schema.
+        """
+        cursor, default = self._components.other_cursor, super().make_comparator()
+        return default if cursor is None else cursor.make_comparator(self.stream.name, default)
 
     def find_later(self, value: str, start_date: str) -> str:
-        """Return the later of two datetimes; the bookmark ``value`` without a time-based cursor."""
+        """Return the later of a bookmark and a start date; with a custom cursor, the bookmark."""
         has_other = self._components.other_cursor is not None
         return value if has_other else super().find_later(value, start_date)
 
     @property
     def has_ended(self) -> bool:
-        """True if a newest-first feed has reached records of an earlier sync, so reading stops."""
+        """True if a newest-first stream has reached already synced records, so reading stops."""
         current = self.current_slice
         return super().has_ended if current is None else current.reader.is_past
 
@@ -125,9 +127,9 @@ class ManifestReader(WindowReader):
 
     @property
     def admits(self) -> Callable[[Record], bool] | None:
-        """Client-side filter of the cursor: True for a record to keep; None without a filter.
+        """Function that returns True for a record that the cursor's client-side filter keeps.
 
-        The paginator counts only records that pass the filter.
+        None means no filter. The paginator counts only records that pass the filter.
         """
         cursor, record_filter = self.stream.incremental_sync, self.stream._record_filter
         filters = cursor is not None and cursor.is_client_side_incremental
@@ -147,7 +149,7 @@ class ManifestReader(WindowReader):
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:
         """Return the error for an invalid start or end datetime of the cursor.
 
-        The message names the config keys that the template of the option uses. ``name`` is
+        The message names the config keys that the template of the datetime uses. ``name`` is
         ``start`` or ``end``.
         """
         node = self._components.incremental_node.get("incremental_sync") or {}
@@ -166,7 +168,7 @@ class ManifestReader(WindowReader):
         return super().make_edge_error(message, name)
 
     def find_time_range(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
-        """Return the start and the end of the period to read.
+        """Return (start, end) of the period that the cursor reads.
 
         With ``global_substream_cursor`` no slice ends later than the first one, because all slices
         share one bookmark.
@@ -177,7 +179,11 @@ class ManifestReader(WindowReader):
     def find_stored(
         self, cursor: DatetimeBasedCursor, context: Context | None
     ) -> dt.datetime | None:
-        """Return the datetime up to which a context is already synced; None without a bookmark."""
+        """Return the datetime up to which a context is already synced; None without a bookmark.
+
+        If the cursor has ``global_substream_cursor`` and no lookback window, the window stored in
+        the state is subtracted.
+        """
         found = super().find_stored(cursor, context)
         if found is None or not cursor.global_substream_cursor or cursor.lookback_window:
             return found
@@ -187,10 +193,11 @@ class ManifestReader(WindowReader):
     # Slices of a parent stream
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Yield the records of a slice, which define the slices of a child stream.
+        """Yield the records of one slice of this parent stream; each becomes a slice of the child.
 
-        The position of a parent that resumes from its child's state advances with each record. If
-        slices share a position, it becomes final in `ManifestStream.resume_position`.
+        If the parent resumes from the state of its child stream, its bookmark advances with each
+        record. A bookmark that several slices share is made final by
+        `ManifestStream.resume_position`.
         """
         stream, manager = self.stream, self.stream.state_manager
         key = str(stream.replication_key)
@@ -219,12 +226,15 @@ class ManifestReader(WindowReader):
         return super().read(context) if cursor is None else self._read_slices(cursor, context)
 
     def begin_trial(self, context: Context | None) -> None:
-        """Limit the next read to the first window or slice of a context, for a connection test."""
+        """Limit the next read of a context to its first time window or stream slice.
+
+        A connection test calls it before it reads.
+        """
         super().begin_trial(context)
         self._is_trial = True
 
     def end(self) -> None:
-        """Stop the threads that read windows of the context, and end a connection test."""
+        """Stop the threads that read the context's windows, and end a connection test."""
         super().end()
         self._is_trial = False
 
@@ -247,7 +257,7 @@ class ManifestReader(WindowReader):
                 return
 
     def make_scope(self, context: Context | None) -> TemplateScope:
-        """Return the template variables for a request: config, slice and time window."""
+        """Return the template variables for a request: config, stream slice and time window."""
         stream = self.stream
         fixed: TemplateScope | None = stream._client.fixed_scope
         if fixed is not None:
@@ -268,7 +278,10 @@ class ManifestReader(WindowReader):
         }
 
     def add_slice_options(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add the bounds of the current time window to a request, or a custom cursor's values."""
+        """Add the values of the current slice to a request, such as the bounds of a time window.
+
+        With a custom cursor, the cursor class adds the values.
+        """
         cursor, window = self.stream.incremental_sync, self.stream.stream_interval
         if self.current_slice is not None:
             self.current_slice.reader.put(request, scope, self.current_slice.cursor_slice)
@@ -276,9 +289,10 @@ class ManifestReader(WindowReader):
             cursor.put(request, window)
 
     def _find_partition(self, context: Context | None) -> tuple[PartitionSlice, Mapping[str, Any]]:
-        """Return the partition values of the current slice, and the values of its cursor interval.
+        """Return (partition values, cursor interval) of the current slice.
 
-        The cursor interval is a dict such as ``{"start": 5}``; it is {} without a cursor slice.
+        The cursor interval is the part of a slice that the cursor adds, such as ``{"start": 5}``.
+        It is {} without a custom or counting cursor.
         """
         more = getattr(context, "extra_fields", None)
         partition = PartitionSlice(context or {}, extra_fields=more)
@@ -297,7 +311,10 @@ class ManifestReader(WindowReader):
     # State of a custom or counting cursor
 
     def _find_position(self, context: Context | None) -> dict[str, Any]:
-        """Return the stored state of a context in the cursor's format; {} if none is stored."""
+        """Return the stored state of a context as its custom or counting cursor expects it.
+
+        Return {} if no state is stored, or if the stream is not synced incrementally.
+        """
         stream, manager = self.stream, self.stream.state_manager
         if stream.replication_method != REPLICATION_INCREMENTAL:
             return {}
@@ -308,9 +325,10 @@ class ManifestReader(WindowReader):
         return copy.deepcopy(found or to_cursor_state(manager.stream_state, key))
 
     def _close_slice(self, context: Context | None, state: Mapping[str, Any] | None) -> None:
-        """Store the state of a cursor as soon as all records of its slice are written.
+        """Store a custom or counting cursor's state after all records of its slice are written.
 
-        If ``state`` is None, nothing is stored, because the cursor uses an ordinary bookmark.
+        ``state`` is the state after the slice. It is None, and nothing is stored, if the cursor
+        uses an ordinary bookmark.
         """
         stream = self.stream
         if state is None or stream.replication_method != REPLICATION_INCREMENTAL:
@@ -342,7 +360,7 @@ class ManifestReader(WindowReader):
     # End of the stream
 
     def continues_after(self, error: Exception) -> bool:
-        """Return True if an error concerns one slice only, so that the other slices are read.
+        """Return True if an error concerns one slice only, so that the other slices are still read.
 
         A config error concerns all slices and ends the stream.
         """
@@ -350,7 +368,11 @@ class ManifestReader(WindowReader):
         return is_of_one and getattr(error, "failure_type", None) != "config_error"
 
     def complete(self, *, saw_all: bool) -> None:
-        """Finalize the states of all slices, with those of parents and of the global cursor."""
+        """Finalize the state of the stream after its last stream slice.
+
+        This includes the states of all slices, of parent streams and of a global cursor.
+        ``saw_all`` is True if all slices were read.
+        """
         super().complete(saw_all=saw_all)
         has_global = self._components.has_global_cursor and self.stream.incremental_sync
         self._slices.complete(has_global_cursor=bool(has_global))

@@ -23,10 +23,10 @@ __all__ = ["add_base_origin", "is_template_origin", "make_component_route", "mak
 
 
 def is_template_origin(node: Mapping[str, Any], origin: Origin) -> bool:
-    """Return True if the stream template of a generated stream contains ``origin``.
+    """Return True if credentials may be sent to ``origin``, because a stream template contains it.
 
-    An origin is a scheme, host and port. Always return True for a stream that is declared without a
-    template. ``node`` is the declaration of the stream.
+    An origin is a scheme, host and port. For a stream that is declared without a template, always
+    return True. ``node`` is the declaration of the stream.
     """
     origins = getattr(node, "origins", None)
     return origins is None or origin in origins
@@ -35,7 +35,9 @@ def is_template_origin(node: Mapping[str, Any], origin: Origin) -> bool:
 def make_trusted_scope(
     scope: TemplateScope, config: Mapping[str, Any], stream: str, routers: Sequence[Any] | None
 ) -> TemplateScope:
-    """Return the template variables without any value that may come from an API response.
+    """Return template variables for a base URL, without any value that may come from a response.
+
+    The origin of such a base URL may receive credentials.
 
     Args:
         scope: The template variables of the current request.
@@ -60,8 +62,8 @@ def make_trusted_scope(
 def add_base_origin(origins: set[Origin], base: str, node: Mapping[str, Any]) -> set[Origin]:
     """Add the origin (scheme, host, port) of a base URL to ``origins``; return ``origins``.
 
-    Nothing is added for an empty base URL, or for an origin that the stream's template does not
-    contain. ``node`` is the declaration of the stream.
+    Credentials may be sent to these origins. Nothing is added for an empty base URL, or for an
+    origin that the stream's template does not contain. ``node`` is the declaration of the stream.
     """
     origin = declared_origin(base) if base else None
     if origin is not None and is_template_origin(node, origin):
@@ -72,10 +74,10 @@ def add_base_origin(origins: set[Origin], base: str, node: Mapping[str, Any]) ->
 def make_component_route(
     request: requests.PreparedRequest, node: Mapping[str, Any], is_secure: Callable[[], bool]
 ) -> Route:
-    """Return a Route that allows a request only to the origin (scheme, host, port) of its URL.
+    """Return the Route that decides if a component's request, such as a token request, may be sent.
 
-    The request is one of a component, such as a token request. ``node`` is the declaration of the
-    stream.
+    It allows only the origin (scheme, host, port) of the request's URL. ``node`` is the declaration
+    of the stream; ``is_secure`` returns True if credentials need HTTPS.
     """
     own = parse_origin(request.url)
     return Route(

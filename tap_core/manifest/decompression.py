@@ -95,7 +95,7 @@ class BoundedReader:
             raise ManifestError(f"Invalid {_SETTING} {most}: expected at least 1 byte.")
 
     def bound(self, data: object = None) -> Bound:
-        """Return the size limit for reading a stream.
+        """Return the size limit for a document, line or row of a byte stream.
 
         It is `max_unpacked_bytes` if set. Otherwise it is the limit of ``data``, the stream of the
         outer decoder, or 64 MiB if ``data`` has no limit.
@@ -107,7 +107,11 @@ class BoundedReader:
 
 
 class _ResponseStream(io.BufferedReader):
-    """Buffered byte stream of a response body, with its size limit, byte count and reading time."""
+    """Byte stream that decoders read: a response body, or decompressed data inside it.
+
+    A nested decoder takes the response's size limit, counter of decompressed bytes and timer from
+    the attributes.
+    """
 
     bound: Bound | None = None
     total: _ByteCounter | None = None
@@ -115,7 +119,10 @@ class _ResponseStream(io.BufferedReader):
 
 
 class _CountingStream(io.RawIOBase):
-    """Raw stream that reads in blocks and adds their sizes to the total of a response."""
+    """Byte stream that reads ``source`` in blocks and counts the bytes of a response.
+
+    After each block, it checks the response's limits for size and processor time.
+    """
 
     def __init__(
         self,
@@ -146,7 +153,10 @@ class _CountingStream(io.RawIOBase):
 
 
 class _ByteCounter:
-    """Counter of the decompressed bytes of a response, including those of nested archives."""
+    """Counter of the decompressed bytes of a response, which raises an error above a limit.
+
+    The bytes of nested archives are included.
+    """
 
     def __init__(
         self, bound: Bound, packed: Callable[[], int], outer: _ByteCounter | None = None
@@ -171,7 +181,7 @@ class _ByteCounter:
 
 
 def open_body(response: requests.Response) -> IO[bytes]:
-    """Open the body of a response as a byte stream that measures the time spent reading."""
+    """Open a response's body as a byte stream; the processor time for reading it is limited."""
     time = get_reading_time(response)
     made = _ResponseStream(_CountingStream(open_response_body(response), time), _BLOCK)
     made.time = time
@@ -220,7 +230,11 @@ def _stream(
 
 
 class _ArchiveFile:
-    """File object of a zip archive that limits the size of the archive's list of files."""
+    """File object of a zip archive that raises an error if too many bytes are read at once.
+
+    The zipfile module reads the archive's list of files at once, so the length of the list is
+    limited.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -230,12 +244,10 @@ class _ArchiveFile:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        if size > _DIRECTORY_BYTES:
-            raise InputTooLargeError(
-                f"its list of files is longer than {format_size(_DIRECTORY_BYTES)}"
-            )
-        found = self._file.read(_DIRECTORY_BYTES + 1 if size < 0 else size)
-        if len(found) > _DIRECTORY_BYTES:
+        found = b""
+        if size <= _DIRECTORY_BYTES:
+            found = self._file.read(_DIRECTORY_BYTES + 1 if size < 0 else size)
+        if max(size, len(found)) > _DIRECTORY_BYTES:
             raise InputTooLargeError(
                 f"its list of files is longer than {format_size(_DIRECTORY_BYTES)}"
             )

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class _Unknown:
-    """Type of `UNKNOWN`, the marker for a value that is not known yet.
+    """Type of `UNKNOWN`, the marker for a value that a linter does not know.
 
     A copy of the marker is the same object.
     """
@@ -47,7 +47,10 @@ any other parameters.
 
 
 class MappingNode(dict[Any, Any]):
-    """Mapping in a manifest, with its line numbers, its path and the ``$parameters`` it may use."""
+    """Mapping in an Airbyte manifest, such as a component, with its position in the YAML file.
+
+    It also has the ``$parameters`` that its templates may use.
+    """
 
     __slots__ = ("filled", "line", "lines", "origins", "parameters", "path")
 
@@ -77,7 +80,7 @@ class DataText(str):
 
 
 class OwnText(str):
-    """Text of the manifest, marked to distinguish it from data in the output of a template."""
+    """Text written in the manifest; the class distinguishes it from data in a template's output."""
 
     __slots__ = ()
 
@@ -102,7 +105,7 @@ def as_data(value: Any) -> Any:
 
 
 class ListNode(list[Any]):
-    """List in a manifest, with the line numbers of its items."""
+    """List in an Airbyte manifest, with the line numbers of its items in the YAML file."""
 
     __slots__ = ("lines",)
 
@@ -112,21 +115,21 @@ class ListNode(list[Any]):
         """Line of each item, from 1."""
 
 
-def is_larger(value: Any, most: int) -> bool:
-    """Return True if a value, with all values nested in it, contains more than ``most`` values.
+def is_larger(value: Any, limit: int) -> bool:
+    """Return True if a YAML value contains more than ``limit`` values, at all nesting levels.
 
-    A value that several parents share is counted once for each parent.
+    A value that several parents share (a YAML alias) is counted once for each parent.
     """
-    return _size(value, most, {}) > most
+    return _size(value, limit, {}) > limit
 
 
-def _size(value: Any, most: int, known: dict[int, int]) -> int:
+def _size(value: Any, limit: int, known: dict[int, int]) -> int:
     if not isinstance(value, (dict, list)):
         return 1
     if id(value) not in known:
         inner = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_size(one, most, known) for one in inner)
-    return min(known[id(value)], most + 1)
+        known[id(value)] = 1 + sum(_size(one, limit, known) for one in inner)
+    return min(known[id(value)], limit + 1)
 
 
 def to_plain(value: Any) -> Any:

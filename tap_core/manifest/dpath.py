@@ -153,15 +153,15 @@ def delete_at(location: _Location) -> None:
         _remove(holder, name)
 
 
-def _get_or_create(holder: Any, step: str, empty: Any) -> Any:
+def _get_or_create(holder: Any, step: str, default: Any) -> Any:
     """Return the value at ``step``, which is a key or index of the container ``holder``.
 
-    If the value is missing or None, it is first set to ``empty``.
+    If the value is missing or None, it is first set to ``default``.
     """
     below = _get_child(holder, step)
     if below is MISSING or below is None:
-        _set(holder, step, empty)
-        return empty
+        _set(holder, step, default)
+        return default
     return below
 
 
@@ -232,9 +232,10 @@ def _iterate_locations(document: Any) -> Iterator[_Location]:
 
 
 def _make_finder(steps: tuple[str, ...]) -> _Find:
-    """Return a function that yields a (container, key or index) pair for each match of a path.
+    """Return a function that finds all values in a document that match a path.
 
-    ``steps`` are the parts of the path; there must be at least one.
+    It yields a (container, key or index) pair for each. ``steps`` are the parts of the path; there
+    must be at least one.
     """
     if "**" in steps:
         at = steps.index("**")
@@ -253,10 +254,10 @@ def _make_finder(steps: tuple[str, ...]) -> _Find:
 
 
 def _make_deep_finder(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
-    """Return a function that yields a (container, key or index) pair for each match of a path.
+    """Return a function that finds all values in a document that match a path with ``**``.
 
-    The path contains ``**``, which matches any number of levels. ``before`` and ``after`` are the
-    parts of the path before and after ``**``.
+    It yields a (container, key or index) pair for each. ``**`` matches any number of levels;
+    ``before`` and ``after`` are the parts of the path before and after it.
     """
     start = _make_finder(before) if before else None
     end = _make_finder(after) if after else None

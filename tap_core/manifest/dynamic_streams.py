@@ -36,9 +36,10 @@ _TOKEN_ENDPOINT: Final = "token_refresh_endpoint"  # noqa: S105  (an option's na
 def generate_streams(
     tap: Any, shared: SharedResources, taken: Collection[str]
 ) -> Iterator[tuple[str, MappingNode]]:
-    """Generate the streams of all dynamic streams in the manifest.
+    """Yield (name of the dynamic stream, node of the generated stream) for all dynamic streams.
 
-    Yield pairs of the name of the dynamic stream, and the node that declares the generated stream.
+    A dynamic stream generates streams from a stream template. The node of a generated stream has
+    the form of a stream's declaration in the manifest.
 
     Args:
         tap: The tap, for the internal streams that read from the API.
@@ -107,16 +108,20 @@ def _fill_template(
 
 
 def _find_origins(shared: SharedResources, template: MappingNode) -> frozenset[Origin]:
-    """Return the origins (scheme, host, port) of a template's URLs before data is filled in."""
+    """Return the origins of the URLs in a stream template, before API data is filled in.
+
+    Only these origins (scheme, host, port) may receive the credentials of the generated streams.
+    """
     keys = ("url_base", "url", _TOKEN_ENDPOINT)
     found = (_find_origin(shared, part, key) for part in _iterate_nodes(template) for key in keys)
     return frozenset(origin for origin in found if origin is not None)
 
 
 def _find_origin(shared: SharedResources, part: MappingNode, key: str) -> Origin | None:
-    """Return the origin (scheme, host, port) of the URL in the option ``key``.
+    """Return the origin (scheme, host, port) of the URL in an option of a component.
 
     Return None if the option is missing, or if its template depends on more than the config.
+    ``part`` is the component's node, ``key`` the name of the option.
     """
     with suppress(ManifestError):
         text = build_component(
@@ -156,7 +161,7 @@ def _iterate_nodes(part: Any) -> Iterator[MappingNode]:
 def _read_records(
     tap: Any, shared: SharedResources, retriever: Mapping[str, Any], name: str
 ) -> Iterator[tuple[PartitionSlice, Record]]:
-    """Yield (slice, record) pairs that the retriever of a components resolver reads.
+    """Yield the (stream slice, record) pairs from which a components resolver generates streams.
 
     Raises:
         DiscoveryError: The records cannot be read; the original error is its cause.

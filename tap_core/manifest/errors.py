@@ -12,14 +12,14 @@ __all__ = ["FailedRecordsError", "ManifestError"]
 
 
 class ManifestError(ConfigurationError):
-    """Raised for a manifest that cannot be read, or that declares something unsupported.
+    """Raised for an Airbyte manifest that cannot be read, or declares something unsupported.
 
     ``message`` is the problem without its position in the manifest. The position is ``line`` (0 if
     unknown) and ``path``, such as ``streams[0].retriever``.
     """
 
     def __init__(self, message: str, *, place: str = "", line: int = 0, path: str = "") -> None:
-        """Create the error; its text is ``message``, after the position ``place`` if that is set.
+        """Create the error. Its text is ``message``, or ``<place>: <message>`` if ``place`` is set.
 
         ``place`` is the position as text, such as ``manifest.yaml, line 3``.
         """

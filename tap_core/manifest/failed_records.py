@@ -25,9 +25,9 @@ _MOST: Final = 1_000
 
 
 class FailedRecords:
-    """Counter and logger of the records of one stream slice on which a Jinja template failed.
+    """Counter of the records of one stream slice that are skipped because a Jinja template failed.
 
-    Several threads may use it.
+    It logs each such record. Several threads may use it.
     """
 
     def __init__(self, stream: str, keys: Sequence[str], log: Callable[..., None]) -> None:
@@ -64,7 +64,7 @@ class FailedRecords:
             raise self._error("The context was not read to its end.")
 
     def check(self) -> None:
-        """Raise FailedRecordsError if any record failed. Called at the end of the slice."""
+        """Raise FailedRecordsError at the end of the slice if any of its records failed."""
         if self.count:
             raise self._error("All others were read.")
 

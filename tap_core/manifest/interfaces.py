@@ -74,10 +74,10 @@ Condition: TypeAlias = Annotated[bool | Callable[[TemplateScope], bool], "condit
 
 
 def resolve(value: Any, scope: TemplateScope) -> Any:
-    """Return the value of a component's field; render it with ``scope`` if it is a template.
+    """Return the value of a component's option; render it with ``scope`` if it is a template.
 
-    ``scope`` contains the template variables. Templates inside dicts and lists are rendered too. A
-    plain value is returned unchanged.
+    ``scope`` contains the template variables. Templates inside dicts and lists are rendered too;
+    any other value is returned unchanged.
     """
     if callable(value):
         return value(scope)
@@ -88,17 +88,17 @@ def resolve(value: Any, scope: TemplateScope) -> Any:
     return value
 
 
-def resolve_mapping(value: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Render the templates in a mapping with the variables ``scope``.
+def resolve_mapping(value: Any) -> dict[str, Any]:
+    """Render the templates in a mapping, which use no variables but those of the config.
 
     Return {} if the result is not a mapping.
     """
-    found = resolve(value, scope)
+    found = resolve(value, {})
     return dict(cast(Mapping[str, Any], found)) if isinstance(found, Mapping) else {}
 
 
 class ResponseAction(Enum):
-    """Action that an error handler chooses for a response, as in Airbyte's manifests."""
+    """Action that a manifest's error handler chooses for a response, such as RETRY or IGNORE."""
 
     SUCCESS = "SUCCESS"
     FAIL = "FAIL"
@@ -123,7 +123,7 @@ class ResponseResolution:
 
 
 class ErrorHandler(Protocol):
-    """Error handler: decides the action for each response, and the wait before a retry."""
+    """Component that decides the action for each HTTP response, and the wait before a retry."""
 
     @property
     def max_tries(self) -> int:
@@ -241,7 +241,7 @@ class Retriever(Protocol):
 
 
 class DeclarativeStreamProtocol(Protocol):
-    """Members of a stream that the components of a manifest use."""
+    """Interface of a manifest's stream, with the members that the manifest's components use."""
 
     name: str
 
@@ -253,9 +253,9 @@ class DeclarativeStreamProtocol(Protocol):
         """Log a message that includes the name of the stream."""
 
     def parent(self, node: Any) -> DeclarativeStreamProtocol:
-        """Return the parent stream that a ParentStreamConfig declares; it is built once per tap.
+        """Return the parent stream that a ParentStreamConfig declares; it is created once per tap.
 
-        ``node`` is the value of the option ``stream``.
+        ``node`` is the declaration of the parent stream in the manifest.
         """
 
     def slices(self) -> Iterable[Context | None]:
@@ -279,20 +279,20 @@ class DeclarativeStreamProtocol(Protocol):
     def with_request_only(
         self, retriever: Any, scope: TemplateScope, *, into_file: bool = False
     ) -> DeclarativeStreamProtocol:
-        """Return a copy of the stream that sends the requests of another retriever.
+        """Return a copy of the stream that sends another retriever's requests, without slicing.
 
-        The copy has no slices. With ``into_file`` True, response bodies are stored in files, which
-        suits large downloads.
+        For example, the retriever polls an asynchronous job. With ``into_file`` True, response
+        bodies are stored in files, which suits large downloads.
         """
 
     def send_request(self) -> requests.Response:
-        """Send the request of a copy from `with_request_only`, and return the response."""
+        """Send the request of this copy from `with_request_only`, and return the response."""
 
     def request_records(self, context: None, /) -> Iterable[Record]:
         """Yield the records of all pages of a stream without slices."""
 
     def iterate_records(self, retriever: Any) -> Iterable[Record]:
-        """Yield the records of another retriever, for example a schema loader's, without slices."""
+        """Yield the records of another retriever, such as a schema loader's, without slicing."""
 
     @property
     def schema(self) -> JsonSchema:
@@ -303,12 +303,16 @@ class DeclarativeStreamProtocol(Protocol):
         """Selection in the catalog by property path: True if the property is selected."""
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the state that was stored for the parent stream ``parent``, or None."""
+        """Return the parent stream's state that this child stream stored; None if it stored none.
+
+        ``parent`` is the name of the parent stream.
+        """
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store the state of the parent stream ``parent``, once all slices so far are synced.
+        """Store the state of a parent stream in the state of this child stream.
 
-        ``position`` is the value of the parent stream's `resume_position`.
+        It is stored once all slices so far are synced. ``parent`` is the name of the parent stream,
+        ``position`` its `resume_position`.
         """
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
@@ -316,4 +320,7 @@ class DeclarativeStreamProtocol(Protocol):
 
     @property
     def resume_position(self) -> Any:
-        """State that a parent stream has reached, as a JSON value for `resume_from`, or None."""
+        """State that this parent stream has reached, as JSON, for `resume_from` in the next sync.
+
+        It is None for a stream that `resume_from` did not create.
+        """

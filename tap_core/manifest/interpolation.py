@@ -22,7 +22,7 @@ from tap_core.exceptions import LimitExceededError
 from tap_core.manifest.document import DataText, OwnText
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.float_literals import decimals_to_floats
-from tap_core.manifest.literals import parse_plain
+from tap_core.manifest.literals import parse_option
 from tap_core.manifest.macros import MACROS, NON_DETERMINISTIC
 from tap_core.manifest.sandbox import Sandbox, bounded, running
 from tap_core.redaction.row_values import are_rows_shown
@@ -77,7 +77,7 @@ _Result = TypeVar("_Result")
 
 
 class Template:
-    """Compiled Jinja template, shared by all options with the same text."""
+    """Compiled Jinja template of an Airbyte manifest; options with the same text share it."""
 
     __slots__ = ("_render", "is_volatile", "names", "text")
 
@@ -130,10 +130,14 @@ class Template:
         return self._render_with(self._render, scope, constants)
 
     def render_parts(self, scope: Mapping[str, Any], constants: Mapping[str, Any]) -> list[str]:
-        """Render the template to a list of texts, in which inserted data is marked.
+        """Render the template to a list of texts: a `DataText` for inserted data, else a str.
 
-        Text of the template is a str, data that was inserted into it is a `DataText`. The arguments
-        and errors are those of `render`.
+        Args:
+            scope: Variables of the request.
+            constants: Variables that are the same for all requests: parameters and config.
+
+        Raises:
+            UndefinedError, TypeError, ManifestError: The template fails, as for `render`.
         """
         return self._render_with(_compile_parts(self.text), scope, constants)
 
@@ -189,9 +193,9 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class BoundTemplate:
-    """Template of one option in a manifest; a function from variables to the option's value.
+    """Template of one option of a component; calling it with variables returns the option's value.
 
-    It includes the variables that are the same for all requests: ``parameters`` and ``config``.
+    It stores the variables that are the same for all requests: ``parameters`` and ``config``.
     """
 
     template: Template
@@ -209,12 +213,13 @@ class BoundTemplate:
     def __call__(self, scope: Mapping[str, Any]) -> Any:
         """Render the template with the variables in ``scope`` and return the value of the option.
 
-        A condition that compares incompatible types is true, as in airbyte-cdk. A condition that
-        accesses an attribute of an undefined value is false.
+        A condition that compares incompatible types is true, as in airbyte-cdk. If the template
+        accesses an attribute of an undefined value, the result is False for a condition, and None
+        for a value inside a mapping or list.
 
         Raises:
-            ManifestError: The template fails, or a template other than a condition accesses an
-                attribute of an undefined value.
+            ManifestError: The template fails, or any other template accesses an attribute of an
+                undefined value.
         """
         try:
             text = self.template.render(scope, self.constants)
@@ -231,12 +236,12 @@ class BoundTemplate:
             raise self._make_error(self._describe_type_error(error)) from None
         except ManifestError as error:
             raise self._make_error(error.message) from None
-        return parse_plain(text, self.kind, self.types, self.empty)
+        return parse_option(text, self.kind, self.types, self.empty)
 
     def render_parts(self, scope: Mapping[str, Any]) -> list[str]:
-        """Render the template to a list of texts, in which inserted data is marked.
+        """Render the template to a list of texts: a `DataText` for inserted data, else a str.
 
-        Text of the template is a str, data that was inserted into it is a `DataText`.
+        The str parts are the template's own text.
 
         Raises:
             ManifestError: The template fails, or accesses an attribute of an undefined value.
@@ -315,7 +320,7 @@ def _is_config(node: nodes.Node) -> bool:
 
 
 def _parse(text: str) -> tuple[nodes.Template, frozenset[str]]:
-    """Parse a template and return its syntax tree and the names of its variables.
+    """Parse a template; return (syntax tree, names of the variables that it uses).
 
     Raises:
         ManifestError: The text is too long, or not a valid template.
@@ -375,7 +380,7 @@ def _compile_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _mark_text(value: Any) -> str:
-    """Convert a value that a template outputs to text.
+    """Convert a value that a template outputs to text, and mark it if it is data.
 
     Text of the manifest (`OwnText`) becomes a str. Any other value is data and becomes a
     `_DataOutput`.
@@ -384,7 +389,10 @@ def _mark_text(value: Any) -> str:
 
 
 class _DataOutput(str):
-    """Text in a template's output that comes from data; Jinja does not change its class."""
+    """Text in a template's output that comes from data, such as an API response or the config.
+
+    Jinja passes it on without changing its class.
+    """
 
     __slots__ = ()
 
@@ -398,7 +406,10 @@ _MARKING: Final = Sandbox(_mark_text)
 
 @lru_cache(maxsize=1_024)
 def _compile_parts(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
-    """Return a function that renders a template to a list of texts, with data as `DataText`."""
+    """Return a function that renders a template to a list of texts.
+
+    Data that is inserted into the template's text becomes a `DataText`, text of the template a str.
+    """
     root = _MARKING.compiled(_MARKING.parse(text)).root_render_func
 
     def render(scope: Mapping[str, Any]) -> list[str]:
@@ -415,9 +426,10 @@ def _compile_parts(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
 def _compile_fast(
     tree: nodes.Template, names: frozenset[str]
 ) -> Callable[[Mapping[str, Any]], str] | None:
-    """Return a fast function that renders a template without Jinja.
+    """Return a function that renders a template without Jinja, which is faster.
 
-    Return None if the template contains more than text and plain look-ups, for example a filter.
+    Return None if the template contains more than text and simple look-ups, for example a filter.
+    ``tree`` is the parsed template, and ``names`` are its variables.
     """
     if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
         return None
@@ -436,7 +448,10 @@ def _compile_fast(
 
 
 def _compile_lookup(node: nodes.Node, names: frozenset[str]) -> _Part | None:
-    """Return a function for a look-up such as ``config['a'].b``; None for any other node."""
+    """Return a function for a look-up such as ``config['a'].b``; None for any other node.
+
+    ``names`` are the variables of the template.
+    """
     if isinstance(node, nodes.Name):
         name = node.name
         return (lambda scope: scope[name]) if name in names else None

@@ -34,12 +34,12 @@ from tap_core.manifest.loader import Manifest, get_template_names, read_manifest
 from tap_core.manifest.problems import ManifestProblem
 from tap_core.manifest.template_expansion import StreamTemplate, get_lines
 
-__all__ = ["LintResult", "Problem", "find_problems", "lint_manifest"]
+__all__ = ["LintResult", "Problem", "lint_manifest"]
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Problem in a manifest, with its position and severity."""
+    """Problem that the linter found in a manifest, with its position and severity."""
 
     line: int
     """Line number, from 1; 0 for the whole file."""
@@ -63,7 +63,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class LintResult:
-    """Problems of a manifest, sorted by line, and the number of streams that it declares."""
+    """Result of linting a manifest: its problems, sorted by line, and its number of streams."""
 
     name: str
     """Path of the file, or "manifest"."""
@@ -90,18 +90,10 @@ class LintResult:
         return f"{self.name}: {', '.join(parts if self.problems else [*parts, 'no problems'])}."
 
 
-def find_problems(source: Path | str) -> list[Problem]:
-    """Return all problems in a manifest, sorted by line.
-
-    ``source`` is the Path of a file, or the text of a manifest.
-    """
-    return lint_manifest(source).problems
-
-
 def lint_manifest(source: Path | str) -> LintResult:
-    """Check a manifest, and return its problems and the number of its streams.
+    """Check an Airbyte manifest, and return its problems and the number of its streams.
 
-    ``source`` is the Path of a file, or the text of a manifest.
+    ``source`` is the Path of the YAML file, or the text of the manifest.
     """
     name = str(source) if isinstance(source, Path) else "manifest"
     streams = templates = 0
@@ -121,7 +113,7 @@ def lint_manifest(source: Path | str) -> LintResult:
 
 
 def _count(manifest: Manifest, key: str) -> int:
-    """Return the number of items in a top-level list of the manifest; 0 if there is no list."""
+    """Return the number of items in the manifest's top-level list ``key``; 0 if it is missing."""
     found = manifest.raw.get(key)
     return len(found) if isinstance(found, list) else 0
 
@@ -143,9 +135,10 @@ def _iterate_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
 def _check_stream_names(
     manifest: Manifest, problems: list[ManifestProblem]
 ) -> Iterator[ManifestProblem]:
-    """Yield a problem for each duplicate stream name, and for each unknown one in ``check``.
+    """Yield a problem for each duplicate stream name, and for each unknown name in ``check``.
 
-    Problems in stream templates are added to ``problems``.
+    ``check`` is the manifest's connection check. Problems in stream templates are added to
+    ``problems``.
     """
     streams = [(str(one.get("name") or ""), one) for one in manifest.streams]
     open_names = False
@@ -164,9 +157,10 @@ def _check_stream_names(
 def _check_connection_check(
     manifest: Manifest, names: Collection[str] | None
 ) -> Iterator[ManifestProblem]:
-    """Yield a problem for each unknown stream name in the manifest's ``check``.
+    """Yield a problem for each unknown stream name in the connection check of the manifest.
 
-    ``names`` are the names of all streams; None if some names are known only at run time.
+    Yield a warning if the manifest has no connection check. ``names`` are the names of all streams;
+    None if some names are known only at run time.
     """
     check = manifest.tree.get("check")
     if not isinstance(check, MappingNode):
@@ -197,9 +191,14 @@ def _check_template_names(manifest: Manifest, check: MappingNode) -> Iterator[Ma
 def _check_template(
     manifest: Manifest, node: MappingNode, problems: list[ManifestProblem]
 ) -> Iterator[tuple[str | None, MappingNode]]:
-    """Check the streams that a template generates, and yield the name and the node of each.
+    """Generate the streams of a stream template, check them, and yield (name, node) for each.
 
     The name is None if it comes from the config or an API. Problems are added to ``problems``.
+
+    Args:
+        manifest: The manifest to check.
+        node: The declaration of the dynamic stream, which contains the template.
+        problems: List to which the problems are appended.
     """
     template = _build_template(manifest, node)
     if template is None:
@@ -222,9 +221,9 @@ def _check_template(
 
 
 def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | None:
-    """Return the stream template that a dynamic stream declares, with its resolver built.
+    """Return the stream template that the dynamic stream ``node`` declares, with a built resolver.
 
-    Return None if the template or the resolver has problems, which were reported before.
+    Return None if the template or the resolver has problems, which the linter has reported before.
     """
     template, given = node.get("stream_template"), node.get("components_resolver")
     if not isinstance(template, MappingNode) or not isinstance(given, MappingNode):
@@ -259,7 +258,10 @@ def _get_stream_name(stream: MappingNode, problems: list[ManifestProblem]) -> st
 def _warn_of_unused_mappings(
     template: StreamTemplate, node: MappingNode
 ) -> Iterator[ManifestProblem]:
-    """Yield a warning for each component mapping whose path the template does not contain."""
+    """Yield a warning for each component mapping without effect.
+
+    The stream template contains nothing at the path of such a mapping.
+    """
     given = node["components_resolver"]["components_mapping"]
     for number in replace(template, known_names={"parameters"}).find_unused_mappings():
         ending = "; `create_or_update: true` creates it" if template.resolver.CREATES else ""

@@ -72,9 +72,9 @@ def find_name_problems(manifest: Manifest) -> Iterator[ManifestProblem]:
 
 
 def _iterate_streams(manifest: Manifest) -> Iterator[MappingNode]:
-    """Yield the nodes of the declared streams.
+    """Yield the nodes of all streams that the manifest declares.
 
-    A StateDelegatingStream has two: a full-refresh stream and an incremental stream.
+    A StateDelegatingStream yields two nodes: its full-refresh and its incremental stream.
     """
     for stream in manifest.streams:
         delegates = [stream.get(f"{mode}_stream") for mode in ("full_refresh", "incremental")]
@@ -162,7 +162,7 @@ def _find_unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterat
 
 
 def _describe_missing(steps: Sequence[str], schema: Any) -> str | None:
-    """Return a message if a schema has no property at a path of keys, otherwise None.
+    """Return a message if a schema has no property at the path ``steps``, otherwise None.
 
     Also return None if the schema does not list the properties at one of the levels.
     """
@@ -196,9 +196,10 @@ def _value_at(schema: Any, steps: Iterable[Any]) -> Any:
 
 
 def _find_line(schema: MappingNode, steps: Iterable[Any]) -> int:
-    """Return the line of a value in a schema, or of its nearest parent with a known line.
+    """Return the line of a value in a schema for a lint message.
 
-    ``steps`` is the path of keys to the value.
+    If it is unknown, return the line of the nearest parent with a known line. ``steps`` is the path
+    of keys to the value.
     """
     value: Any = schema
     line = schema.line

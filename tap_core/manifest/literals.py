@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from tap_core.manifest.document import DataText
 
-__all__ = ["VALUE_TYPES", "has_template", "parse_literal", "parse_plain"]
+__all__ = ["get_literal_types", "has_template", "parse_literal", "parse_option"]
 
-VALUE_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
+_VALUE_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
     "string": (str,),
     "number": (float,),
     "integer": (int,),
@@ -69,6 +69,15 @@ def _value(text: str) -> Any:
         return value
 
 
+def get_literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
+    """Return the Python types that the rendered option ``value`` may be converted to.
+
+    For example, ``value_type: integer`` returns ``{"value": (int,)}``; a text that is not an
+    integer then stays a string. ``options`` are the options of the component in the manifest.
+    """
+    return {"value": _VALUE_TYPES.get(options.get("value_type"), ())}
+
+
 def has_template(text: str) -> bool:
     """Return True if a text contains Jinja delimiters such as ``{{``; always False for `DataText`.
 
@@ -77,11 +86,11 @@ def has_template(text: str) -> bool:
     return text.__class__ is not DataText and any(mark in text for mark in _MARKS)
 
 
-def parse_plain(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:
-    """Convert the text of an option in a manifest to the option's value.
+def parse_option(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:
+    """Convert the text of a manifest's option to the option's value; templates are not rendered.
 
     Args:
-        text: Text of the option, after its template was evaluated if it has one.
+        text: Text of the option. If it had a template, the rendered text.
         kind: Type of the option: ``text`` for a string, ``value`` for any Python literal, such as a
             number or a list, and ``condition`` for a bool.
         types: Types that a literal in the text may have; a literal of another type stays text.

@@ -44,7 +44,11 @@ _TOO_DEEP: Final = "this is nested too deeply after its references are resolved:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Manifest of a connector: as written (`raw`), and with references and defaults (`tree`)."""
+    """Airbyte manifest that declares a connector in YAML.
+
+    `raw` is the manifest as written; `tree` has its references, default types and ``$parameters``
+    resolved.
+    """
 
     name: str
     """File name of the manifest, for messages."""
@@ -88,7 +92,7 @@ class Manifest:
 
     @property
     def streams(self) -> list[MappingNode]:
-        """Nodes of the streams under the key ``streams``, which come from no stream template.
+        """Nodes of the streams under the key ``streams``, without those of stream templates.
 
         Raises:
             ManifestError: ``streams`` is not a list of mappings, or is missing without
@@ -132,7 +136,9 @@ class Manifest:
         return None
 
     def report_problem(self, line: int, path: str, message: str) -> None:
-        """Append a problem to `problems`, or raise it if `problems` is None.
+        """Append a problem to the list `problems`; raise it as an error if there is no list.
+
+        Only a linter sets the list. ``line`` and ``path`` are the position of the problem.
 
         Raises:
             ManifestError: `problems` is None.
@@ -148,7 +154,7 @@ class Manifest:
 
 
 def read_manifest(source: Path | str) -> Manifest:
-    """Read a manifest from YAML or JSON.
+    """Read an Airbyte manifest from YAML or JSON.
 
     ``source`` is the Path of a file, or the text of a manifest.
 
@@ -175,7 +181,7 @@ def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str
 
 
 def parse_value(text: str) -> Any:
-    """Parse a text as YAML; return invalid YAML unchanged, as text.
+    """Parse a text as YAML and return the value; return a text that is not YAML unchanged.
 
     Raises:
         ManifestError: The YAML exceeds a size limit.
@@ -231,7 +237,10 @@ def _compose(text: str) -> yaml.Node | None:
 
 
 class _Reader:
-    """Converter of YAML nodes to manifest nodes; all aliases of an anchor give the same object."""
+    """Converter of PyYAML's nodes to the nodes of a manifest, which have line numbers.
+
+    All aliases of a YAML anchor give the same object.
+    """
 
     def __init__(self, duplicate_keys: list[tuple[int, str]]) -> None:
         self._words = yaml.constructor.SafeConstructor()

@@ -71,7 +71,7 @@ def _day_delta(num_days: int, format: str = "%Y-%m-%dT%H:%M:%S.%f%z") -> str:
 
 @dataclass(frozen=True)
 class _Months:
-    """Duration in months or years, which can be added to dates and subtracted from them."""
+    """Duration in months or years, for templates that add it to a date or subtract it."""
 
     length: ISODuration
     sign: int

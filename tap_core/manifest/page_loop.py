@@ -1,4 +1,4 @@
-"""Pagination of a manifest's stream: a paginator for the loop in `tap_core.http.page_iteration`.
+"""Pagination of a manifest's stream, for the request loop in `tap_core.http.page_iteration`.
 
 A page without records does not end the pagination; the manifest's paginator decides. An error
 response that the error handler ignores has no records and ends the pagination.
@@ -29,7 +29,7 @@ __all__ = ["PageLoop", "PageToken"]
 
 @dataclass(frozen=True, slots=True)
 class PageToken:
-    """Token of a page to request: its page cursor, and the template variables of the request."""
+    """Page to request: the page cursor, and the template variables of the page's request."""
 
     cursor: PageCursor
     scope: TemplateScope
@@ -37,7 +37,10 @@ class PageToken:
 
 @dataclass(slots=True)
 class _PageCounts:
-    """Numbers of a page's records before and after filtering, and the last record."""
+    """Counts of a page's records for the paginator, and the last record that was kept.
+
+    `size` counts the records in the response, `kept` those that passed the filters.
+    """
 
     size: int = 0
     kept: int = 0
@@ -97,7 +100,9 @@ class PageLoop:
         return PageToken(self._cursor, {**self._scope, "next_page_token": self._cursor.token})
 
     def reduce(self, error: SyncError) -> None:
-        """Reduce the page size and wait, so that the rejected page is requested again.
+        """Reduce the page size after a rejected request; wait before the page is requested again.
+
+        ``error`` is the API's error; it is raised if the manifest declares no page size reduction.
 
         Raises:
             SyncError: The page size cannot be reduced further.
@@ -109,7 +114,7 @@ class PageLoop:
         self._comes_again = True
 
     def parse(self, response: requests.Response) -> Iterator[Record]:
-        """Yield the records of a response; nothing if the page must be requested again."""
+        """Yield the records of a page's response; nothing if the page is requested again."""
         if self._comes_again:
             return
         counts = self._counts = _PageCounts()
@@ -141,17 +146,20 @@ class PageLoop:
             yield document
 
     def _read_document(self, response: requests.Response) -> Any:
-        """Return the first document of a response, decoded again if it may have changed."""
+        """Return the first document of a response for template variables; {} if it has none.
+
+        It is decoded again if processing the records may have changed it.
+        """
         if self._is_pristine:
             return {} if self._first is None else self._first
         return next(self._decode(response), {})
 
     def continue_if_empty(self, response: requests.Response) -> bool:  # noqa: ARG002  a hook
-        """Return True: the manifest's paginator decides if a page follows an empty page."""
+        """Return True: the manifest's paginator decides even after a page without records."""
         return True
 
     def advance(self, response: requests.Response) -> None:
-        """Go to the next page; do nothing if the current page must be requested again."""
+        """Go to the next page; stay on the current page if it must be requested again."""
         is_refused, self._comes_again = self._comes_again, False
         if self.finished or is_refused:
             return

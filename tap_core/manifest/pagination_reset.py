@@ -25,7 +25,7 @@ __all__ = ["RestartLimiter", "RestartPagination", "SplitWindow"]
 
 
 class RestartPagination(Exception):  # noqa: N818  (no failure)
-    """Raised to restart the pagination of a slice at the first page."""
+    """Raised to restart a stream slice's pagination at its first page, as the manifest declares."""
 
     def __init__(self, error: SyncError) -> None:
         super().__init__(str(error))
@@ -34,20 +34,23 @@ class RestartPagination(Exception):  # noqa: N818  (no failure)
 
 
 class SplitWindow(RestartPagination):
-    """Raised to read the current time window again in two halves."""
+    """Raised after an API rejected a time window, to read it again in two halves."""
 
 
 class RestartLimiter:
     """Counter of the pagination restarts of one stream slice; raises an error after too many.
 
-    ``most`` is the maximum number of paginations, including the first.
+    ``max_paginations`` is the maximum number of paginations, including the first.
 
     Raises:
         ManifestError: The manifest sets ``limits`` without a DatetimeBasedCursor.
     """
 
     def __init__(
-        self, declared: PaginationReset | None, cursor: DatetimeBasedCursor | None, most: int
+        self,
+        declared: PaginationReset | None,
+        cursor: DatetimeBasedCursor | None,
+        max_paginations: int,
     ) -> None:
         is_split = declared is not None and declared.action == "SPLIT_USING_CURSOR"
         self._cursor = cursor if is_split else None
@@ -56,7 +59,7 @@ class RestartLimiter:
             raise ManifestError(
                 "`limits` of a pagination_reset need a DatetimeBasedCursor in `incremental_sync`."
             )
-        self._most = most
+        self._max_paginations = max_paginations
         self._begun = 1
         self._read = 0
         self._highest: dt.datetime | None = None
@@ -79,10 +82,12 @@ class RestartLimiter:
             yield record
 
     def count_page(self, size: int) -> None:
-        """Add ``size``, the number of records of a page, before the next page is requested.
+        """Count the records of a page towards the limit of one pagination.
+
+        It is called before the next page is requested; ``size`` is the number of records.
 
         Raises:
-            RestartPagination: the number of records has reached the limit of one pagination.
+            RestartPagination: The limit is reached, so that the pagination must restart.
         """
         self._read += size
         if self._limit is not None and self._read >= self._limit:
@@ -107,7 +112,7 @@ class RestartLimiter:
         self._read = 0
         self._begun += 1
         if self._cursor is None or current is None:
-            if self._begun > self._most:
+            if self._begun > self._max_paginations:
                 raise restart.error from None
             return current
         start = min(self._highest or current.start, current.end)

@@ -153,9 +153,9 @@ def _merge_parameters(
 
 
 def _find_inherited_options(own: Any, component: MappingNode) -> list[Any]:
-    """Return the options whose value equals the component's parameter of the same name.
+    """Return the options that an earlier expansion may have filled in from ``$parameters``.
 
-    An earlier expansion may have filled in these options.
+    Their value equals the parameter of the same name. ``own`` are the component's parameters.
     """
     if not isinstance(own, Mapping):
         return []
@@ -172,7 +172,7 @@ def _copy_node(node: MappingNode, path: str) -> MappingNode:
 def _expand_option(
     component: MappingNode, key: Any, parameters: Mapping[str, Any], *, parents_win: bool
 ) -> Any:
-    """Return the value of a component's option, with nested components expanded.
+    """Return the option ``key`` with types and ``$parameters`` filled in for nested components.
 
     If ``parents_win`` is True, ``parameters`` override those that a nested component declares.
     """
@@ -210,9 +210,10 @@ def _get_default_type(node: MappingNode, field: tuple[str, str]) -> str | None:
 def _expand_nested_components(
     mapping: MappingNode, implied: str | None, *, parents_win: bool
 ) -> MappingNode:
-    """Expand the components in a mapping without a type, and return the mapping.
+    """Expand the components inside a mapping that has no type, in place; return the mapping.
 
-    If ``parents_win`` is True, inherited parameters override those that a component declares.
+    Each component gets default types and ``$parameters``. If ``parents_win`` is True, inherited
+    parameters override those that a component declares.
     """
     for key, value in mapping.items():
         if isinstance(value, MappingNode) and value.get("type"):
@@ -224,9 +225,10 @@ def _expand_nested_components(
 
 
 def expand_parameters(node: Any) -> Any:
-    """Return a copy of a node in which each component has the key ``$parameters`` again.
+    """Return a copy of a manifest node with the ``$parameters`` of each component as a key again.
 
-    The key contains the parameters of the component, including inherited ones.
+    A stream template needs the key, because parameters are filled in again in each stream that is
+    generated from it. The key contains inherited parameters too.
     """
     if isinstance(node, ListNode):
         return ListNode([expand_parameters(one) for one in node], lines=list(node.lines))

@@ -1,7 +1,7 @@
 """Lazy cache of the contexts of a stream's slices, which partition routers generate.
 
 A context is generated when the parent stream yields its record, so the first slice is read before
-the last parent record. All contexts are stored for the run, because its end iterates over them
+the last parent record. All contexts are stored, because the end of the run iterates over them
 again.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["PartitionCache", "cartesian_product"]
 
 
 class PartitionCache(Iterable["Context"]):
-    """Lazy cache of the contexts of slices, each a dict of partition values.
+    """Lazy cache of a stream's partitions, each a context (a dict of partition values).
 
     Several threads may iterate over it. The first iteration yields contexts with their extra
     fields, later iterations yield plain dicts.

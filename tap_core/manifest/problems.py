@@ -9,7 +9,10 @@ __all__ = ["ManifestProblem"]
 
 @dataclass(frozen=True, slots=True)
 class ManifestProblem:
-    """Problem in a manifest at one position; ``line`` 0 means the whole file."""
+    """Problem of a manifest at one position, for the linter or an error.
+
+    ``line`` 0 means the whole file.
+    """
 
     line: int
     path: str

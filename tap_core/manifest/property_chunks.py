@@ -21,7 +21,10 @@ __all__ = ["PropertyChunkReader"]
 
 
 class PropertyChunkReader(PageLoop):
-    """Pagination in which each page takes several requests, one per group of properties."""
+    """Pagination for an API that limits the properties (record fields) per request.
+
+    Each page takes several requests, one per group of properties, whose partial records are merged.
+    """
 
     def __init__(
         self,
@@ -43,7 +46,10 @@ class PropertyChunkReader(PageLoop):
 
     @property
     def current_value(self) -> PageToken:
-        """Token of the page to request next; its variables include the group of properties."""
+        """Token of the page to request next, with the template variables of its request.
+
+        The variables include the group of properties to request.
+        """
         token = super().current_value
         return PageToken(token.cursor, inject_properties(token.scope, self._chunks[self._place]))
 
@@ -72,7 +78,7 @@ class PropertyChunkReader(PageLoop):
         yield from records
 
     def _is_merged(self, record: Record) -> bool:
-        """Merge a record with other records of the same key; return False if it has no key."""
+        """Merge a partial record with others of the same key; return False if it has no key."""
         assert self._merging is not None  # noqa: S101 - asked before
         key = self._merging.group(record)
         if key is not None:

@@ -20,7 +20,10 @@ _UNTOUCHED: Final = "config_overrides"
 
 
 class References:
-    """Resolver of the ``#/…`` references in one document; each target is resolved once."""
+    """Resolver of the references in a manifest, such as ``#/definitions/requester``.
+
+    Each target is resolved once and shared.
+    """
 
     def __init__(self, root: MappingNode, problem: Callable[[int, str, str], None]) -> None:
         self._root = root
@@ -29,7 +32,7 @@ class References:
         self._open: list[str] = []
 
     def resolve(self, node: Any, line: int = 0) -> Any:
-        """Return a value of the document with its references replaced by their targets.
+        """Return a node of the manifest with its references replaced by their targets.
 
         ``line`` is the line for error messages.
 

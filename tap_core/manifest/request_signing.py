@@ -1,8 +1,8 @@
 """Authenticators of a manifest: functions that add credentials to requests.
 
-They extend classes of `tap_core.authenticators` by the field names and request options of a
-manifest. A request that is signed twice has the credential once. A token is requested under a lock,
-once for all threads, and is used until shortly before it expires.
+They add to `tap_core.authenticators` the field names and request options that a manifest declares.
+A request that is signed twice contains the credential once. One thread requests a token for all
+threads; the token is used until shortly before it expires.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _USUAL_LIFETIME = 3600
 
 
 def parse_expiry(value: Any, format: str | None = None) -> datetime | None:
-    """Parse the expiry of a token to an aware datetime; None if it is not a datetime.
+    """Parse the expiry of a token to a timezone-aware datetime; None if it is not a datetime.
 
     Args:
         value: Expiry, as text or number.
@@ -81,10 +81,9 @@ class InjectedCredential(APIAuthenticatorBase):
 
 
 def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[str, Any] | None]:
-    """Parse the body of a request.
+    """Parse the fields of a request body; return (is_json, fields).
 
-    Returns:
-        True for a JSON body, else False; and the fields of the body, or None if it has no fields.
+    ``is_json`` is True for a JSON body; ``fields`` is None if the body has no fields.
     """
     body = request.body or b""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
@@ -101,8 +100,8 @@ def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[st
 def _write_body(request: requests.PreparedRequest, asked: HTTPRequest, *, is_json: bool) -> None:
     if request.body and is_json != asked.as_json:
         raise ManifestError(
-            "The credential cannot be added to the request body: a form field does not fit a JSON"
-            " body, nor a JSON field a form."
+            "The credential cannot be added to the request body: set `inject_into: body_json` for a"
+            " JSON body, or `inject_into: body_data` for a form."
         )
     if asked.as_json:
         request.prepare_body(data=None, files=None, json=asked.data)
@@ -113,10 +112,11 @@ def _write_body(request: requests.PreparedRequest, asked: HTTPRequest, *, is_jso
 
 
 class ExpiringToken:
-    """Token that is requested when needed, and cached until shortly before it expires.
+    """Access token that is requested when needed, and cached until shortly before it expires.
 
-    ``get`` returns a new token and the datetime of its expiry, or None if unknown. After a response
-    with status 401 the stream renews the token, unless another thread has already renewed it.
+    The function ``get`` returns a new token and the datetime of its expiry (None if unknown). After
+    a response with status 401 the stream renews the token, unless another thread has already
+    renewed it.
     """
 
     def __init__(self, get: Callable[[], tuple[str, datetime | None]]) -> None:
@@ -139,7 +139,10 @@ class ExpiringToken:
         return self.access_token is not None and (until is None or utc_now() < until)
 
     def update_access_token(self) -> None:
-        """Get a new token with ``get`` and cache it until shortly before it expires."""
+        """Request a new token and cache it until shortly before it expires.
+
+        Error messages and logs hide the token from then on.
+        """
         with self._updating:
             token, ends_at = self._get()
             if ends_at is not None:

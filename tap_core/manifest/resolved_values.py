@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tap_core.manifest.document import DataText, OwnText, as_data
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import TemplateScope
-from tap_core.manifest.literals import has_template, parse_plain
+from tap_core.manifest.literals import has_template, parse_option
 from tap_core.manifest.loader import parse_value
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ _CLOSING: Final = ("}}", "%}", "#}")
 
 
 def insert_value(value: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
-    """Return the value of a component mapping, with data marked.
+    """Return the value that a component mapping inserts into a stream template.
 
-    Data comes from a response or the config. Because of the mark, it is never read as a template.
+    Data from a response or the config is marked in it, so that it is never read as a template.
 
     Args:
         value: Value of the mapping, or a template for it.
@@ -55,7 +55,11 @@ def insert_value(value: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
 
 
 def split_template_text(value: Any) -> Any:
-    """Return a value of a manifest with each str as `OwnText`, to distinguish it from data."""
+    """Return a copy of a manifest value in which each text is an `OwnText`.
+
+    In the output of a template, texts of this class can be told from data of a response or the
+    config.
+    """
     if isinstance(value, dict):
         return {key: split_template_text(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -76,14 +80,17 @@ def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bo
         return _restore_data(
             parse_value(text) if reads_yaml else text, pieces, reads_yaml=reads_yaml
         )
-    value = parse_plain("".join(pieces), bound.kind, bound.types, bound.empty)
+    value = parse_option("".join(pieces), bound.kind, bound.types, bound.empty)
     if isinstance(value, str) and reads_yaml:
         value = parse_value(value)
     return as_data(value) if has_data else value
 
 
 def _restore_data(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any:
-    """Return a parsed value with its placeholders replaced by data.
+    """Replace the placeholders in a parsed value by the data for which they were inserted.
+
+    Text from a response or the config is replaced by placeholders while the manifest's text around
+    it is parsed as YAML.
 
     Args:
         value: Parsed value.
@@ -111,7 +118,13 @@ def _restore_data(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any
 
 
 def _embed_data(parts: Sequence[str]) -> str:
-    """Return a template that renders to the joined ``parts``; data in it is escaped."""
+    """Return the text of a template that renders to the joined ``parts``.
+
+    Parts that are data (`DataText`) are escaped, so that they are not read as template text.
+
+    Raises:
+        ManifestError: Data would become part of an expression of the template.
+    """
     made = ""
     for number, one in enumerate(parts):
         if not isinstance(one, DataText):
@@ -131,6 +144,6 @@ def _embed_data(parts: Sequence[str]) -> str:
 
 
 def _ends_in_template(text: str) -> bool:
-    """Return True if a text ends inside an expression such as ``{{ ... }}``."""
+    """Return True if a text ends inside a Jinja expression, such as ``{{ config[``."""
     opened, closed = (max(map(text.rfind, marks)) for marks in (_OPENING, _CLOSING))
     return opened > closed

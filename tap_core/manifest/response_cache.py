@@ -1,9 +1,9 @@
 """Cache of a run's responses, so that streams with the same parent request its pages once.
 
 Two requests are equal if method, URL, headers and body are equal. Bodies are stored in an unnamed
-temporary file, which is deleted with the process. While one thread sends a request, other threads
-with an equal request wait for its response. Only complete, successful responses are stored. Each
-caller gets a new copy.
+temporary file, which is deleted when the process ends. While one thread sends a request, other
+threads with an equal request wait for its response. Only complete, successful responses are stored.
+Each caller gets a new copy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ _IsGood: TypeAlias = Callable[[requests.Response], bool]
 
 @dataclass
 class _Entry:
-    """Cache entry of one request; a thread that sends the request holds the lock ``turn``."""
+    """Cache entry of one request.
+
+    A thread holds the lock ``turn`` while it sends the request, so that other threads wait for the
+    response.
+    """
 
     turn: threading.Lock = field(default_factory=threading.Lock)
     kept: _CachedResponse | None = None
@@ -38,7 +42,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _CachedResponse:
-    """Cached response: the offset and length of its body in the cache file, and its attributes."""
+    """Cached response: its status and headers, and the position of its body in the cache file."""
 
     offset: int
     length: int
@@ -50,7 +54,10 @@ class _CachedResponse:
 
 
 class ResponseCache:
-    """Thread-safe cache of responses by request."""
+    """Thread-safe cache of a sync's HTTP responses, so that equal requests are sent only once.
+
+    The bodies are stored in a temporary file.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[bytes, _Entry] = {}

@@ -62,7 +62,10 @@ def _bounds() -> Bounds:
 
 
 class _Rendering:
-    """Deadline and size limits that apply while one template is rendered."""
+    """Deadline and size limits of one rendering of a template.
+
+    `made` is the total size of its results so far.
+    """
 
     __slots__ = ("bounds", "deadline", "made")
 
@@ -77,9 +80,9 @@ _current: Final = threading.local()
 
 @contextmanager
 def running() -> Iterator[_Rendering]:
-    """Apply one time and size limit to everything that this thread renders in the ``with`` block.
+    """Limit the time and the size of all template renderings of this thread in the ``with`` block.
 
-    A nested block shares the limits of the outer block.
+    The limits apply to the renderings together. A nested block shares those of the outer block.
     """
     outer = getattr(_current, "run", None)
     _current.run = run = _Rendering() if outer is None else outer
@@ -92,7 +95,10 @@ def running() -> Iterator[_Rendering]:
 def bounded(
     render: Callable[[Mapping[str, Any]], str],
 ) -> Callable[[Mapping[str, Any]], str]:
-    """Wrap a render function so that each call has a limit on its time and its output size."""
+    """Return a render function whose calls are limited in time and output size.
+
+    ``render`` is the function that renders a template with the given variables.
+    """
 
     def run(scope: Mapping[str, Any]) -> str:
         with running():
@@ -102,7 +108,7 @@ def bounded(
 
 
 def _check_deadline() -> Bounds:
-    """Return the size limits of the current rendering, after a check of its running time.
+    """Check the running time of the template being rendered; return its size limits.
 
     Raises:
         LimitExceededError: The deadline has passed.
@@ -117,7 +123,11 @@ def _check_deadline() -> Bounds:
 
 
 def _count_size(value: Any) -> Any:
-    """Add the length of a value to the total, which is limited; return the value unchanged."""
+    """Add the length of an intermediate result to the total of a rendering; return the result.
+
+    Raises:
+        LimitExceededError: The total exceeds its limit.
+    """
     run: _Rendering | None = getattr(_current, "run", None)
     if run is not None and isinstance(value, (str, bytes, *_HOLDERS)):
         run.made += len(value)
@@ -127,7 +137,11 @@ def _count_size(value: Any) -> Any:
 
 
 def _join(parts: Iterable[str]) -> str:
-    """Join the output texts of a template, after a check of their total size."""
+    """Join the output texts of a template, if their total size is within the limit.
+
+    Raises:
+        LimitExceededError: The total size or the running time exceeds its limit.
+    """
     items = list(parts)
     _check_deadline().check(sum(map(len, items)))
     text: str = _count_size("".join(items))
@@ -135,9 +149,9 @@ def _join(parts: Iterable[str]) -> str:
 
 
 class Sandbox(SandboxedEnvironment):
-    """Jinja sandbox that limits the time and the size of renderings, for all templates."""
+    """Jinja environment for untrusted templates, with limits on their time and memory."""
 
-    intercepted_binops = frozenset({"+", "*", "%", "**"})
+    intercepted_binops = frozenset({"+", "*", "%", "**", "//"})
     concat = staticmethod(_join)
 
     def __init__(self, finalize: Callable[[Any], Any] = decimals_to_floats) -> None:
@@ -160,15 +174,15 @@ class Sandbox(SandboxedEnvironment):
     # Templates calculate with floats, not with Decimals.
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Return ``obj[argument]``, with a Decimal as a float."""
+        """Return ``obj[argument]`` for a template; a Decimal becomes a float for calculations."""
         return as_float(super().getitem(obj, argument))
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return ``obj.attribute``, with a Decimal as a float."""
+        """Return ``obj.attribute`` for a template; a Decimal becomes a float for calculations."""
         return as_float(super().getattr(obj, attribute))
 
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a function or method for a template, and return its result within the limits."""
+        """Call a function or method for a template; raise an error if a limit is exceeded."""
         bounds = _check_deadline()
         if isinstance(obj, (BuiltinFunctionType, MethodType)) and self.is_safe_callable(obj):
             for name in ("_loop_vars", "_block_vars"):  # set by Jinja
@@ -177,7 +191,11 @@ class Sandbox(SandboxedEnvironment):
         return as_float(_count_size(super().call(context, obj, *args, **kwargs)))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Return ``str.format`` with a limit on the size of its result; None for another object."""
+        """Return a ``str.format`` method that limits the size of its result, for use in a template.
+
+        Jinja calls this for each attribute that a template reads. Return None if ``value`` is not
+        such a method.
+        """
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
             return None
@@ -191,7 +209,11 @@ class Sandbox(SandboxedEnvironment):
         return format_text
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Return the result of a binary operator such as ``+``, within the size limits."""
+        """Return the result of a binary operator such as ``+`` in a template.
+
+        Raises:
+            LimitExceededError: The result would be too large.
+        """
         bounds = _check_deadline()
         if operator == "+":
             return _count_size(bounds.add(left, right))
@@ -199,12 +221,14 @@ class Sandbox(SandboxedEnvironment):
             return _count_size(bounds.multiply(left, right))
         if operator == "%":
             return _count_size(bounds.modulo(left, right))
+        if operator == "//":
+            return bounds.floor_divide(left, right)
         if operator == "**":
             return bounds.power(left, right)
         return super().call_binop(context, operator, left, right)
 
     def compiled(self, tree: nodes.Template) -> Any:
-        """Compile a parsed template to one whose loops and concatenations check the limits."""
+        """Compile a parsed template so that its loops and concatenations check the limits."""
         return self.from_string(_LimitInserter().visit(tree))
 
 
@@ -241,7 +265,10 @@ def _joined(_context: Any, parts: list[Any]) -> str:
 
 
 def _check_output(value: Any) -> Any:
-    """Return a value after a check of its size, before it is converted to text."""
+    """Return a value that a template outputs; raise an error if its text would be too large.
+
+    Only collections such as lists and dicts are checked.
+    """
     if isinstance(value, _HOLDERS):
         bounds = _check_deadline()
         bounds.check(weight(value, bounds.most))
@@ -249,7 +276,10 @@ def _check_output(value: Any) -> Any:
 
 
 def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a Jinja filter that calls ``function`` with limits on the size of input and result."""
+    """Return a Jinja filter that calls ``function`` if the size of its input is within the limits.
+
+    The filter also counts the size of the result.
+    """
     passed = getattr(getattr(function, "jinja_pass_arg", None), "name", "")
 
     @pass_context
@@ -301,7 +331,10 @@ def _estimate_join(value: Any, arguments: list[Any], bounds: Bounds) -> int:
 
 
 def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
-    """Return the size of a text to which a filter adds characters in each line or word."""
+    """Estimate the size of the result of a filter that adds characters in each line or word.
+
+    The estimate is an upper bound, so that the filter need not run if the result is too large.
+    """
     text = str(value)
     more = sum(one if isinstance(one, int) else len(str(one)) for one in arguments)
     return len(text) + (text.count("\n") + text.count(" ") + text.count("\t") + 1) * more

@@ -37,7 +37,8 @@ class SharedResources:
         config: Config settings of the connector.
         changes: Options that override those of all cursors, from command-line flags or environment
             variables.
-        make_parent: Function that creates the stream which reads all records of a parent.
+        make_parent: Function that creates the stream with which child streams read all records of a
+            parent.
         find_parent_names: Function that yields the names of the selected streams' parents.
     """
 
@@ -64,9 +65,9 @@ class SharedResources:
         self._origins: dict[int, set[Origin]] = {}
 
     def log_warnings(self, warnings: list[str], log: Callable[..., object]) -> None:
-        """Log the warnings about a stream's node, and remove them from the list.
+        """Log the warnings about a stream's declaration, and remove them from the list.
 
-        The same text is logged once per tap. ``log`` is the method of the stream.
+        The same text is logged once per tap. ``log`` is the stream's method for logging.
         """
         sentences, warnings[:] = list(warnings), []
         for sentence in sentences:
@@ -78,7 +79,7 @@ class SharedResources:
 
     @cached_property
     def threads(self) -> int:
-        """Number of threads that may read slices and time windows; 1 by default."""
+        """Number of threads that may read stream slices and time windows; 1 by default."""
         node = self.manifest.tree.get("concurrency_level")
         if not node:
             return 1
@@ -144,7 +145,10 @@ class SharedResources:
             self._names_in_use = before
 
     def parent_stream(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
-        """Return the stream that reads all records of a parent; equal nodes share one stream."""
+        """Return the stream with which child streams read all records of a parent stream.
+
+        Equal nodes of the manifest share one stream.
+        """
         for known, stream in self._parents:
             if known is node or known == node:
                 return stream
@@ -157,7 +161,7 @@ class SharedResources:
     def get_signer(self, authenticator: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
         """Return the function with which an authenticator adds credentials to a stream's requests.
 
-        Equal authenticators share one function and its tokens.
+        Equal authenticators share one function, and so its access token.
         """
         with self._signer_lock:
             for known, auth in self._signers:
@@ -168,9 +172,9 @@ class SharedResources:
             return auth
 
     def get_origins(self, signer: Auth) -> set[Origin]:
-        """Return the origins (scheme, host, port) that may receive the credentials of a signer.
+        """Return the origins (scheme, host, port) that may receive an authenticator's credentials.
 
-        ``signer`` is the function from `get_signer`. The set is mutable: a caller can add origins
-        to it.
+        ``signer`` is the authenticator's function from `get_signer`. The set is mutable: a caller
+        can add origins to it.
         """
         return self._origins.setdefault(id(signer), set())  # signers live as long as the tap

@@ -18,7 +18,7 @@ __all__ = [
     "LegacyToPerPartitionStateMigration",
     "from_cdk_state",
     "iterate_parent_nodes",
-    "parse_context",
+    "make_context",
     "partition_field",
     "to_cdk_state",
     "to_cursor_state",
@@ -83,13 +83,13 @@ def from_cdk_state(
         state: State, in either format.
         cursor_field: Cursor field of the stream; None without a cursor.
         partition_field: Name of the stream's only partition field; None for no or several fields.
-        keeps_global: True to keep the global cursor, the position at which new slices start.
+        keeps_global: True to keep the global cursor of airbyte-cdk, at which new slices start.
     """
     if _is_own_format(state) or not state:
         return dict(state)
     if cursor_field is None or any(key in state for key in _NOTHING):
         return {}
-    if isinstance(state.get("states"), Sequence):
+    if _has_slices(state):
         found = _translate_partitions(state, cursor_field, _bookmark)
         if keeps_global and "partitions" in found:
             found |= _translate_global_cursor(state, cursor_field)
@@ -116,19 +116,19 @@ def translate_custom_state(
         return dict(state)
     if any(key in state for key in _NOTHING):
         return {}
-    if by_slices and isinstance(state.get("states"), Sequence):
+    if by_slices and _has_slices(state):
         return _translate_partitions(state, cursor_field, to_state_entry)
     return to_state_entry(state, cursor_field)
 
 
-def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Convert the state ``own`` of a custom cursor to a bookmark in the format of this SDK."""
-    value = own.get(cursor_field)
+def to_state_entry(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
+    """Convert the state of a custom cursor to a bookmark in the format of this SDK."""
+    value = state.get(cursor_field)
     is_one = not isinstance(value, (Mapping, list))
     known = _make_bookmark(cursor_field, value) if is_one else {}
-    if is_one and not own.keys() - {cursor_field}:
+    if is_one and not state.keys() - {cursor_field}:
         return known
-    return {**known, CURSOR_STATE: dict(own)}
+    return {**known, CURSOR_STATE: dict(state)}
 
 
 def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, An
 
 
 def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[str, Any]:
-    """Convert the state of a parent stream to the format that a custom cursor expects.
+    """Convert the state of a parent stream to airbyte-cdk's format, for a custom cursor.
 
     Return {} if ``state`` is None or empty.
     """
@@ -206,16 +206,25 @@ def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
     return [name for name in given if isinstance(name, str)]
 
 
-def parse_context(partition: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a partition in a state of airbyte-cdk to a context.
+def make_context(partition: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a partition or slice of airbyte-cdk to a context, a dict of partition values.
 
     An empty ``parent_slice`` is removed.
     """
-    return {
-        key: parse_context(value) if key == "parent_slice" else value
-        for key, value in partition.items()
-        if key != "parent_slice" or value
-    }
+    context = dict(partition)
+    if isinstance(parent := context.get("parent_slice"), Mapping):
+        context["parent_slice"] = make_context(parent)
+    if not context.get("parent_slice"):
+        context.pop("parent_slice", None)
+    return context
+
+
+def _has_slices(state: Mapping[str, Any]) -> bool:
+    """Return True for the state of a stream with slices in airbyte-cdk's format.
+
+    A state with one cursor for all slices has no list of their states.
+    """
+    return isinstance(state.get("states"), Sequence) or bool(state.get("use_global_cursor"))
 
 
 def _translate_partitions(
@@ -223,7 +232,7 @@ def _translate_partitions(
     cursor_field: str,
     read: Callable[[Any, str], Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Convert the states of all slices to the format of this SDK.
+    """Convert an airbyte-cdk state with one state per stream slice to the format of this SDK.
 
     The global state is converted too if ``use_global_cursor`` is set. ``read`` converts the cursor
     of one slice to a bookmark.
@@ -235,10 +244,10 @@ def _translate_partitions(
             result[LOOKBACK_WINDOW_KEY] = seconds
     partitions = [
         {
-            "context": parse_context(entry["partition"]),
+            "context": make_context(entry["partition"]),
             **read(entry.get("cursor") or {}, cursor_field),
         }
-        for entry in state["states"]
+        for entry in state.get("states") or ()
         if isinstance(entry, Mapping) and isinstance(entry.get("partition"), Mapping)
     ]
     if partitions:
@@ -249,10 +258,10 @@ def _translate_partitions(
 
 
 def _translate_global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
-    """Return the global state of airbyte-cdk under the key `GLOBAL_CURSOR`, or {} without one.
+    """Return the global cursor of an airbyte-cdk state under the key `GLOBAL_CURSOR`.
 
-    Also return {} if ``use_global_cursor`` is set: `_translate_partitions` then converts that
-    state.
+    Return {} if there is none, or if ``use_global_cursor`` is set: `_translate_partitions` then
+    converts it.
     """
     found = _bookmark(state.get("state"), cursor_field)
     if not found or state.get("use_global_cursor"):
@@ -282,9 +291,10 @@ def _get_cursor_value(cursor: Any, cursor_field: str) -> Any:
 
 
 def _get_contiguous_end(slices: Iterable[Any]) -> Any:
-    """Return the time up to which all data was read: the end of the first interval in ``slices``.
+    """Return the cursor value up to which all records were read, from an airbyte-cdk state.
 
-    ``slices`` are the completed time intervals in a state of airbyte-cdk.
+    It is the end of the earliest interval, since records after it may be missing. ``slices`` are
+    the completed time intervals in the state.
     """
     first = min(
         (one for one in slices if isinstance(one, Mapping)),

@@ -95,7 +95,7 @@ class ManifestStream(Stream):
             self, tap, shared, self.components, is_description=is_description
         )
         makes_jobs = self._is_read_by_one = self.components.makes_jobs
-        threads = max(shared.threads, shared.job_limiter.most) if makes_jobs else shared.threads
+        threads = max(shared.threads, shared.job_limiter.max_jobs) if makes_jobs else shared.threads
         self.max_parallel_partitions = self.max_parallel_windows = threads
         if self.components.has_custom_cursor:
             self.max_parallel_partitions = 1
@@ -130,7 +130,7 @@ class ManifestStream(Stream):
 
     @property
     def _reader(self) -> ManifestReader:
-        """Reader of this stream's contexts, in slices and time windows."""
+        """Reader that yields the records of a context, one slice or time window after the other."""
         return self._get_reader(
             lambda stream: ManifestReader(
                 stream,
@@ -144,8 +144,8 @@ class ManifestStream(Stream):
     def is_probably_selected(self) -> bool:
         """True if the stream is selected, as far as this is known without its schema.
 
-        The schema is not loaded here, because that may send requests to the API, which may need
-        this property.
+        The schema is not loaded, because a schema loader may send requests, and sending a request
+        may need this property.
         """
         catalog = self._tap_input_catalog
         if self._metadata is None and (catalog is None or catalog.get_stream(self.name) is None):
@@ -155,7 +155,11 @@ class ManifestStream(Stream):
     # State
 
     def rebuild_components(self) -> None:
-        """Discard the components of a StateDelegatingStream, whose state may select other ones."""
+        """Discard the built components of a StateDelegatingStream after its state has changed.
+
+        They are built again when needed. The state decides if the full-refresh or the incremental
+        stream is read.
+        """
         if self.components.is_delegating:
             self._replace_components(self.components.rebuilt(self._has_known_state))
 
@@ -185,15 +189,15 @@ class ManifestStream(Stream):
         return known or [None]
 
     def read_slice(self, context: Context | None) -> Iterator[Record]:
-        """Return the transformed records of a slice, which define the slices of a child stream."""
+        """Yield the transformed records of a slice; each becomes a slice of a child stream."""
         return self._reader.read_slice(context)
 
     def parent(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
-        """Return the parent stream that ``node`` declares, which reads all of its records."""
+        """Return the parent stream that ``node`` declares, to read all of its records."""
         return self._shared.parent_stream(node)
 
     def resume_from(self, position: Any) -> DeclarativeStreamProtocol:
-        """Return a copy of this parent stream that reads only records after a stored position.
+        """Return a copy of this parent stream that resumes from the stored state ``position``.
 
         ``position`` None reads all records.
         """
@@ -215,9 +219,10 @@ class ManifestStream(Stream):
 
     @property
     def resume_position(self) -> Any:
-        """Position that this parent stream has reached, for `resume_from`; None if not tracked.
+        """State that this parent stream has reached, for `resume_from` in the next sync.
 
-        It is read after the last slice, because slices that share a position advance it together.
+        It is None for a stream that `resume_from` did not create. It is read after the last slice,
+        because slices that share a bookmark advance it together.
         """
         if self._resume_document is None:
             return None
@@ -225,7 +230,7 @@ class ManifestStream(Stream):
         return self._resume_document.stream_state(self.name)
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the stored position of the parent stream ``parent``; None in the first sync.
+        """Return the stored state of the parent stream ``parent``; None in the first sync.
 
         Also return None if the stream has several partition routers. All parent records are then
         read, as in airbyte-cdk, because an old parent record may be part of a new combination.
@@ -234,7 +239,7 @@ class ManifestStream(Stream):
         return self._slices.find_parent_state(parent) if has_one else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store the position of a parent stream in the state once this stream has completed."""
+        """Store ``position``, a parent's state, in this stream's state after the last slice."""
         if len(self.retriever.routers) == 1:
             self._slices.keep_parent_state(parent, position)
 
@@ -255,12 +260,12 @@ class ManifestStream(Stream):
         failed.check()
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
-        """Request all pages of a slice, or of its current time window, and yield their records."""
+        """Request all pages of a stream slice or of its time window, and yield their records."""
         self._shared.log_warnings(self.components.warnings, self.log)
         client, retriever = self._client, self.components.declared.retriever
         if isinstance(retriever, CustomRetriever):
             yield from retriever.records(
-                self._reader.make_scope(context), self.schema, self._read_plain
+                self._reader.make_scope(context), self.schema, self._read_with_simple_retriever
             )
             return
         if isinstance(retriever, AsyncRetriever):
@@ -297,10 +302,10 @@ class ManifestStream(Stream):
                 return
 
     def _read_halves(self, context: Context | None, error: SyncError) -> Iterator[Record]:
-        """Split the current time window, and yield the records of both halves.
+        """Split the current time window in two, and yield the records of both halves.
 
-        ``error`` is the error of the API for the whole window. It is raised if the manifest
-        declares no window splitting.
+        ``error`` is the API's error for the whole window. It is raised if the manifest declares no
+        window splitting.
         """
         splitting, cursor = self.retriever.request_window_splitting, self.incremental_sync
         if splitting is None or cursor is None or self.stream_interval is None:
@@ -313,7 +318,7 @@ class ManifestStream(Stream):
     # Asynchronous jobs
 
     def _read_job(self, retriever: AsyncRetriever, scope: TemplateScope) -> Iterable[Record]:
-        """Return the records of a slice that an asynchronous job of the API exports."""
+        """Return the records of a stream slice that an asynchronous job of the API exports."""
         place = f"Stream '{self.name}'"
         if stream_slice := scope["stream_slice"]:
             place += f", slice {dump_json(dict(stream_slice), default=str)}"
@@ -325,7 +330,7 @@ class ManifestStream(Stream):
     def with_request_only(
         self, retriever: SimpleRetriever, scope: TemplateScope, *, into_file: bool = False
     ) -> ManifestStream:
-        """Return a copy of the stream that sends the requests of another retriever, without slices.
+        """Return a copy of the stream that sends another retriever's requests, without slicing.
 
         ``scope`` contains template variables; ``into_file`` True stores response bodies in files.
         """
@@ -336,16 +341,19 @@ class ManifestStream(Stream):
         return made
 
     def send_request(self) -> requests.Response:
-        """Send the retriever's request, with retries, and return the response.
+        """Send the request for which `with_request_only` made this copy, with retries.
 
         Raises:
-            SyncError, requests.exceptions.RequestException: the request failed.
+            SyncError, requests.exceptions.RequestException: The request failed.
         """
         scope = self._client.scope = self._reader.make_scope(None)
         return self._client.send(finalize_request(self.retriever.requester.request(scope)))
 
-    def _read_plain(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a slice for a custom retriever, which may read several slices."""
+    def _read_with_simple_retriever(self, context: Context | None) -> Iterable[Record]:
+        """Yield the records of a stream slice for a custom retriever, read by its SimpleRetriever.
+
+        The custom class calls this through ``super().read_records``, once or for several slices.
+        """
         made = copy.copy(self)
         made.components = copy.copy(self.components)
         declared = replace(self.components.declared, retriever=self.retriever)
@@ -358,7 +366,7 @@ class ManifestStream(Stream):
     def _make_request(self, token: PageToken) -> HTTPRequest:
         """Return the request for a page.
 
-        The requester creates it; paginator, partition routers and cursor add their parameters.
+        It has the options of the paginator, the partition routers and the cursor.
         """
         retriever, scope = self.retriever, token.scope
         self._client.scope = scope
@@ -375,11 +383,11 @@ class ManifestStream(Stream):
     # Record selection
 
     def iterate_records(self, retriever: SimpleRetriever | AsyncRetriever) -> Iterable[Record]:
-        """Yield the records of another retriever, for example a schema loader's, without slices."""
+        """Yield the records of another retriever, such as a schema loader's, without slicing."""
         return self._copy_with_retriever(retriever).request_records(None)
 
     def _copy_with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> ManifestStream:
-        """Return a copy of the stream with another retriever, and without slices and cursor."""
+        """Return a copy of the stream with another retriever, without stream slices and cursor."""
         made = copy.copy(self)
         made._replace_components(self.components.with_retriever(retriever))
         vars(made).update(schema={}, _record_filter=None, _failed_records=None)
@@ -387,7 +395,10 @@ class ManifestStream(Stream):
 
     @cached_property
     def _selection(self) -> RecordSelection:
-        """Function that selects and transforms records, and removes their top-level nulls."""
+        """Function that yields the records of a response's documents, selected and transformed.
+
+        It removes top-level fields with null, unless other streams are generated from the records.
+        """
         cursor = self.incremental_sync
         select = self.retriever.record_selector.make_selection(
             self.components.declared.transformations,
@@ -400,21 +411,21 @@ class ManifestStream(Stream):
 
     @property
     def _client(self) -> ManifestClient:
-        """Client that sends the requests; each copy of a stream has its own."""
+        """HTTP client that sends the stream's requests; a copy of the stream has a copy of it."""
         client = self._own_client
         if client.stream is not self or client.components is not self.components:
             client = self._own_client = client.copy_for(self, self.components)
         return client
 
     def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
-        """Send a component's request, without the stream's credentials; return the response."""
+        """Send a component's own request, such as a login, without the stream's credentials."""
         return self._client.fetch(request, scope)
 
     def find_embedded_page(self, context: Context | None) -> Any:
-        """Return the first page of a slice if the parent's record contains it, otherwise None.
+        """Return the child records that the parent's record contains, as the slice's first page.
 
-        A parent's record may contain all of its child records. Return None if the slice has a
-        bookmark, because only newer records are then needed.
+        Return None if the record contains none. Also return None if the slice has a bookmark,
+        because only newer records are then needed.
         """
         page = getattr(context, "extra_fields", {}).get(CHILD_RESPONSE)
         if page is None or self._client.scope.get("next_page_token"):

@@ -57,7 +57,7 @@ _NEW_SLICES: Final = "new_slices"
 
 
 class StreamComponents:
-    """Components of a manifest's stream, such as its retriever and cursor, built on first use."""
+    """Components of a stream of an Airbyte manifest, such as its retriever, built on first use."""
 
     def __init__(
         self, shared: SharedResources, node: Mapping[str, Any], has_state: Callable[[], bool]
@@ -76,15 +76,20 @@ class StreamComponents:
         """Warnings about the node, until they are logged at the first read."""
 
     def build(self, node: Any, kind: Any, parameters: Mapping[str, Any] | None = None) -> Any:
-        """Build a component of the stream; warnings about it are logged when the stream is read.
+        """Build a component of the stream from a node of the manifest.
 
-        ``kind`` is the type that the component must have.
+        Warnings about it are logged when the stream is read.
+
+        Args:
+            node: The node that declares the component.
+            kind: The type that the component must have.
+            parameters: The ``$parameters`` for a node that is not a component.
         """
         manifest, config = self._shared.manifest, self._shared.config
         return build_component(manifest, node, kind, config, parameters, self.warnings.append)
 
     def build_option(self, key: str, kind: Any) -> Any:
-        """Build one option of the stream; return None if the option is missing.
+        """Build the option ``key`` of the stream; return None if the option is missing.
 
         ``kind`` is the type that the value must have.
         """
@@ -93,7 +98,11 @@ class StreamComponents:
         return None if node is None else self.build(node, kind, get_parameters(whole))
 
     def with_retriever(self, retriever: SimpleRetriever | AsyncRetriever) -> StreamComponents:
-        """Return a copy with another retriever, and without cursor and transformations."""
+        """Return components of the same stream that send the requests of another retriever.
+
+        For example, the retriever polls an asynchronous job. The components have no cursor and no
+        transformations.
+        """
         made = StreamComponents(self._shared, self.node, self._has_state)
         made.warnings = self.warnings
         name = self.declared.name
@@ -102,7 +111,10 @@ class StreamComponents:
         return made
 
     def rebuilt(self, has_state: Callable[[], bool]) -> StreamComponents:
-        """Return a copy for the same node in which no component is built yet."""
+        """Return components of the same stream that are built again, after its state has changed.
+
+        ``has_state`` returns True if a StateDelegatingStream is read incrementally.
+        """
         made = StreamComponents(self._shared, self.node, has_state)
         made.warnings = self.warnings
         return made
@@ -113,7 +125,7 @@ class StreamComponents:
     def incremental_node(self) -> Mapping[str, Any]:
         """Node of the manifest that declares the incremental sync.
 
-        For a StateDelegatingStream it is the node of the incremental stream, otherwise of the
+        It is the stream's own node or, for a StateDelegatingStream, the node of its incremental
         stream.
         """
         found: Mapping[str, Any] = self.node.get("incremental_stream", self.node)
@@ -138,15 +150,12 @@ class StreamComponents:
 
     @property
     def has_global_cursor(self) -> bool:
-        """True if a new slice starts at the latest bookmark of all slices.
-
-        False if it starts at the start date.
-        """
+        """True if new slices start at the latest bookmark of all slices, not at the start date."""
         return self._shared.changes.get(_NEW_SLICES) == "global_cursor"
 
     @property
     def cursor_field(self) -> str | None:
-        """Name of the cursor field, or None; the cursor itself is not built."""
+        """Name of the cursor field; None without a cursor. The cursor itself is not built."""
         node = self.incremental_node.get("incremental_sync")
         if not isinstance(node, Mapping) or not (field := node.get("cursor_field")):
             return None
@@ -212,10 +221,10 @@ class StreamComponents:
 
     @property
     def _has_groups(self) -> bool:
-        """True if slices are groups of partitions, so that all slices must share one state.
+        """True if a GroupingPartitionRouter makes one slice of several partitions.
 
-        A new partition changes the groups, so the groups of the next sync would not match states
-        that are stored for each group.
+        All slices then share one state. A new partition changes the groups, so the groups of the
+        next sync would not match states that are stored for each group.
         """
         routers = self.retriever.routers
         return len(routers) == 1 and isinstance(routers[0], GroupingPartitionRouter)
@@ -230,12 +239,12 @@ class StreamComponents:
 
     @cached_property
     def error_handler(self) -> ErrorHandler:
-        """Error handler of the requester, or a DefaultErrorHandler."""
+        """Error handler of the requester; a DefaultErrorHandler if the manifest declares none."""
         return self.retriever.requester.error_handler or DefaultErrorHandler()
 
     @cached_property
     def decoder(self) -> Decoder:
-        """Decoder of the responses, or a JsonDecoder."""
+        """Decoder of the responses; a JsonDecoder if the manifest declares none."""
         return self.retriever.decoder or JsonDecoder()
 
     def make_page_loop(
@@ -247,7 +256,7 @@ class StreamComponents:
         may_change_documents: bool,
         **callbacks: Any,
     ) -> PageLoop:
-        """Return a new loop over the pages of a slice.
+        """Return a new `PageLoop`, which reads the pages of a stream slice.
 
         Args:
             stream: Stream of the slice, for properties that are read from an endpoint.
@@ -283,9 +292,10 @@ class StreamComponents:
     # State
 
     def is_state_expired(self, state: Mapping[str, Any], stream: str) -> bool:
-        """Return True if all bookmarks of a state are older than ``api_retention_period``.
+        """Return True if a state is too old to resume from: older than ``api_retention_period``.
 
-        False if the manifest does not set this option, or the stream has no DatetimeBasedCursor.
+        This means that its latest bookmark is older, or that no bookmark is a datetime. Return
+        False if the manifest does not set this option, or if the stream has no DatetimeBasedCursor.
         """
         given = self.node.get("api_retention_period")
         period = self.build(given, str | None, get_parameters(self.node))
@@ -301,7 +311,10 @@ class StreamComponents:
     def translate_state(
         self, stored: Mapping[str, Any], replication_key: str | None
     ) -> dict[str, Any]:
-        """Return a stored state in the format of this SDK, converted if it is airbyte-cdk's."""
+        """Return a stored state in the format of this SDK.
+
+        The manifest's state migrations are applied, and a state of airbyte-cdk is converted.
+        """
         node, state = self.incremental_node, self._migrate_state(stored)
         if self.has_custom_cursor:
             by_slices = bool((node.get("retriever") or {}).get("partition_router"))

@@ -31,8 +31,8 @@ __all__ = ["StreamSlices"]
 class StreamSlices:
     """Slices of a stream in the current run, such as one for each parent record.
 
-    They share a state: the positions of parent streams, and the global cursor (the latest bookmark
-    of all slices).
+    It also stores the state that all slices share: the states of parent streams, and the global
+    cursor (the latest bookmark of all slices).
     """
 
     def __init__(self, stream: SyncStream) -> None:
@@ -50,7 +50,7 @@ class StreamSlices:
     def find_contexts(
         self, routers: Sequence[Callable[[], Iterable[Context]]]
     ) -> PartitionCache | None:
-        """Return the contexts of the slices in the current run, generated lazily.
+        """Return the contexts of the slices in the current run, which are generated lazily.
 
         A context is the dict of a slice's partition values.
 
@@ -76,7 +76,10 @@ class StreamSlices:
         return self._contexts
 
     def _iterate_distinct(self, contexts: Iterable[Context]) -> Iterator[Context]:
-        """Yield each context once, because equal contexts would share one bookmark."""
+        """Yield each slice's context once, because equal contexts would share one bookmark.
+
+        Log a warning with the number of repeated contexts.
+        """
         seen: set[Any] = set()
         repeated = 0
         for context in contexts:
@@ -95,7 +98,7 @@ class StreamSlices:
             )
 
     def limit_end(self, end: dt.datetime) -> dt.datetime:
-        """Return ``end``, or the end of the first slice in this run if that is earlier.
+        """Return ``end``, the end of a slice's period, or the end of the first slice if earlier.
 
         All slices share one bookmark, which does not pass the end of the first slice. Later records
         would be read again in the next sync.
@@ -108,15 +111,15 @@ class StreamSlices:
     # State
 
     def find_parent_state(self, parent: str) -> Any:
-        """Return the stored position of the parent stream ``parent``; None in the first sync.
+        """Return the stored state of the parent stream ``parent``; None in the first sync.
 
-        The child records of all parent records before this position have been synced.
+        The child records of all parent records that this state covers have been synced.
         """
         kept = get_stream_state(self._stream).get("parent_state")
         return kept.get(parent) if isinstance(kept, Mapping) else None
 
     def keep_parent_state(self, parent: str, position: Any) -> None:
-        """Store the position of a parent stream in the state once this stream has completed.
+        """Remember a parent stream's state, which `complete` stores in the state of this stream.
 
         Args:
             parent: Name of the parent stream.
@@ -152,9 +155,10 @@ class StreamSlices:
         manager.touch(context)
 
     def complete(self, *, has_global_cursor: bool) -> None:
-        """Store the positions of the parent streams after the last slice was read.
+        """Store the state that the slices share, after the last slice was read.
 
-        The global cursor (the latest bookmark of all slices) is stored too, if the stream has one.
+        It consists of the states of parent streams and of the global cursor (the latest bookmark of
+        all slices), if the stream has one.
         """
         stream, state = self._stream, get_stream_state(self._stream)
         is_kept = has_global_cursor and self._keep_global_cursor()
@@ -166,7 +170,10 @@ class StreamSlices:
             stream._tap.run.checkpoint(owed=True)
 
     def _keep_global_cursor(self) -> bool:
-        """Store the latest bookmark of all slices as the global cursor; return True if stored."""
+        """Store the latest bookmark of all slices as the global cursor, at which new slices start.
+
+        Return False, and store nothing, if no slice has a bookmark.
+        """
         manager, key = self._stream.state_manager, self._stream.replication_key
         values = [
             entry["replication_key_value"]

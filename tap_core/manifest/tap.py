@@ -43,7 +43,7 @@ __all__ = ["ManifestTap", "make_tap_class"]
 
 
 class ManifestTap(Tap):
-    """Tap that a manifest declares; `make_tap_class` creates a subclass for a manifest file."""
+    """Tap that an Airbyte manifest declares; `make_tap_class` creates a subclass for a file."""
 
     continue_on_stream_error = True
 
@@ -147,7 +147,7 @@ class ManifestTap(Tap):
                 read_one_record(self.streams[name])
 
     def _try_declared(self, names: Sequence[str]) -> bool:
-        """Read one record of each named stream, unless a stream comes from a stream template.
+        """Read one record of each named stream, if all are declared without a stream template.
 
         Returns:
             True if the streams were read; False if a name needs the templates and nothing was read.
@@ -195,7 +195,7 @@ class ManifestTap(Tap):
         found = stream.components.translate_state(kept, stream.replication_key)
         if found and stream.components.is_state_expired(found, name):
             self.logger.warning(
-                "Stream '%s': its state is older than the api_retention_period: full refresh.",
+                "Stream '%s' is read in full: its state is older than api_retention_period.",
                 name,
             )
             self.shared.names_with_state -= {name}
@@ -225,7 +225,7 @@ class ManifestTap(Tap):
 
 
 def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type[ManifestTap]:
-    """Return a tap class for a manifest file.
+    """Return a tap class for the file of an Airbyte manifest.
 
     ``changes`` overrides options of all cursors: ``cutoff``, ``boundary`` and ``new_slices``.
 

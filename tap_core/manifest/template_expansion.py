@@ -38,7 +38,7 @@ _TYPE: Final = "type"
 
 @dataclass(frozen=True)
 class StreamTemplate:
-    """Stream template of a manifest, with the components resolver that generates streams from it.
+    """Stream template of an Airbyte manifest, with the resolver that generates streams from it.
 
     The resolver has component mappings, each of which sets a value at a path in the template.
     """
@@ -74,7 +74,10 @@ class StreamTemplate:
         )
 
     def find_unused_mappings(self) -> list[int]:
-        """Return the indices of component mappings whose path does not exist in the template."""
+        """Return the indices of component mappings without effect, for a warning of the linter.
+
+        The path of such a mapping does not exist in the stream template.
+        """
         document, found = expand_parameters(self.node), []
         mappings = self.resolver.components_mapping
         for number, (mapping, line) in enumerate(zip(mappings, self.lines, strict=True)):
@@ -115,7 +118,7 @@ class StreamTemplate:
         self._put(document, mapping, value, self._steps(mapping, scope), line)
 
     def _evaluate_mapping(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> Any:
-        """Return the value of a component mapping.
+        """Return the value that a component mapping sets; `UNKNOWN` if a linter cannot know it.
 
         A value from a response or the config is marked as data, so that it is never read as a
         template.
@@ -146,9 +149,16 @@ class StreamTemplate:
         steps: list[Any],
         line: int,
     ) -> None:
-        """Set a value in a stream wherever ``steps``, the path of a component mapping, matches.
+        """Set the value of a component mapping in a stream, wherever the mapping's path matches.
 
         If nothing matches and the mapping has ``create_or_update``, the path is created.
+
+        Args:
+            document: Node of the stream.
+            mapping: The component mapping.
+            value: The value to set.
+            steps: The rendered path of the mapping.
+            line: The line of the mapping, for messages about the value.
         """
         creates = mapping.create_or_update and self.resolver.CREATES and bool(value)
         if UNKNOWN in steps:
@@ -163,7 +173,7 @@ class StreamTemplate:
 
 
 def get_lines(resolver: Mapping[str, Any]) -> list[int]:
-    """Return the line numbers of the items under ``components_mapping`` in a resolver's node."""
+    """Return the line numbers of the component mappings in the node of a components resolver."""
     return [getattr(one, "line", 0) for one in resolver.get("components_mapping") or ()]
 
 
@@ -182,7 +192,10 @@ def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> N
 
 
 def _set_line(holder: Any, name: Any, line: int) -> None:
-    """Set the line number of a value, for error messages, to that of its component mapping."""
+    """Set the line number of the value ``holder[name]`` to ``line``, that of its component mapping.
+
+    The value is in a generated stream. Error messages about it then name this line.
+    """
     if isinstance(holder, MappingNode):
         holder.lines[name] = line
     elif isinstance(holder, ListNode) and int(name) < len(holder.lines):
@@ -190,10 +203,11 @@ def _set_line(holder: Any, name: Any, line: int) -> None:
 
 
 def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
-    """Set to UNKNOWN each value that a path with unknown keys may match.
+    """Set each value that a component mapping may change to UNKNOWN, the linter's marker.
 
-    The option ``type`` is never changed. If ``creates`` is True, the component mapping may also
-    create options, so any option may be unknown.
+    The path ``steps`` of such a mapping has keys that are known only at run time. The option
+    ``type`` is never changed. If ``creates`` is True, the mapping may also create options, so any
+    option may be unknown.
     """
     for holder, name in make_locator(["*" if step is UNKNOWN else step for step in steps])(
         document
@@ -210,7 +224,7 @@ def _mark_unknown(document: MappingNode, steps: list[Any], *, creates: bool) -> 
 
 
 def _is_unknown_at(document: Any, steps: list[Any]) -> bool:
-    """Return True if a parent of the value at a path is UNKNOWN, so that the path may exist."""
+    """Return True if a linter cannot know if the path ``steps`` exists: a parent is UNKNOWN."""
     return any(
         holder[name] is UNKNOWN
         for length in range(1, len(steps))

@@ -56,7 +56,7 @@ class _QuotaState:
     def update_quota(
         self, remaining: int | None, ends: datetime | None, limit: int | None, *, is_spent: bool
     ) -> None:
-        """Update the quota from a response.
+        """Update the quota of a token from the rate limit headers of a response.
 
         If a new quota window has begun, all values are replaced. In the current window,
         ``remaining`` can only decrease.
@@ -131,7 +131,9 @@ class TokenRotator:
     # Quota accounting
 
     def _take_token(self, quota: TokenQuota) -> str:
-        """Count one request under a quota and return the token to use, after a wait if necessary.
+        """Return the token for the next request, and count the request under its quota.
+
+        If no token has requests left, wait for the next quota window.
 
         Raises:
             SyncError: The wait would exceed ``max_wait_time``.
@@ -169,7 +171,7 @@ class TokenRotator:
         return error
 
     def _choose_token(self, quota: TokenQuota) -> str | None:
-        """Return the token for the next request, and count the request under the token's quota.
+        """Return a token that has requests left under a quota, and count one request.
 
         Return None if no token has requests left.
         """
@@ -277,7 +279,10 @@ class TokenRotator:
             state.update_quota(remaining, ends, limit, is_spent=is_spent)
 
     def has_other_token(self, request: requests.PreparedRequest) -> bool:
-        """Return True if a rejected request can be sent again at once with another token."""
+        """Return True if a rate-limited request can be sent again at once with another token.
+
+        This is the case if the request's token has no requests left, but another token has.
+        """
         name, sender = self._find_quota(request).name, self._find_token(request)
         with self._count_lock:
             state = self._quota_states.get(sender, {}).get(name)
@@ -287,7 +292,7 @@ class TokenRotator:
             return any(one.remaining > 0 for one in others)
 
     def _find_token(self, request: requests.PreparedRequest) -> str:
-        """Return the token in a request's header, or "" if there is none."""
+        """Return the API token in a request's header, or "" if the header has no known token."""
         value = request.headers.get(self._declared.header)
         return next(
             (token for token in self._tokens if self._format_credential(token) == value), ""

@@ -1,4 +1,4 @@
-"""Parser of component classes: from the type hints of fields to the accepted YAML values.
+"""Parser of the type hints of component classes, which gives the YAML values that options accept.
 
 The builder of components uses the result to check the options of a manifest. Each class is parsed
 once.
@@ -31,7 +31,7 @@ _SCALARS: Final = frozenset({str, int, float, bool})
 
 @dataclass(frozen=True)
 class FieldType:
-    """Types of values that an option of a component accepts, parsed from a type hint."""
+    """Types of values that an option of a component accepts, parsed from its field's type hint."""
 
     components: tuple[type, ...] = ()
     """Component classes and Protocols that are accepted."""
@@ -59,7 +59,10 @@ class FieldType:
 
 @dataclass(frozen=True)
 class ComponentPlan:
-    """Options of a component class with their types, parsed from the class's type hints."""
+    """Options that a manifest can set for a component class, with the types of their values.
+
+    They are parsed from the type hints of the class's dataclass fields.
+    """
 
     shapes: Mapping[str, FieldType]
     """Type of each option, by name."""
@@ -97,7 +100,7 @@ def get_component_plan(cls: type) -> ComponentPlan:
 
 
 def parse_annotation(annotation: Any) -> FieldType:
-    """Return the types of values that a type hint such as ``str | None`` accepts."""
+    """Parse a type hint, such as ``str | None``, to the YAML values that an option accepts."""
     made: dict[str, Any] = {}
     for member in _members(annotation):
         _add(made, member)

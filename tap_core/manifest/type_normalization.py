@@ -22,6 +22,9 @@ _Convert: TypeAlias = Callable[[Any], Any]
 
 _SIMPLE: Final = frozenset({"string", "number", "integer", "boolean", "null"})
 
+_MAX_REFERENCES: Final = 50
+"""Maximum number of references that are followed from one schema, as they may form a cycle."""
+
 _PLAIN: Final = (str, int, float, bool, Decimal, type(None))
 
 _TRUE: Final = frozenset({"y", "yes", "t", "true", "on", "1"})
@@ -35,7 +38,10 @@ def make_normalizer(schema: JsonSchema) -> Callable[[Record], None]:
 
 
 class _Compiler:
-    """Compiler of a schema to conversion functions; a recursive definition is compiled once."""
+    """Compiler from a JSON Schema to functions that convert record values to the schema's types.
+
+    A recursive definition is compiled once.
+    """
 
     def __init__(self, root: JsonSchema) -> None:
         self._root = root
@@ -103,8 +109,8 @@ class _Compiler:
         return self.compile_nested(found) if {"properties", "items"} & found.keys() else None
 
     def _resolve_reference(self, schema: Any) -> Mapping[str, Any]:
-        """Return a schema with its ``$ref`` followed; {} if the target does not exist."""
-        for _ in range(len(_SIMPLE) * 10):
+        """Return a JSON Schema with its ``$ref`` followed; {} if the reference has no target."""
+        for _ in range(_MAX_REFERENCES):
             path = schema.get("$ref") if isinstance(schema, Mapping) else None
             if not isinstance(path, str):
                 break
@@ -133,9 +139,10 @@ def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
 
 
 def _make_list_conversion(schema: Mapping[str, Any]) -> _Convert | None:
-    """Return a function that converts a scalar ``x`` to ``[x]``, for an array of scalars.
+    """Return a function that converts a scalar ``x`` to ``[x]``, for a schema of type ``array``.
 
-    Return None if the schema's list items are not scalars.
+    As in airbyte-cdk, return None unless the ``type`` of the list items is missing or is a list of
+    scalar types.
     """
     items = schema.get("items")
     types: Any = items.get("type", ()) if isinstance(items, Mapping) else ()

@@ -3,11 +3,12 @@
 The result equals that of the xmltodict library, which Airbyte's XmlDecoder uses: an element is a
 dict of its attributes (``@name``), its children and its text (``#text``). An element with only text
 becomes a str, an empty element None, and repeated children a list. Entities that the document
-declares are not expanded, and no other file or URL is read.
+declares are expanded in attributes only, and no other file or URL is read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 from xml.parsers import expat
 
@@ -17,7 +18,7 @@ _TEXT: Final = "#text"
 
 
 class _XmlHandler:
-    """Handler of the parser's events; builds ``root``, the dict of the document."""
+    """Handler of expat's events that builds a dict, `root`, from an XML document."""
 
     def __init__(self) -> None:
         self.root: dict[str, Any] = {}
@@ -44,10 +45,19 @@ class _XmlHandler:
         _add(self._open[-1], name, inner)
 
 
-def parse_xml(body: bytes, encoding: str | None = None) -> dict[str, Any]:
+def parse_xml(
+    body: bytes,
+    encoding: str | None = None,
+    *,
+    check_entities: Callable[[], object] = bool,
+) -> dict[str, Any]:
     """Parse an XML body to a dict: ``<a><b>1</b></a>`` gives ``{"a": {"b": "1"}}``.
 
-    ``encoding`` overrides the encoding that the XML declares.
+    Args:
+        body: The XML.
+        encoding: Encoding that overrides the one that the XML declares.
+        check_entities: Called for each entity that the document declares, before it is used. An
+            error that it raises ends the parsing.
 
     Raises:
         xml.parsers.expat.ExpatError: the body is not XML.
@@ -58,7 +68,8 @@ def parse_xml(body: bytes, encoding: str | None = None) -> dict[str, Any]:
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.text
-    parser.DefaultHandler = _ignore  # a default handler prevents the expansion of entities
+    parser.DefaultHandler = _ignore  # a default handler prevents the expansion of entities in text
+    parser.EntityDeclHandler = lambda *_: check_entities()
     parser.ExternalEntityRefHandler = _skip_entity
     parser.Parse(body, True)  # noqa: FBT003  (the last piece)
     return builder.root
@@ -74,7 +85,7 @@ def _add(holder: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _ignore(_data: str) -> None:
-    """Ignore a comment, a declaration or an entity; a handler of the parser's events."""
+    """Do nothing: an event handler for comments, declarations and entities, which are not read."""
 
 
 def _skip_entity(*_reference: Any) -> int:

@@ -1,4 +1,4 @@
-"""Stream maps: rename, filter, change and duplicate streams by the setting ``stream_maps``."""
+"""Stream maps: the setting ``stream_maps`` renames, filters, changes and duplicates streams."""
 
 from __future__ import annotations
 

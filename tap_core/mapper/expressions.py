@@ -1,4 +1,4 @@
-"""Compiler of stream map expressions to Python functions that take a record.
+"""Compiler of stream map expressions, such as ``name.upper()``, to functions of a record.
 
 Unsupported syntax is rejected when the map is created. A function is built from a new syntax tree,
 in which names from the expression are only dict keys and constants, never Python names. So an
@@ -25,6 +25,7 @@ from tap_core.mapper.functions import (
     call_method,
     checked_size,
     count_element,
+    floor_divide,
     iterate,
     left_shift,
     modulo,
@@ -49,12 +50,17 @@ __all__ = [
 
 
 class UnknownNameError(MapExpressionError):
-    """Error for a name in an expression that is neither defined nor a property of the record."""
+    """Raised if a name in an expression is neither defined nor a property of the record."""
 
 
 @dataclass(frozen=True)
 class ExpressionScope:
-    """Names that an expression can use in addition to the properties of the record."""
+    """Names that a stream map expression can use in addition to the properties of the record.
+
+    Attributes:
+        functions: Functions and modules by name.
+        constants: Values by name.
+    """
 
     functions: Mapping[str, Any]
     constants: Mapping[str, Any]
@@ -75,13 +81,13 @@ class Expression:
 
 
 def parse_expression(text: str, location: str) -> ast.stmt:
-    """Parse an expression to a Python syntax tree.
+    """Parse a stream map expression to a Python syntax tree.
 
     Only the first statement of the text is used; further ones are ignored, as in singer_sdk.
 
     Args:
         text: Text of the expression.
-        location: Location of the expression in the settings, for error messages.
+        location: Position of the expression in the settings, for error messages.
 
     Raises:
         MapExpressionError: The text is not valid Python.
@@ -100,13 +106,13 @@ def parse_expression(text: str, location: str) -> ast.stmt:
 def compile_expression(
     text: str, tree: ast.expr, scope: ExpressionScope, location: str
 ) -> Expression:
-    """Compile a parsed expression to a function that evaluates it for a record.
+    """Compile a stream map expression to a function that evaluates it for a record.
 
     Args:
         text: Text of the expression, for error messages.
         tree: Syntax tree of the expression.
         scope: Names that the expression can use.
-        location: Location of the expression in the settings, for error messages.
+        location: Position of the expression in the settings, for error messages.
 
     Raises:
         MapExpressionError: The expression uses syntax or names that are not allowed.
@@ -123,7 +129,7 @@ def compile_expression(
 
 
 def _message(text: str, location: str, error: BaseException) -> str:
-    """Return the message of a MapExpressionError: the expression, its location and the cause."""
+    """Return the message for an expression's error: its text, its position, and the cause."""
     is_plain = isinstance(error, (NotAllowedError, LimitExceededError))
     reason = str(error).removesuffix(".")
     reason = reason if is_plain else f"{type(error).__name__}: {reason}"
@@ -136,8 +142,8 @@ _Failure: TypeAlias = Callable[[Exception, Record], MapExpressionError]
 def _make_error_converter(text: str, location: str, fields: set[str]) -> _Failure:
     """Return a function that converts an error during evaluation to a `MapExpressionError`.
 
-    ``fields`` are the properties that the expression reads. For a KeyError because the record lacks
-    one of them, the function returns an `UnknownNameError`.
+    ``fields`` are the properties that the expression reads. If the record lacks one of them, the
+    function returns an `UnknownNameError`.
     """
 
     def failed(error: Exception, record: Record) -> MapExpressionError:
@@ -164,9 +170,9 @@ def run(r):
 def _compile_function(
     body: ast.expr, translator: _Translator, failed: _Failure
 ) -> Callable[[Record], Any]:
-    """Compile the translated syntax tree of an expression to a function that takes a record.
+    """Compile the translated syntax tree of an expression, ``body``, to a function of a record.
 
-    ``failed`` converts an error during evaluation to the exception that is raised.
+    ``failed`` is a function that converts an error during evaluation to the exception to raise.
     """
     # The globals get Python's builtins, because methods implemented in C need them for imports.
     # The expression cannot use them.
@@ -195,6 +201,7 @@ _HELPERS: dict[str, Any] = {
     "call_method": call_method,
     "dict": dict,
     "each": iterate,
+    "floor_divide": floor_divide,
     "formatted": safe_format,
     "joined": safe_join,
     "left_shift": left_shift,
@@ -206,13 +213,14 @@ _HELPERS: dict[str, Any] = {
 }
 
 _PLAIN_OPERATORS = (
-    *(ast.Sub, ast.Div, ast.FloorDiv),
+    *(ast.Sub, ast.Div),
     *(ast.BitAnd, ast.BitOr, ast.BitXor),
 )
 """Operators whose results cannot be much larger than their operands; they stay unchanged."""
 
 _GUARDED_OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
+    ast.FloorDiv: "floor_divide",
     ast.LShift: "left_shift",
     ast.Mod: "modulo",
     ast.Mult: "multiply",
@@ -220,12 +228,15 @@ _GUARDED_OPERATORS: dict[type[ast.operator], str] = {
     ast.RShift: "right_shift",
 }
 
+_TIMED_OPERATORS = (ast.FloorDiv, ast.Mod, ast.Mult, ast.Pow)
+"""Operators that take a long time for large integers; their functions also get the record."""
+
 _Write: TypeAlias = Callable[["_Translator", Any], ast.expr]
 
 
 @dataclass
 class _Translator:
-    """Translator of an expression's syntax tree to one that is safe to run as Python code."""
+    """Translator of the syntax tree of an untrusted expression to one that is safe to execute."""
 
     words: ExpressionScope
     bound: dict[str, Any] = field(default_factory=dict)
@@ -238,10 +249,10 @@ class _Translator:
     _made: int = 0
 
     def write(self, node: ast.AST) -> ast.expr:
-        """Translate a syntax node and its children to safe syntax.
+        """Translate a node of the expression's syntax tree, with its children, to safe syntax.
 
         Raises:
-            NotAllowedError: The syntax is not allowed in expressions.
+            NotAllowedError: Expressions must not use the syntax.
         """
         write = _NODES.get(type(node))
         if write is None:
@@ -249,21 +260,21 @@ class _Translator:
         return write(self, node)
 
     def all(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
-        """Translate several syntax nodes with `write`."""
+        """Translate several syntax nodes to safe syntax."""
         return [self.write(node) for node in nodes]
 
     def maybe(self, node: ast.expr | None) -> ast.expr | None:
-        """Translate a syntax node with `write`; return None for None."""
+        """Translate an optional syntax node to safe syntax; return None if there is no node."""
         return None if node is None else self.write(node)
 
     def bind(self, value: Any) -> ast.expr:
-        """Add a value to the globals of the compiled function; return the node that loads it."""
+        """Make a Python value available to the compiled function; return the node that loads it."""
         name = f"k{len(self.bound)}"
         self.bound[name] = value
         return _load(name)
 
     def name(self, name: str) -> ast.expr:
-        """Translate a name: a loop variable, a defined name or a property of the record."""
+        """Translate a name: a loop variable, the record, a constant, ``self`` or a property."""
         scope = self.words
         if name in self._locals:
             return _load(self._locals[name])
@@ -278,9 +289,9 @@ class _Translator:
         return self._field(name)
 
     def _field(self, name: str) -> ast.expr:
-        """Return a syntax node that reads the property ``name`` of the record.
+        """Return the syntax node that reads the property ``name`` of the record.
 
-        For a record without the property, the node returns the function of this name, if any.
+        If the record has no such property, the node evaluates to the function of this name, if any.
         """
         if name in self.words.functions:
             get = ast.Attribute(_load("n"), "get", ast.Load())
@@ -290,7 +301,7 @@ class _Translator:
 
     @contextmanager
     def inner(self) -> Iterator[None]:
-        """Return a context manager that removes a comprehension's loop variables at its end."""
+        """Limit the scope of a comprehension's loop variables to the ``with`` block."""
         outer = dict(self._locals)
         try:
             yield
@@ -298,13 +309,14 @@ class _Translator:
             self._locals = outer
 
     def target(self, node: ast.expr) -> tuple[ast.expr, Any]:
-        """Translate the target of a comprehension (its loop variables) and return its nesting.
+        """Translate the loop variables of a comprehension.
 
-        The nesting is None for a single variable. For several variables it is a tuple of nestings:
-        ``(None, (None, None))`` for ``a, (b, c)``.
+        Returns:
+            The translated variables, and their nesting: None for a single variable, a tuple of
+            nestings for several ones, such as ``(None, (None, None))`` for ``a, (b, c)``.
 
         Raises:
-            NotAllowedError: The target has something other than names.
+            NotAllowedError: A loop variable is not a name, but for example ``x.y``.
         """
         if isinstance(node, ast.Name):
             self._made += 1
@@ -339,11 +351,12 @@ def _binary(translator: _Translator, node: ast.BinOp) -> ast.expr:
     sizeless = any(_is_number(side) for side in (node.left, node.right))
     if isinstance(node.op, ast.Mod):  # text on the left side is a format
         sizeless = _is_number(node.left)
-    is_plain = isinstance(node.op, (ast.Add, ast.Mod)) and sizeless
+    is_plain = isinstance(node.op, (ast.Add, ast.FloorDiv, ast.Mod)) and sizeless
     if isinstance(node.op, _PLAIN_OPERATORS) or is_plain:
         return ast.BinOp(left, node.op, right)
     if type(node.op) in _GUARDED_OPERATORS:
-        return _call(_GUARDED_OPERATORS[type(node.op)], left, right)
+        record = [_load("n")] if isinstance(node.op, _TIMED_OPERATORS) else []
+        return _call(_GUARDED_OPERATORS[type(node.op)], *record, left, right)
     raise NotAllowedError(f"the operator {type(node.op).__name__} is not available")
 
 
@@ -356,7 +369,11 @@ def _compare(translator: _Translator, node: ast.Compare) -> ast.expr:
 
 
 def _translate_function(translator: _Translator, node: ast.Call) -> ast.expr:
-    """Translate the function or method of a call; raise NotAllowedError if it is forbidden."""
+    """Translate the function or method of a call expression.
+
+    Raises:
+        NotAllowedError: Expressions must not call it.
+    """
     if isinstance(node.func, ast.Attribute):
         return translator.write(node.func)
     if not isinstance(node.func, ast.Name):
@@ -388,10 +405,10 @@ def _attribute(translator: _Translator, node: ast.Attribute) -> ast.expr:
 
 
 def _attribute_parts(translator: _Translator, node: ast.Attribute) -> list[ast.expr]:
-    """Translate an attribute access such as ``a.b`` to two nodes: the object and the name.
+    """Translate an attribute access, such as ``a.b``, to two nodes: the object and the name.
 
     Raises:
-        NotAllowedError: The name is not allowed.
+        NotAllowedError: Expressions must not use an attribute of this name.
     """
     reject_name(node.attr)
     translator.mutates = translator.mutates or node.attr in MUTATORS
@@ -408,7 +425,7 @@ def _joined(translator: _Translator, node: ast.JoinedStr) -> ast.expr:
 
 
 def _formatted(translator: _Translator, node: ast.FormattedValue) -> ast.expr:
-    """Translate a ``{value:format}`` part of an f-string; a conversion (``!r``) is ignored."""
+    """Translate the part ``{value:format}`` of an f-string; a conversion (``!r``) is ignored."""
     if node.format_spec is None:
         return translator.write(node.value)
     return _call("formatted", translator.write(node.value), translator.write(node.format_spec))
@@ -449,7 +466,7 @@ def _comprehension(
 
 
 def _write_counted(translator: _Translator, node: ast.expr) -> ast.expr:
-    """Translate the element of a comprehension; `count_element` will check its size."""
+    """Translate the element of a comprehension, such that its size is counted and limited."""
     element = translator.write(node)
     is_small = isinstance(node, (ast.Constant, ast.Compare))
     return element if is_small else _call("count_element", _load("c"), element)

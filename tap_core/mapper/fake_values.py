@@ -1,8 +1,8 @@
-"""Made-up values for stream map expressions, from the package Faker: ``fake.name()``.
+"""Random names, addresses and other values for stream map expressions, such as ``fake.name()``.
 
-An expression gets the functions of Faker's providers, not Faker's objects: their attributes lead to
-Python's builtins. A function takes plain data only. Some call other functions by name, and find
-those of the providers only.
+They come from the package Faker. An expression can call the functions of Faker's providers, but has
+no access to Faker's objects, whose attributes lead to Python's builtins. Arguments of a function
+are plain data. Functions that call other functions by name find only those of the providers.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ _TYPES: Final = (str, float, bool, list, tuple, dict, set)
 
 
 class FakeValues:
-    """The functions of a Faker instance: ``fake`` in stream map expressions.
+    """The object ``fake`` of stream map expressions: the functions of a Faker instance.
 
-    Besides these functions it has Faker's ``unique``, ``optional``, ``seed_instance`` and
-    ``fake["de_DE"]``.
+    In addition, it has Faker's ``unique``, ``optional``, ``seed_instance`` and ``fake["de_DE"]``.
     """
 
     __slots__ = ("_faker", "_names")
@@ -70,10 +69,10 @@ class FakeValues:
 
 
 def _restrict(faker: Any) -> frozenset[str]:
-    """Make a Faker instance find only the functions of its providers by name.
+    """Restrict a Faker instance to the functions of its providers, and return their names.
 
-    Return the names of these functions. Faker's ``pylist``, ``json``, ``pystr_format`` and others
-    call functions whose names are in their arguments.
+    Faker's ``pylist``, ``json``, ``pystr_format`` and others call functions whose names are in
+    their arguments. They then find only functions of the providers.
     """
     providers = (provider for factory in faker.factories for provider in factory.providers)
     names = frozenset(
@@ -88,10 +87,12 @@ def _restrict(faker: Any) -> frozenset[str]:
 
 
 def _get_function(faker: Any, names: frozenset[str], name: str) -> Callable[..., Any]:
-    """Return the function of a Faker object that is called ``name``, one of ``names``.
+    """Return the function ``name`` of a Faker object, if expressions may call it.
+
+    ``names`` are the names of the functions that they may call.
 
     Raises:
-        NotAllowedError: The name is not one of ``names``.
+        NotAllowedError: Expressions must not call the function.
     """
     if name not in names:
         raise NotAllowedError(f"Faker's '{name}' is not available in expressions")
@@ -100,7 +101,7 @@ def _get_function(faker: Any, names: frozenset[str], name: str) -> Callable[...,
 
 
 def _check_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Check the arguments of a function of Faker, which are data and numbers below a limit.
+    """Check that a Faker function gets plain data as arguments, and no number above a limit.
 
     Raises:
         LimitExceededError: A number, which may be the size of the result, exceeds the limit.
@@ -119,7 +120,7 @@ def _check_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _iterate_values(value: Any) -> Iterator[Any]:
-    """Yield the values in nested lists and objects, and the keys of the objects."""
+    """Yield the values in nested lists and dicts, including the keys of the dicts."""
     if not isinstance(value, _HOLDERS):
         yield value
         return

@@ -1,8 +1,7 @@
-"""Functions and limits of stream map expressions.
+"""Functions that compiled stream map expressions call, with limits on size and time.
 
-Compiled expressions call these functions instead of operators and attribute accesses that may be
-unsafe. The limits are those of simpleeval 1.0, which singer_sdk uses, so an expression has the same
-result with both SDKs.
+They replace operators and attribute accesses that may be unsafe. The limits are those of simpleeval
+1.0, which singer_sdk uses, so an expression has the same result with both SDKs.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import json
 import operator
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from random import random
 from time import monotonic
@@ -38,6 +38,7 @@ __all__ = [
     "call_method",
     "checked_size",
     "count_element",
+    "floor_divide",
     "iterate",
     "left_shift",
     "map_functions",
@@ -69,9 +70,10 @@ _PAIR = 2
 _BITS = 8
 _CHECKED = 16
 _FEW = 100
-_LONG = 1 << 100_000
+_LONG_BITS = 100_000
+_LONG = 1 << _LONG_BITS
 _LOWEST = -_LONG
-"""Products of integers below ``_LOWEST`` or above ``_LONG`` are computed with a size check."""
+"""Integers below ``_LOWEST`` or above ``_LONG`` are computed with checks of size and time."""
 _MAX_SHIFT = 10_000
 _MAX_SHIFTED = int(sys.float_info.max)
 
@@ -110,12 +112,14 @@ PLAIN_METHODS = frozenset(
 ) - set(GROWING_METHODS)
 """Names of methods that cannot return far more than they get; called without a size check."""
 
-_PLAIN = frozenset((str, int, float, bool))
+_timed = threading.local()
+"""The record of this thread's evaluation, and the time at which the evaluation must have ended."""
+
 _SIZELESS = frozenset((int, float, bool))
 
 
 class NotAllowedError(Exception):
-    """Error for an expression that uses a forbidden operation or exceeds a size limit."""
+    """Raised if an expression uses a forbidden operation or exceeds a size limit."""
 
 
 # Functions
@@ -137,10 +141,7 @@ def _random_below(top: float) -> int:
 
 
 class FunctionLibrary:
-    """Wrapper of a Python module, such as ``datetime``, for expressions.
-
-    Expressions can use only public members of the module.
-    """
+    """Python module, such as ``datetime``, of which expressions can use only public members."""
 
     __slots__ = ("_module",)
 
@@ -182,27 +183,22 @@ def map_functions() -> dict[str, Callable[..., Any]]:
 
 
 def reject_name(name: str) -> None:
-    """Check the name of an attribute that an expression accesses.
+    """Raise NotAllowedError if an expression must not access an attribute of this name.
 
-    Raises:
-        NotAllowedError: The name is private or gives access to interpreter internals.
+    The name is private, or the attribute gives access to interpreter internals.
     """
     if name.startswith(_HIDDEN_PREFIXES) or name in _HIDDEN:
         raise NotAllowedError(f"the attribute '{name}' is not available to expressions")
 
 
 def reject_function(function: Any) -> None:
-    """Check that an expression may use a value, which can be a function.
-
-    Raises:
-        NotAllowedError: It is a forbidden function, such as ``eval``.
-    """
+    """Raise NotAllowedError if a value is a function that is forbidden, such as ``eval``."""
     if callable(function) and function in _FORBIDDEN:
         raise NotAllowedError("this function is forbidden in expressions")
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return the attribute ``name`` of a value; without such an attribute, its item ``name``.
+    """Return the attribute ``name`` of a value or, if it is missing, the item ``name``.
 
     Raises:
         NotAllowedError: The value has neither, or the attribute is a module or a forbidden
@@ -241,7 +237,7 @@ def checked_size(value: Any) -> Any:
         NotAllowedError: The value has more than 100,000 characters or items.
     """
     if hasattr(value, "__len__") and len(value) > _MAX_LENGTH:
-        raise NotAllowedError(f"a value of {len(value):,} parts is too long")
+        raise NotAllowedError(f"a value of {len(value):,} characters or items is too long")
     return value
 
 
@@ -261,8 +257,10 @@ def add(left: Any, right: Any) -> Any:
     return left + right
 
 
-def multiply(left: Any, right: Any) -> Any:
+def multiply(record: Any, left: Any, right: Any) -> Any:
     """Return ``left * right``: the product of numbers, or a repeated text or list.
+
+    ``record`` is the record of the evaluation, whose time is limited.
 
     Raises:
         NotAllowedError: The result would be too long.
@@ -273,35 +271,79 @@ def multiply(left: Any, right: Any) -> Any:
                 raise NotAllowedError("the product of these two would be too long")
             if isinstance(many, (list, tuple)):
                 _check_weight(times * weight(many, _MAX_WEIGHT))
-    elif type(left) is int is type(right) and not _LOWEST < left < _LONG:
+    elif _is_long(left) or _is_long(right):
+        _check_time(record)
         return _BOUNDS.multiply(left, right)
     return left * right
 
 
+def _is_long(value: Any) -> bool:
+    return type(value) is int and not _LOWEST < value < _LONG
+
+
+def _check_time(record: Any) -> None:
+    """Check the time that operations with large integers take for the same record together.
+
+    Raises:
+        NotAllowedError: They take longer than `TEMPLATE_SECONDS`.
+    """
+    now = monotonic()
+    if getattr(_timed, "record", None) is not record:
+        _timed.record, _timed.end = record, now + TEMPLATE_SECONDS.value
+    elif now > _timed.end:
+        raise _too_slow()
+
+
+def _too_slow() -> NotAllowedError:
+    return NotAllowedError(
+        f"it takes longer than {TEMPLATE_SECONDS.value:g} seconds: simplify it, or raise"
+        f" {TEMPLATE_SECONDS.variable}"
+    )
+
+
 def _check_weight(size: int) -> None:
-    """Raise NotAllowedError if a value has more than 10,000,000 characters and nested items."""
+    """Raise NotAllowedError if a value has more than 10,000,000 characters and items."""
     if size > _MAX_WEIGHT:
-        raise NotAllowedError(f"a value of more than {_MAX_WEIGHT:,} parts is too large")
+        raise NotAllowedError(
+            f"a value of more than {_MAX_WEIGHT:,} characters or items is too large"
+        )
 
 
-def power(base: Any, exponent: Any) -> Any:
-    """Return ``base ** exponent``.
+def power(record: Any, base: Any, exponent: Any) -> Any:
+    """Return ``base ** exponent``; ``record`` is that of the evaluation, whose time is limited.
 
     Raises:
         NotAllowedError: The absolute value of an operand exceeds 4,000,000.
     """
     if abs(base) > _MAX_POWER or abs(exponent) > _MAX_POWER:
         raise NotAllowedError("a number is too high to be raised to a power")
+    if type(base) is int is type(exponent) and exponent * base.bit_length() > _LONG_BITS:
+        _check_time(record)
     return _BOUNDS.power(base, exponent)
 
 
-def modulo(left: Any, right: Any) -> Any:
-    """Return ``left % right``: a remainder or, if ``left`` is text, the formatted text."""
-    return left % right if type(left) in _SIZELESS else _BOUNDS.modulo(left, right)
+def modulo(record: Any, left: Any, right: Any) -> Any:
+    """Return ``left % right``: a remainder or, if ``left`` is text, the formatted text.
+
+    ``record`` is the record of the evaluation, whose time is limited.
+    """
+    if _is_long(left):
+        _check_time(record)
+    elif type(left) in _SIZELESS:
+        return left % right
+    return _BOUNDS.modulo(left, right)
+
+
+def floor_divide(record: Any, left: Any, right: Any) -> Any:
+    """Return ``left // right``; ``record`` is that of the evaluation, whose time is limited."""
+    if not _is_long(left):
+        return left // right
+    _check_time(record)
+    return _BOUNDS.floor_divide(left, right)
 
 
 def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call the method ``name`` of a value and return its result.
+    """Call the method ``name`` of a value and return the result, whose size is limited.
 
     Raises:
         LimitExceededError: The result would be too large.
@@ -335,7 +377,7 @@ def _check_shift(value: Any, bits: Any) -> None:
 
 
 def safe_join(*parts: Any) -> str:
-    """Join the parts of an f-string, each converted to text.
+    """Return the text of an f-string: its parts, each converted to text, joined.
 
     Raises:
         NotAllowedError: A part has more than 100,000 characters.
@@ -348,23 +390,25 @@ def _part(part: Any) -> Any:
 
 
 def safe_format(value: Any, form: str) -> str:
-    """Return a value formatted by a format specification such as ``.2f``, as in an f-string."""
+    """Format a value by a format specification such as ``.2f``; the size of the text is limited."""
     _BOUNDS.check_spec(value, form)
     return ("{:" + form + "}").format(value)
 
 
 def operation_budget() -> list[float]:
-    """Return the initial budget for all comprehensions in one evaluation of an expression.
+    """Return the limits of all comprehensions in one evaluation of an expression.
 
-    The budget is a list of three numbers. Two decrease during the evaluation: the remaining
-    iterations, and the remaining total size in characters and items. The third is the time, as
+    The limits are a list of three numbers. The remaining iterations and the remaining size, in
+    characters and items, decrease during the evaluation. The third number is the time, as
     `time.monotonic` returns it, at which the evaluation must have ended.
     """
     return [_MAX_ROUNDS, _MAX_WEIGHT, monotonic() + TEMPLATE_SECONDS.value]
 
 
 def count_element(budget: list[float], value: Any) -> Any:
-    """Subtract the size of an element from the budget of a comprehension; return the element.
+    """Return an element of a comprehension, after subtracting its size from the budget.
+
+    ``budget`` is the list that `operation_budget` returned.
 
     Raises:
         NotAllowedError: The budget is used up.
@@ -386,32 +430,28 @@ _Form = tuple[Any, ...] | None
 
 
 def iterate(budget: list[float], items: Iterable[Any], form: _Form) -> Iterator[Any]:
-    """Yield the items that a comprehension iterates over; each item reduces the budget by 1.
-
-    The time is checked at every 16th item.
+    """Yield the items over which a comprehension iterates; each reduces the budget by 1.
 
     ``form`` is the nesting of the loop variables: None for a single variable. For several variables
-    it is a tuple, and each item is unpacked to a tuple of the same nesting.
+    it is a tuple, and each item is unpacked to a tuple of the same nesting. The time is checked at
+    every 16th item.
 
     Raises:
-        NotAllowedError: The budget is used up.
+        NotAllowedError: The budget, the list from `operation_budget`, is used up.
     """
     for item in items:
         budget[0] -= 1
         if budget[0] < 0:
-            raise NotAllowedError(f"comprehensions of more than {_MAX_ROUNDS:,} rounds")
+            raise NotAllowedError(f"comprehensions have more than {_MAX_ROUNDS:,} iterations")
         if not budget[0] % _CHECKED and monotonic() > budget[2]:
-            raise NotAllowedError(
-                f"it takes longer than {TEMPLATE_SECONDS.value:g} seconds: simplify it, or raise"
-                f" {TEMPLATE_SECONDS.variable}"
-            )
+            raise _too_slow()
         yield item if form is None else _unpack(item, form)
 
 
 def _unpack(item: Any, form: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Unpack an item for the loop variables of a comprehension, whose nesting is ``form``.
+    """Unpack an item of a comprehension into a tuple with the nesting of its loop variables.
 
-    Values beyond the number of variables are dropped.
+    ``form`` is the nesting; see `iterate`. Values beyond the number of variables are dropped.
     """
     return tuple(
         part if inner is None else _unpack(part, inner)

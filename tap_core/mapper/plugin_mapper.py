@@ -1,7 +1,7 @@
 """Stream maps of a plugin (tap, mapper or target), built from its config settings.
 
-Each stream has a list of maps. The first is its primary map. A further map follows for each entry
-of ``stream_maps`` that names the stream as ``__source__``.
+Each stream has a list of maps. The first is its primary map. Each entry of ``stream_maps`` that
+names the stream as ``__source__`` adds a map, which makes a copy of the stream.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = ["PluginMapper"]
 
 
 class PluginMapper:
-    """Collection of the stream maps of a plugin.
+    """All stream maps of a plugin, created from its settings and the schemas of the streams.
 
     The attribute ``stream_maps`` is a dict from the original name of a stream to its list of maps.
     """
@@ -64,7 +64,8 @@ class PluginMapper:
             logger: Logger of the plugin.
 
         Raises:
-            StreamMapConfigError: An option has an invalid name or value.
+            StreamMapConfigError: An option in ``stream_maps``, such as ``__else__``, has an invalid
+                name or value.
             ConfigValidationError: Flattening is enabled without a maximum level.
         """
         self.stream_maps: dict[str, list[StreamMap]] = {}
@@ -88,9 +89,10 @@ class PluginMapper:
                 raise StreamMapConfigError(f"Option '{name}:{definition}' is not expected.")
 
     def register_raw_streams_from_catalog(self, catalog: Catalog) -> None:
-        """Create the maps of all streams in a catalog, with only their selected properties.
+        """Create the maps of all streams in a catalog, for the selected properties of each stream.
 
-        A deselected stream is mapped with all its properties, because deselected ones may be keys.
+        If a stream itself is not selected, all its properties are used, because its keys may be
+        among the properties that are not selected.
         Entries of ``stream_maps`` that match no stream are named in a warning each.
         """
         self._warn_of_unknown_streams(
@@ -108,7 +110,7 @@ class PluginMapper:
     def register_raw_stream_schema(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> None:
-        """Create the maps of a stream, or create them again if its schema or keys have changed.
+        """Create the maps of a stream, unless they exist for the same schema and keys.
 
         Args:
             stream_name: Name of the stream before the map.
@@ -144,7 +146,10 @@ class PluginMapper:
                 )
 
     def find_shared_names(self) -> set[str]:
-        """Return the stream names that several entries, or one pattern, of ``stream_maps`` set."""
+        """Return the names that the setting ``stream_maps`` gives to more than one stream.
+
+        Several entries may set the same name, or one entry with a pattern sets it for all matches.
+        """
         names: list[str] = []
         for name, definition in self.stream_maps_dict.items():
             if not isinstance(definition, dict):
@@ -161,7 +166,7 @@ class PluginMapper:
     def _build_maps(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> list[StreamMap]:
-        """Create the maps of a stream by the setting ``stream_maps``; the primary map is first."""
+        """Return the maps of a stream that ``stream_maps`` defines; the primary map is first."""
         options = self.flattening_options
         maps: list[StreamMap] = [
             self.default_mapper_type(
@@ -194,12 +199,12 @@ class PluginMapper:
         )
 
     def _names(self, name: str, options: Any, stream_name: str) -> tuple[str, str]:
-        """Return the source stream (or name pattern) and the new stream name of a map definition.
+        """Return the source stream (name or pattern) and the new stream name of a map definition.
 
         Args:
             name: Key of the definition in the setting ``stream_maps``.
             options: The definition; its options ``__source__`` and ``__alias__`` are removed.
-            stream_name: Name of the stream for which a map is built.
+            stream_name: Name of the stream for which the map is built.
         """
         if not isinstance(options, dict):
             return name, stream_name
@@ -228,7 +233,7 @@ class PluginMapper:
         schema: JsonSchema,
         key_properties: Sequence[str] | None,
     ) -> StreamMap:
-        """Build the map for one entry of the setting ``stream_maps``.
+        """Return the stream map for one entry of the setting ``stream_maps``.
 
         Args:
             name: Key of the entry.
@@ -239,7 +244,7 @@ class PluginMapper:
             key_properties: Primary keys of the stream before the map.
 
         Raises:
-            StreamMapConfigError: The value has another type.
+            StreamMapConfigError: The value of the entry is neither a dict nor null.
         """
         if isinstance(options, dict):
             return CustomStreamMap(
@@ -269,10 +274,10 @@ class PluginMapper:
 
     @staticmethod
     def _eval_stream(expr: str, stream_name: str) -> str:
-        """Return the new stream name for the option ``__alias__``: a plain name or an expression.
+        """Return the new stream name in the option ``__alias__``: a plain name or an expression.
 
-        An alias with an unknown name is taken as a plain name: ``users`` is one, but
-        ``__stream_name__ + '_v2'`` is an expression.
+        ``__stream_name__ + '_v2'`` is an expression. A text with an unknown variable, such as
+        ``users``, is a plain name.
         """
         location = f"the {MAPPER_ALIAS_OPTION} of stream '{stream_name}'"
         if not isinstance(expr, str):

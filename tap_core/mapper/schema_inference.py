@@ -1,7 +1,7 @@
 """Inference of the JSON Schema of a mapped property from the text of its expression.
 
-As in singer_sdk, the beginning of the text decides: ``int(`` means integer. For other expressions
-the property keeps its existing type, or is a string.
+As in singer_sdk, the beginning of the text determines the type: ``int(`` means integer. For other
+expressions, the property keeps its existing type; a new property is a string.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ _DATE_TIME = ("datetime.datetime.", "datetime.datetime(")
 def infer_property_schema(
     name: str, expression: str, existing: JsonSchema | None, record: JsonSchema
 ) -> JsonSchema:
-    """Return a dict with the name of a mapped property and its JSON Schema, which allows null.
+    """Return a dict with one item: the name of a mapped property and its JSON Schema.
+
+    The schema also allows null.
 
     Args:
         name: Name of the property.
-        expression: Text of the expression.
+        expression: Text of the expression that computes the property.
         existing: Schema of the property before the map, or None if it is new.
-        record: Schema of the stream.
+        record: Schema of the stream, for the expression ``record``.
     """
     return th.Property(name, _infer_type(expression, existing, record)).to_dict()
 
@@ -40,7 +42,10 @@ def infer_property_schema(
 def _infer_type(
     expression: str, existing: JsonSchema | None, record: JsonSchema
 ) -> th.JSONTypeHelper[Any]:
-    """Return the type of an expression's values, inferred from its text: ``int(a)`` is integer."""
+    """Return the type of an expression's values, inferred from its text: ``int(a)`` is integer.
+
+    If the text shows no type, it is that in ``existing``, the property's schema, or else string.
+    """
     if expression == "record":
         return th.CustomType(record)
     for prefixes, kind in _BY_PREFIX:

@@ -48,9 +48,9 @@ _Run: TypeAlias = Callable[[Record], Any]
 
 
 class StreamMap(abc.ABC):
-    """Base class of stream maps, which change or drop the records of a stream.
+    """Base class of stream maps, which change or drop the records of one stream.
 
-    Mapped records are sent as records of the stream ``stream_alias``.
+    Mapped records are emitted as records of the stream ``stream_alias``.
     """
 
     may_mutate = True
@@ -84,7 +84,7 @@ class StreamMap(abc.ABC):
 
     @property
     def flattening_enabled(self) -> bool:
-        """True if nested objects in records are flattened to separate properties."""
+        """True if nested objects in records are flattened: their properties become columns."""
         options = self.flattening_options
         return options is not None and options.enabled and options.max_level > 0
 
@@ -126,31 +126,31 @@ class StreamMap(abc.ABC):
     def transform(self, record: Record) -> Record | None:
         """Return the mapped and flattened record, or None to drop the record.
 
-        An override should map the record, then call ``super().transform(record)`` to flatten it.
+        A subclass maps the record and then calls ``super().transform(record)`` to flatten it.
         """
         return self.flatten_record(record)
 
     @abc.abstractmethod
     def get_filter_result(self, record: Record) -> bool:
-        """Return True if the map keeps a record, False if it drops the record."""
+        """Return True to keep a record, False to drop it."""
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """Function that maps a record like `transform`, but is faster for many records."""
+        """Function with the same results as `transform`, but faster for many records."""
         return self.transform
 
 
 class DefaultStreamMap(StreamMap):
-    """Base class of maps for streams that the setting ``stream_maps`` does not configure."""
+    """Base class of the maps of streams for which ``stream_maps`` has no entry."""
 
 
 class RemoveRecordTransform(DefaultStreamMap):
-    """Map that drops all records of a stream, and so removes the stream."""
+    """Map that drops all records of a stream, and so removes the stream from the output."""
 
     may_mutate = False
 
     def transform(self, record: Record) -> None:
-        """Return None, which drops the record."""
+        """Return None for every record, which drops it."""
 
     def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - not used here
         """Return False for every record, because all records are dropped."""
@@ -158,7 +158,7 @@ class RemoveRecordTransform(DefaultStreamMap):
 
 
 class SameRecordTransform(DefaultStreamMap):
-    """Map that keeps every record and changes nothing, except for flattening if enabled."""
+    """Map that keeps every record unchanged, except that it flattens the record if enabled."""
 
     may_mutate = False
 
@@ -172,7 +172,7 @@ class SameRecordTransform(DefaultStreamMap):
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """Function that maps a record like `transform`, without the cost of a method call."""
+        """Function with the same results as `transform`, but without the cost of a method call."""
         is_overridden = type(self).transform is not SameRecordTransform.transform
         return self.transform if is_overridden else (self.flattener or _same)
 
@@ -192,7 +192,7 @@ class CustomStreamMap(StreamMap):
         *,
         stream_name: str | None = None,
     ) -> None:
-        """Compile the expressions of a map, and build its schema.
+        """Compile the expressions of a map, and build the schema of the mapped stream.
 
         Args:
             stream_alias: Name of the mapped stream.
@@ -202,7 +202,7 @@ class CustomStreamMap(StreamMap):
             key_properties: Primary keys of the stream before the map.
             map_transform: Expressions by property name; null removes the property.
             flattening_options: Flattening settings, or None.
-            stream_name: Original name of the stream.
+            stream_name: Name of the stream before the map.
 
         Raises:
             MapExpressionError: An expression is invalid or not allowed.
@@ -255,7 +255,7 @@ class CustomStreamMap(StreamMap):
 
     @cached_property
     def _transform(self) -> Callable[[Record], Record | None]:
-        """Function that returns a mapped record before flattening, or None to drop the record."""
+        """Function that returns a mapped record, not yet flattened, or None to drop the record."""
         keep: _Run | None = self._filter.run if self._filter else None
         if self._has_custom_filter:
             keep = self.get_filter_result
@@ -281,7 +281,7 @@ class CustomStreamMap(StreamMap):
 
     @property
     def quick_transform(self) -> Callable[[Record], Record | None]:
-        """Function that maps a record like `transform`, but is faster for many records."""
+        """Function with the same results as `transform`, but faster for many records."""
         if type(self).transform is not CustomStreamMap.transform:
             return self.transform
         change, flatten = self._transform, self.flattener
@@ -296,10 +296,10 @@ class CustomStreamMap(StreamMap):
 
     @staticmethod
     def _pop_else(definitions: dict[str, Any]) -> bool:
-        """Remove the option ``__else__`` from a map's definition, and return what it means.
+        """Remove the option ``__else__`` from a map's definition.
 
         Returns:
-            True to keep properties that the map does not mention, False to remove them.
+            True if properties without an expression are kept, False if they are removed.
 
         Raises:
             NotImplementedError: The option is not null.
@@ -324,7 +324,7 @@ class CustomStreamMap(StreamMap):
         return _faker(self.faker_config or {})
 
     def _build_filter(self, rule: Any) -> Expression:
-        """Compile ``rule``, the value of the option ``__filter__``."""
+        """Compile the option ``__filter__`` of a map; ``rule`` is its value, an expression."""
         if not isinstance(rule, str):
             raise StreamMapConfigError(
                 f"Unexpected filter rule type '{type(rule).__name__}' in expression {rule!s}:"
@@ -343,9 +343,10 @@ class CustomStreamMap(StreamMap):
         return self._compile(rule, statement, location, None)
 
     def _build_step(self, name: str, definition: Any) -> tuple[str, Expression | None]:
-        """Return the name of a property and its compiled expression.
+        """Return the name of a mapped property and its compiled expression.
 
-        The expression is None if ``definition`` is null, which removes the property.
+        The expression is None if ``definition``, its value in the settings, is null: the map then
+        removes the property.
         """
         location = f"property '{name}' in the map of stream '{self.stream_alias}'"
         if is_null_definition(definition):
@@ -368,12 +369,12 @@ class CustomStreamMap(StreamMap):
     def _compile(
         self, text: str, node: ast.AST, location: str, self_name: str | None
     ) -> Expression:
-        """Compile a parsed expression with the names that expressions of this map can use.
+        """Compile an expression of this map, with ``config``, ``fake`` and the stream's names.
 
         Args:
             text: Text of the expression, for error messages.
             node: Syntax tree of the expression.
-            location: Location of the expression in the settings, for error messages.
+            location: Position of the expression in the settings, for error messages.
             self_name: Property whose value is ``self`` in the expression, or None.
         """
         value = node.value if isinstance(node, ast.Expr) else node
@@ -398,7 +399,7 @@ class CustomStreamMap(StreamMap):
     # Schema
 
     def _build_schema(self, definitions: Mapping[str, Any]) -> JsonSchema:
-        """Return the JSON Schema of mapped records, before flattening."""
+        """Return the JSON Schema of the mapped records, not yet flattened."""
         raw = self.raw_schema
         schema = copy.copy(raw) if self._keeps_others else PropertiesList().to_dict()
         properties = schema["properties"] = dict(schema.get("properties") or {})
@@ -436,9 +437,10 @@ def is_null_definition(definition: Any) -> bool:
 
 
 def _faker(settings: Mapping[str, Any]) -> Any:
-    """Return a Faker instance with the ``seed`` and ``locale`` of the setting ``faker_config``.
+    """Return a Faker instance for expressions, with the seed and locale in the settings.
 
-    Return None if the package Faker is not installed.
+    ``settings`` is the value of ``faker_config``. Return None if the package Faker is not
+    installed.
     """
     try:
         from faker import Faker

@@ -1,1 +1,1 @@
-"""Parsers of datetimes, JSONPath expressions and variable-length integers."""
+"""Small parsers: datetimes, JSONPath expressions, variable-length integers, command lines."""

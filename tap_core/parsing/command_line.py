@@ -1,9 +1,9 @@
-"""Base of all command-line programs: typer applications with common help, errors and exit codes.
+"""Base classes of the command-line programs: typer with common help, errors and exit codes.
 
 A command is a function with a docstring and typed parameters, registered with ``@app.command()`` of
 a `typer.Typer`. It returns its exit code: 0 or None for success, 1 for a failure, or ``-n`` to end
-the process by signal ``n``. An invalid command line has exit code 2. To start fast, commands are
-built only when they are called or listed, and rich is imported only to print on a terminal.
+the process by signal ``n``. An invalid command line has exit code 2. To start fast, a program
+builds its commands only when one is called or listed, and imports rich only to print on a terminal.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TextIO, TypeAlias
 
 import typer
@@ -21,7 +22,9 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command, get_command_from_info
 
 from tap_core.compat.slow_imports import exempt_imported_objects
-from tap_core.redaction import write_to_stderr
+from tap_core.exceptions import ConfigurationError
+from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
+from tap_core.redaction import redact_line, write_to_stderr
 
 __all__ = [
     "Command",
@@ -30,6 +33,8 @@ __all__ = [
     "choose_from",
     "make_program",
     "parse_limit",
+    "read_input_file",
+    "report_error",
     "run_program",
 ]
 
@@ -78,7 +83,7 @@ _STYLES: Final = {
 
 
 class _Conventions(_Base):
-    """Mixin with the exit codes, argument parsing and help format of all commands and programs."""
+    """Mixin for commands and programs, with common exit codes, argument parsing and help."""
 
     def main(
         self,
@@ -121,9 +126,10 @@ class _Conventions(_Base):
         return code
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, without pydantic for parameters that are text or flags.
+        """Parse the arguments; do not use pydantic for parameters that are text or flags.
 
-        The import of pydantic takes longer than the discovery of a small tap.
+        typer converts values with pydantic, whose import takes longer than the discovery of a small
+        tap.
         """
         param: Any
         for param in self.get_params(ctx):
@@ -134,12 +140,12 @@ class _Conventions(_Base):
             return super().parse_args(ctx, args)
 
     def get_help_option_names(self, ctx: Any) -> list[str]:
-        """Return the names of the help option in the declared order: ``--help``, ``-h``."""
+        """Return the names of the help option in their order of declaration: ``--help``, ``-h``."""
         names = super().get_help_option_names(ctx)
         return sorted(names, key=ctx.help_option_names.index)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help: with rich to a terminal, else as plain text."""
+        """Write the help text: with colors and boxes (rich) to a terminal, else as plain text."""
         self.rich_markup_mode = _markup_mode(sys.stdout)
         if self.rich_markup_mode is not None:
             _set_readable_styles()
@@ -147,10 +153,10 @@ class _Conventions(_Base):
 
 
 class Command(_Conventions, TyperCommand):
-    """Command of a program; its usage line names each positional argument."""
+    """Command of a program, whose usage line names each positional argument."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002  typer passes it
-        """Return the parts of the usage line after the command's name: ``[OPTIONS]``, ``FILE``."""
+        """Return the parts of the usage line after the command's name, such as ``[OPTIONS]``."""
         params: list[Any] = self.params
         arguments = [param for param in params if isinstance(param, TyperArgument)]
         words = ["[OPTIONS]"] if len(arguments) < len(params) or not params else []
@@ -158,12 +164,13 @@ class Command(_Conventions, TyperCommand):
 
 
 class Program(_Conventions, TyperGroup):
-    """Program with commands. Its own options are valid only if no command is called."""
+    """Program with commands; the options of the program are valid only if no command is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the name, the command object and the remaining arguments of the called command.
+        """Return the called command: its name, its object and its arguments.
 
-        Options of the program before the command are a usage error, as they would have no effect.
+        An option of the program before the command is a usage error, because it would have no
+        effect.
         """
         name, command, rest = super().resolve_command(ctx, args)
         given = [
@@ -180,7 +187,7 @@ class Program(_Conventions, TyperGroup):
 
 
 class _TextConversion:
-    """Substitute for typer's pydantic conversion, for text, lists of text and flags."""
+    """Conversion of text, lists of text and flags, in place of typer's conversion with pydantic."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ARG002  typer passes it
         """Return the value unchanged, or ``()`` if a repeatable parameter has no value."""
@@ -189,7 +196,7 @@ class _TextConversion:
 
 
 class _CommandTable(Mapping[str, TyperCommand]):
-    """Mapping from command name to command. Commands are imported and built on lookup."""
+    """Mapping from command name to command, which imports and builds the commands on access."""
 
     def __init__(self, load: Callable[[], typer.Typer]) -> None:
         self._load = load
@@ -221,7 +228,7 @@ def _command_name(info: CommandInfo) -> str:
 
 
 def _markup_mode(stream: TextIO | None) -> Any:
-    """Return typer's ``rich_markup_mode`` for an output file: ``rich`` on a terminal, else None."""
+    """Return typer's ``rich_markup_mode`` for an output stream: "rich" for a terminal, or None."""
     if stream is None or stream.closed:
         return None
     return "rich" if stream.isatty() else None
@@ -229,7 +236,7 @@ def _markup_mode(stream: TextIO | None) -> Any:
 
 @contextmanager
 def _readable_errors(command: _Conventions) -> Iterator[None]:
-    """Context manager: set readable styles if the block raises an error that typer prints."""
+    """If the ``with`` block raises a usage error, set colors for it that are readable."""
     try:
         yield
     except typer.TyperException:
@@ -239,7 +246,7 @@ def _readable_errors(command: _Conventions) -> Iterator[None]:
 
 
 def _set_readable_styles() -> None:
-    """Let typer print only styles that are readable on a dark and on a light background."""
+    """Make typer use only styles that are readable on a dark and on a light background."""
     from typer import rich_utils
 
     for name, value in _STYLES.items():
@@ -277,6 +284,32 @@ def parse_limit(context: typer.Context, text: str) -> int:
     return int(text)
 
 
+def read_input_file(
+    path: str, error: type[ConfigurationError], label: str, *, reads_stdin: bool = False
+) -> bytes:
+    """Return the content of a catalog or state file that an option names.
+
+    Args:
+        path: Path of the file.
+        error: Class of the error to raise if the file cannot be read or is too large.
+        label: Kind of the file for the error message, such as "Catalog".
+        reads_stdin: True if the path ``-`` is standard input.
+    """
+    try:
+        source = sys.stdin.buffer if reads_stdin and path == "-" else Path(path)
+        return read_at_most(source, STATE_BYTES)
+    except InputTooLargeError as reason:
+        raise error(f"{label} file '{path}' cannot be read: {reason}") from None
+    except OSError as reason:
+        raise error(f"{label} file '{path}' cannot be read: {reason.strerror}") from None
+
+
+def report_error(message: str) -> int:
+    """Write an error message to standard error, with secrets redacted; return the exit code 1."""
+    write_to_stderr(f"{redact_line(message)}\n")
+    return 1
+
+
 def make_program(
     name: str,
     callback: Callable[..., Any],
@@ -288,14 +321,14 @@ def make_program(
     context: Any = None,
     needs_command: bool = False,
 ) -> Program:
-    """Build a typer program from a callback for its options and a function for its commands.
+    """Return a program with options (``callback``) and commands, built with typer.
 
     Args:
         name: Name of the program.
-        callback: Function whose parameters are the program's options. It runs before each command,
-            and alone if no command is called; then ``context.invoked_subcommand`` is None.
-        commands: Function that imports and returns the commands, or None for no commands. It runs
-            only when a command is called or listed.
+        callback: Function whose parameters are the program's options. It is called before each
+            command, and also if no command is called; then ``context.invoked_subcommand`` is None.
+        commands: Function that imports and returns the commands; None for a program without
+            commands. It is called only if a command is called or listed.
         description: Text at the beginning of the help.
         epilog: Text at the end of the help.
         cls: Class of the program.
@@ -332,7 +365,7 @@ def run_program(program: Program, args: Sequence[str] | None) -> int:
         args: The command-line arguments; None for ``sys.argv[1:]``.
 
     Raises:
-        SystemExit: Code that the program calls, such as a plugin, ends the process.
+        SystemExit: The code of a command, such as a plugin, calls `sys.exit`.
     """
     try:
         code = program.main(args, prog_name=program.name, standalone_mode=False)
@@ -349,7 +382,7 @@ def run_program(program: Program, args: Sequence[str] | None) -> int:
 
 
 def _exit_by_signal(number: int) -> NoReturn:
-    """Send signal ``number`` to this process, so that its parent sees the signal as exit status."""
+    """End this process with a signal, so that its parent sees the signal and not an exit code."""
     write_to_stderr("")
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

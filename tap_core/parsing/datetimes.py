@@ -38,7 +38,7 @@ def utc_now() -> datetime:
 
 
 def assume_utc(value: datetime) -> datetime:
-    """Return an aware datetime; a naive ``value`` gets the time zone UTC."""
+    """Return ``value`` with a time zone: UTC if it is naive, otherwise unchanged."""
     return value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
 
 
@@ -47,8 +47,7 @@ def format_iso(value: datetime) -> str:
 
     A naive datetime is assumed to be in UTC.
     """
-    aware = value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
-    return aware.isoformat("T", timespec="microseconds")
+    return assume_utc(value).isoformat("T", timespec="microseconds")
 
 
 def parse_datetime(text: str) -> datetime:
@@ -113,7 +112,8 @@ def time_fromisoformat(text: str) -> time:
 def _normalize_iso_text(text: str) -> str:
     """Rewrite an ISO 8601 text so that ``fromisoformat`` of Python 3.10 can parse it.
 
-    A final "Z" becomes "+00:00", and fractions get six digits. Later versions need no change.
+    A final "Z" becomes "+00:00", and fractions get six digits. In later Python versions the text is
+    unchanged.
     """
     if sys.version_info >= (3, 11):
         return text

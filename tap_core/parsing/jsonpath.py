@@ -1,12 +1,13 @@
 """Evaluation of JSONPath expressions that select, for example, the records of a response.
 
-- Simple paths of names, indices and wildcards (``$.data.items[*]``) are evaluated here. Other paths
-  use jsonpath-ng, which is imported on first use because the import takes longer than parsing a
-  page.
-- Results equal those of jsonpath-ng 1.11 to 1.15: names without ``$`` are valid, and a wildcard
-  on an object gives its values. Other syntax has the meaning of the installed version (Python
-  3.10: 1.8).
-- As in singer_sdk, a final ``[*]`` on a non-array value gives that value, and on null nothing.
+- This module evaluates simple paths of names, indices and wildcards (``$.data.items[*]``).
+  jsonpath-ng evaluates other paths; it is imported on first use, because the import takes longer
+  than parsing a page.
+- Results equal those of jsonpath-ng 1.11 to 1.15: names without ``$`` are valid, and a wildcard on
+  an object gives its values. For other paths, the results are those of the installed version (1.8
+  on Python 3.10).
+- As in singer_sdk, a final ``[*]`` on a value that is no array selects that value, and on null
+  nothing.
 """
 
 from __future__ import annotations
@@ -53,10 +54,12 @@ _WORDS = frozenset({"where", "wherenot"})
 
 @dataclass(frozen=True)
 class _Path:
-    """Compiled JSONPath.
+    """Compiled JSONPath expression.
 
-    ``of_arrays`` is True if the expression ended in ``[*]``. In that case the path matches whole
-    arrays, and their elements are the result.
+    Attributes:
+        find: Function that returns the matches in a document.
+        of_arrays: True if the expression ended in ``[*]``. ``find`` then returns whole arrays,
+            whose elements are the result.
     """
 
     find: _Find
@@ -89,9 +92,11 @@ def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iter
 
 
 def _unpack(values: list[Any]) -> tuple[list[Any], bool]:
-    """Return the elements of all matched arrays, and True if any match is not an array.
+    """Return the elements of the arrays among the matches of a path that ends in ``[*]``.
 
-    A match that is not an array becomes one element. Nulls are skipped.
+    Returns:
+        The elements, and True if a match is not an array. Such a match is an element itself, unless
+        it is null.
     """
     if len(values) == 1 and isinstance(values[0], list):
         return values[0], False
@@ -115,7 +120,10 @@ def _parse_path(expression: str) -> _Path:
 
 
 def _compile_with_library(expression: str) -> _Path:
-    """Compile any JSONPath with jsonpath-ng. A final ``[*]`` is removed and sets ``of_arrays``."""
+    """Compile any JSONPath expression with jsonpath-ng.
+
+    A final ``[*]`` is removed, and the attribute ``of_arrays`` set instead.
+    """
     path = _compile_jsonpath(expression)
     arrays = _path_of_arrays(path) if expression.rstrip().endswith(_ELEMENTS) else None
     evaluated = arrays or path
@@ -123,7 +131,7 @@ def _compile_with_library(expression: str) -> _Path:
 
 
 def _path_of_arrays(path: JSONPath) -> JSONPath | None:
-    """Return a jsonpath-ng path without its final ``[*]``, or None if it has no final ``[*]``."""
+    """Return a path of jsonpath-ng without its final ``[*]``; return None if it has none."""
     from jsonpath_ng import Child
 
     # str() of a final [*] is `[*]` (a slice) up to jsonpath-ng 1.15, `*` (a wildcard) since 1.16.
@@ -132,7 +140,7 @@ def _path_of_arrays(path: JSONPath) -> JSONPath | None:
 
 @lru_cache(maxsize=512)
 def _compile_jsonpath(expression: str) -> JSONPath:
-    """Parse an expression with jsonpath-ng.
+    """Parse a JSONPath expression with jsonpath-ng; results are cached.
 
     Raises:
         JSONPathError: The expression is invalid; the message contains the expression.
@@ -150,7 +158,7 @@ def _compile_jsonpath(expression: str) -> JSONPath:
 
 
 def _compile_simple(expression: str) -> _Path | None:
-    """Compile a simple path of names, indices and wildcards; return None for any other path."""
+    """Compile a JSONPath of names, indices and wildcards; return None for any other path."""
     steps = _parse_steps(expression)
     if steps is None:
         return None
@@ -162,7 +170,10 @@ def _compile_simple(expression: str) -> _Path | None:
 
 
 def _parse_steps(expression: str) -> list[_Step] | None:
-    """Return one function for each step of a simple path; return None for any other path."""
+    """Return a function for each step of a JSONPath, such as ``.name`` or ``[0]``.
+
+    Return None if there is a step other than a name, an index or a wildcard.
+    """
     rest = expression[1:]
     if not expression.startswith("$"):
         # The `$` may be omitted: `a.b` is `$.a.b`, and `[0]` is `$[0]`. But `.a` is no simple path.
@@ -204,9 +215,9 @@ def _make_name_step(name: str) -> _Step:
 
 
 def _member(value: Any, name: str) -> Any:
-    """Return an object's member by name, or `_ABSENT` if it has no such member.
+    """Return the value of an object's property, or `_ABSENT` if the property is missing.
 
-    Besides dicts, any object with a ``get`` method is supported.
+    An object is a dict or anything else with a method ``get``.
     """
     try:
         return value.get(name, _ABSENT)
@@ -215,7 +226,7 @@ def _member(value: Any, name: str) -> Any:
 
 
 def _make_index_step(index: int) -> _Step:
-    """Return a function that selects the element at ``index`` of each array."""
+    """Return a function for the JSONPath step ``[index]``: one element of each array."""
 
     def step(values: list[Any]) -> list[Any]:
         return [
@@ -228,7 +239,7 @@ def _make_index_step(index: int) -> _Step:
 
 
 def _elements(values: list[Any]) -> list[Any]:
-    """Return all elements of the arrays and all values of the objects in ``values`` (``[*]``)."""
+    """Evaluate the JSONPath step ``[*]``: return all elements of arrays and values of objects."""
     elements: list[Any] = []
     for value in values:
         if isinstance(value, dict):
@@ -239,9 +250,9 @@ def _elements(values: list[Any]) -> list[Any]:
 
 
 def _members(values: list[Any]) -> list[Any]:
-    """Return all elements of the arrays and all values of the objects in ``values`` (``.*``).
+    """Evaluate the JSONPath step ``.*``: return all elements of arrays and values of objects.
 
-    Unlike `_elements`, this step also supports other mappings with a ``keys`` method.
+    In contrast to ``[*]``, an object may be any mapping with a method ``keys``.
     """
     elements: list[Any] = []
     for value in values:

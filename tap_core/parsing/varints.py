@@ -1,6 +1,7 @@
-"""Decoding of varints, the integers of Thrift and Protocol Buffers: seven bits per byte, low first.
+"""Decoding of varints: the variable-length integers of Thrift and Protocol Buffers.
 
-Source: Protocol Buffers, "Encoding"; Apache Thrift, "Compact protocol".
+Each byte has seven bits of the integer, the lowest bits first. Source: Protocol Buffers,
+"Encoding"; Apache Thrift, "Compact protocol".
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _BITS: Final = 64
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Decode the unsigned varint at offset ``at``; return the integer and the offset after it.
+    """Decode the unsigned varint at the offset ``at``; return the integer and the next offset.
 
     Raises:
         IndexError: The data end within the integer.

@@ -1,7 +1,7 @@
 """Reader of the first records of a stream, without a sync: it writes no messages and no state.
 
-Only as many requests are sent as these records need: time windows, partitions and parent records
-are read one after the other until there are enough records.
+Time windows, partitions and parent records are read one after the other until there are enough
+records, so that few requests are sent.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def find_stream(tap: SyncTap, name: str) -> SyncStream:
 
 
 def read_first_records(stream: SyncStream, limit: int) -> list[dict[str, Any]]:
-    """Return at most ``limit`` records of a stream, as JSON values.
+    """Read and return the first ``limit`` records of a stream, as JSON values.
 
-    The records are post-processed and contain the values of their context. They are not mapped,
-    not converted to the schema's types, and contain deselected properties too.
+    The records are post-processed and contain the values of their context. Stream maps, type
+    conversion and property selection are not applied.
     """
     stream._tap.set_protocol_writer(
         _DiscardingWriter()
@@ -54,10 +54,10 @@ def read_first_records(stream: SyncStream, limit: int) -> list[dict[str, Any]]:
 
 
 class _DiscardingWriter:
-    """Protocol writer that discards all output."""
+    """Protocol writer that discards all output, because a preview writes no messages."""
 
     def encode(self, record: Record, /) -> bytes:  # noqa: ARG002
-        """Return ``b""`` instead of an encoded message."""
+        """Return ``b""`` in place of an encoded record."""
         return b""
 
     def emit(self, event: Event, /) -> None:
@@ -67,13 +67,13 @@ class _DiscardingWriter:
 def _iterate_records(
     stream: SyncStream,
 ) -> Generator[tuple[Record, Context | None], None, None]:
-    """Yield each record of a stream with the context for `generate_child_contexts`."""
+    """Yield each record of a stream with the context from which its child contexts are made."""
     for context in _iterate_contexts(stream):
         yield from _read_context(stream, context)
 
 
 def _iterate_contexts(stream: SyncStream) -> Iterator[Context | None]:
-    """Yield the contexts of a stream; those of a child stream come from its parent's records."""
+    """Yield the contexts of a stream; a child stream's are made from its parent's records."""
     parent = _find_parent(stream)
     if parent is None:
         yield from get_contexts(stream, None)

@@ -1,7 +1,7 @@
 """Report of `tap-x test-stream` and `tap-manifest try`: requests, first records, schema.
 
-Each request is printed as soon as its response arrives, so that the requests before a failure are
-shown too. Values of records are printed, but secret settings are redacted.
+A request is printed as soon as its response arrives, so that the requests before a failure are
+shown too. The report shows values of records, but secret settings in them are redacted.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ _RECORDS_PER_TABLE: Final = 5
 
 
 def preview_stream(make_tap: Callable[[], SyncTap], name: str, limit: int) -> None:
-    """Print the HTTP requests and the first ``limit`` records of a stream, and check its schema.
+    """Print the HTTP requests and the first records of a stream, and check its schema.
 
-    ``make_tap`` creates the tap. Requests that it sends, such as those of discovery, are printed
-    too.
+    Args:
+        make_tap: Function that creates the tap. Requests during its creation, such as those of
+            discovery, are printed too.
+        name: Name of the stream.
+        limit: Maximum number of records to read and print.
 
     Raises:
         ConfigurationError: The settings are invalid, or the tap has no such stream.
@@ -70,7 +73,7 @@ def _print_records(records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _format(record: Mapping[str, Any], name: str) -> str:
-    """Return a property of a record as text: a string unchanged, other values as JSON.
+    """Return a property of a record as text for a table: a string unchanged, other values as JSON.
 
     A missing property gives an empty text.
     """
@@ -81,7 +84,7 @@ def _format(record: Mapping[str, Any], name: str) -> str:
 
 
 def _print_schema(records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> None:
-    """Print a table of the types in the records and in the schema, with their differences."""
+    """Print a table with each property's types in the records and the schema, and differences."""
     compared = compare_schema(records, schema)
     rows = [
         [one.path, ", ".join(one.found), ", ".join(one.declared or ()), one.problem]

@@ -1,7 +1,7 @@
-"""Comparison of the types of values in records with the schema of their stream.
+"""Comparison of the types of record values with the schema of the stream.
 
 An object schema without properties, such as ``{"type": "object"}``, allows any content, so the
-content is not compared. A number without a fraction counts as an integer. Source: JSON Schema
+content is not compared. A number without a fraction is treated as an integer. Source: JSON Schema
 Draft 7, section 6.1.1.
 """
 
@@ -26,7 +26,7 @@ _NAMES: Final[tuple[tuple[type[object], str], ...]] = (
 
 @dataclass(frozen=True)
 class PropertyComparison:
-    """Property of a stream, with its JSON types in the records and in the schema."""
+    """Types of one property: those of its values in records, and those in the schema."""
 
     path: str
     """Path of the property in a record, such as ``address.city`` or ``items[].id``."""
@@ -37,7 +37,7 @@ class PropertyComparison:
 
     @property
     def problem(self) -> str:
-        """``not in the schema``, ``never seen`` or ``other type``; empty if the types agree."""
+        """Difference as text, such as ``not in the schema``; empty if values and schema agree."""
         if self.declared is None:
             return "not in the schema"
         if not self.found:
@@ -49,9 +49,10 @@ class PropertyComparison:
 def compare_schema(
     records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]
 ) -> list[PropertyComparison]:
-    """Compare each property of the records and the schema; those of the schema come first.
+    """Compare the types of properties in records with those in the schema.
 
-    The records contain JSON values, with fractions as Decimal.
+    Return a comparison for each property; those in the schema come first. The records contain JSON
+    values, with fractions as Decimal.
     """
     return list(_compare_objects(records, schema, ""))
 
@@ -103,7 +104,7 @@ def _iterate_variants(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _collect_properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the properties that an object schema or its ``anyOf`` etc. subschemas declare."""
+    """Return the properties that an object schema and its subschemas (``anyOf`` etc.) declare."""
     found: dict[str, Mapping[str, Any]] = {}
     for variant in _iterate_variants(schema):
         for name, one in (variant.get("properties") or {}).items():

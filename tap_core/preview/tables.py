@@ -15,7 +15,7 @@ _WIDTH: Final = 40
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on standard output. Redact secrets and cut cells longer than 40 characters."""
+    """Print a table on standard output; secrets are redacted, and cells cut to 40 characters."""
     cells = [[_shorten(redact_line(cell)) for cell in row] for row in (head, *rows)]
     if sys.stdout.isatty():
         _draw_table(cells[0], cells[1:])

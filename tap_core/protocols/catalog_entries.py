@@ -1,15 +1,16 @@
-"""Operations on Singer catalog entries that the Airbyte and Fivetran protocols share."""
+"""Operations on Singer catalog entries and their schemas that the protocols share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from tap_core.singerlib.catalog import CatalogEntry, Metadata
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
 
-__all__ = ["apply_selection", "get_catalog_entry"]
+__all__ = ["apply_selection", "get_catalog_entry", "get_properties"]
 
 
 def get_catalog_entry(stream: SyncStream) -> CatalogEntry:
@@ -18,11 +19,17 @@ def get_catalog_entry(stream: SyncStream) -> CatalogEntry:
 
 
 def apply_selection(node: Metadata, *, wanted: bool) -> None:
-    """Set ``selected`` in the catalog metadata of a property.
+    """Select or deselect a property: set ``selected`` in its catalog metadata to ``wanted``.
 
-    If ``wanted`` is False, the inclusion ``automatic`` is changed to ``available``, because Singer
-    always includes automatic properties.
+    To deselect a property with the inclusion ``automatic``, change the inclusion to ``available``,
+    because Singer always includes automatic properties.
     """
     node.selected = wanted
     if node.inclusion == Metadata.InclusionType.AUTOMATIC and not wanted:
         node.inclusion = Metadata.InclusionType.AVAILABLE
+
+
+def get_properties(schema: Any) -> Mapping[str, Any]:
+    """Return the ``properties`` of a schema, or an empty mapping if it declares no properties."""
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, Mapping) else {}

@@ -4,7 +4,7 @@
 - ``transient_error``: a retry may succeed.
 - ``system_error``: all other errors.
 
-Errors of optional libraries are recognised by class name, so that the libraries need not be
+Errors of optional libraries are recognized by class name, so that the libraries need not be
 imported. If the class of an error is unknown, its cause decides. Source of the names: the Airbyte
 protocol, section "AirbyteErrorTraceMessage".
 """
@@ -115,10 +115,10 @@ def summarize_error(
 
 
 def is_known_error(error: BaseException) -> bool:
-    """Return True if the user needs only the message of an error, not its traceback.
+    """Return True if the message of an error suffices for the user, so that no traceback is shown.
 
-    Known errors are those of the SDK, rejected credentials and an unavailable service. An error
-    raised ``from`` a known error is known too.
+    This is the case for errors of the SDK, rejected credentials and an unavailable service, and for
+    errors that were raised ``from`` one of these.
     """
     current: BaseException | None = error
     for _ in range(_LONGEST_CHAIN):
@@ -147,7 +147,11 @@ def shorten_connection_failure(text: str) -> str:
 
 
 def _get_text(error: BaseException) -> str:
-    """Return the text of an error. For an abstract class, name its missing members."""
+    """Return the message of an error.
+
+    Python's message about an abstract class that cannot be instantiated is replaced by one that
+    names the members to define.
+    """
     if not (missing := _find_missing_members(error)):
         return str(error).strip()
     name, members = missing
@@ -205,7 +209,10 @@ def _classify(error: BaseException) -> str | None:
 
 
 def _is_unusable_url(error: BaseException) -> bool:
-    """Return True if a URL has no scheme, an unknown one, or another error in its syntax."""
+    """Return True if an error says that a URL is not valid.
+
+    For example, the URL has no scheme or an unknown one.
+    """
     return not _UNUSABLE_URL_NAMES.isdisjoint(_class_names(error))
 
 

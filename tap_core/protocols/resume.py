@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from tap_core.sync.interfaces import SyncStream
 
-__all__ = ["RestartCheck", "find_previously_sent", "retained_bookmarks"]
+__all__ = ["RestartCheck", "split_bookmarks"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -22,15 +22,18 @@ RestartCheck: TypeAlias = Callable[[SyncStream, Any], bool]
 """Function that takes a stream and its state (or None), and returns True to restart the stream."""
 
 
-def retained_bookmarks(
+def split_bookmarks(
     bookmarks: Mapping[str, Any],
     streams: Mapping[str, SyncStream],
     must_restart: RestartCheck,
     full_refresh: Collection[str] = (),
-) -> dict[str, Any]:
-    """Return the states of the streams that resume, by stream name, as deep copies.
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the states from which streams resume, and the earlier states of parents that restart.
 
-    The states of streams that restart are left out.
+    The first dict leaves out the streams that are read from the beginning: the ones that must
+    restart, and their parent streams. The second dict has the parent streams that restart only due
+    to a child stream, which is logged. Their states show which records were sent in earlier syncs.
+    Both dicts contain deep copies by stream name.
 
     Args:
         bookmarks: States by stream name.
@@ -40,30 +43,21 @@ def retained_bookmarks(
         full_refresh: Names of streams that restart in any case, even if they are not selected.
     """
     restarted = _find_restarted(bookmarks, streams, must_restart, full_refresh)
-    dropped = restarted | _find_ancestors(restarted, streams).keys()
-    return {name: deepcopy(state) for name, state in bookmarks.items() if name not in dropped}
-
-
-def find_previously_sent(
-    bookmarks: Mapping[str, Any],
-    streams: Mapping[str, SyncStream],
-    must_restart: RestartCheck,
-    full_refresh: Collection[str] = (),
-) -> dict[str, dict[str, Any]]:
-    """Return the states of parent streams that restart only because a child stream restarts.
-
-    The state of such a parent tells which of its records were sent before. Each of these parents is
-    logged. See `retained_bookmarks` for the arguments.
-    """
-    restarted = _find_restarted(bookmarks, streams, must_restart, full_refresh)
-    parents = {
-        name: child
-        for name, child in _find_ancestors(restarted, streams).items()
-        if bookmarks.get(name) and name not in restarted
-    }
-    for name, child in parents.items():
-        logger.info("Stream '%s' restarts, because its child stream '%s' restarts.", name, child)
-    return {name: deepcopy(bookmarks[name]) for name in parents}
+    ancestors = _find_ancestors(restarted, streams)
+    kept, previous = dict[str, Any](), dict[str, Any]()
+    for name, state in deepcopy(dict(bookmarks)).items():
+        if name in restarted:
+            continue
+        if name not in ancestors:
+            kept[name] = state
+        elif state:
+            previous[name] = state
+            logger.info(
+                "Stream '%s' restarts, because its child stream '%s' restarts.",
+                name,
+                ancestors[name],
+            )
+    return kept, previous
 
 
 def _find_restarted(
@@ -87,9 +81,9 @@ def _find_restarted(
 def _find_ancestors(
     restarted: Collection[str], streams: Mapping[str, SyncStream]
 ) -> dict[str, str]:
-    """Return the names of the streams that have a restarted descendant stream.
+    """Return the ancestors of restarted streams: child streams need all records of their parents.
 
-    Each name is mapped to the name of one such descendant.
+    The name of each ancestor is mapped to the name of one of its restarted descendants.
     """
     found = {
         name: next((one.name for one in stream.descendent_streams if one.name in restarted), None)

@@ -1,8 +1,8 @@
 """Code generation for a fast check that a record can be encoded as JSON without conversion.
 
-The generated Python function checks the record and the objects and lists inside it. If it returns
-False for a valid record, only time is lost, because the caller then checks the record with
-`tap_core.records.value_rules`. Property names are inserted into the source as string literals.
+The generated function checks the record and the objects and lists in it. It may return False for a
+valid record, for which the caller then uses the slower rules of `tap_core.records.value_rules`.
+Property names are inserted into the generated code as string literals.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tap_core.records.value_rules import TYPE_NAMES
 
 if TYPE_CHECKING:
     from tap_core.records.prune import DeselectedNames
@@ -26,17 +28,17 @@ _INLINE_DEPTH = 12
 
 
 def always_false(_record: Record) -> bool:
-    """Return False for any record. Used as the check of a stream until one is compiled."""
+    """Return False for any record; used until `compile_record_check` compiles a stream's check."""
     return False
 
 
 def compile_record_check(
     rule: ObjectRule, sample: Record, deselected: DeselectedNames
 ) -> Callable[[Record], bool]:
-    """Compile a function that returns True for records that can be encoded without conversion.
+    """Compile a function that returns True if a record can be encoded without conversion.
 
-    A record must have the same properties as the sample, in any order, or the function returns
-    False. A nested object with other properties is checked by its rule, which is slower.
+    It returns False for a record with other properties than the sample; their order does not
+    matter. A nested object with other properties is checked by its rule, which is slower.
 
     For records with an object ``place`` and a list ``tags``, and with ``place.zip`` deselected, the
     generated code is::
@@ -60,10 +62,10 @@ def compile_record_check(
             return True
 
     Args:
-        rule: Rule that the records must meet.
-        sample: A record, without deselected properties, that meets the rule.
-        deselected: Names of the deselected properties. The function deletes them from a record
-            that passes the check, and some or all of them from one that does not.
+        rule: Rule that accepts the records that need no conversion.
+        sample: A record that the rule accepts, without deselected properties.
+        deselected: Names of the deselected properties. The function deletes them from a record that
+            passes the check, and some or all of them from one that does not.
     """
     writer = _CheckWriter()
     writer.write_record(rule, sample, deselected)
@@ -73,16 +75,13 @@ def compile_record_check(
     return fits
 
 
-_TYPE_NAMES = {kind: kind.__name__ for kind in (str, int, float, bool)}
-"""Names of types that a value is first compared with, as that is faster than a look-up in a set."""
-
 _END = ("    except KeyError: return False", "    return True", "")
 
 
 class _CheckWriter:
-    """Generator of the source lines of a check function.
+    """Generator of the source code of a check function; see `compile_record_check`.
 
-    In the generated source, ``r`` is the record, ``v1`` a value in it, and ``v2`` a value in the
+    In the generated code, ``r`` is the record, ``v1`` a value in it, and ``v2`` a value in the
     object or list ``v1``.
     """
 
@@ -93,14 +92,14 @@ class _CheckWriter:
         self._properties = 0
 
     def write_record(self, rule: ObjectRule, sample: Record, deselected: DeselectedNames) -> None:
-        """Write the checks of the record: its type, its number of properties and their values."""
+        """Generate the code that checks the record: its type, number of properties and values."""
         self._write(0, "if type(r) is not dict: return False")
         self._write_deletions(0, "r", deselected)
         self._write(0, f"if len(r) != {len(sample)}: return False")
         self._write_properties(0, _Object("r", 1, rule, sample, deselected))
 
     def _write_properties(self, indent: int, parent: _Object) -> None:
-        """Write the check of each property that the object ``parent`` has in the sample record."""
+        """Generate the code that checks the properties of ``parent``, an object in the sample."""
         self._properties += len(parent.sample)
         if not parent.sample:
             self._write(indent, "pass")
@@ -112,7 +111,7 @@ class _CheckWriter:
             source, variable = f"{parent.variable}[{_literal(name)}]", f"v{parent.level}"
             below = parent.deselected.get(name) or {}
             if rule.properties is None and rule.items is None:
-                usual = _TYPE_NAMES.get(type(sample)) if type(sample) in rule.kinds else None
+                usual = TYPE_NAMES.get(type(sample)) if type(sample) in rule.kinds else None
                 kind = f"type({source}) is not {usual} and " if usual else ""
                 kind += f"type({variable} := {source})"
                 self._write_scalar(indent, kind, variable, rule, below)
@@ -123,10 +122,11 @@ class _CheckWriter:
     def _write_scalar(
         self, indent: int, kind: str, variable: str, rule: ValueRule, below: DeselectedNames
     ) -> None:
-        """Write the check of a value whose schema declares neither properties nor items.
+        """Generate the code that checks a value whose schema declares neither properties nor items.
 
-        ``kind`` is a source expression for the type of the value, such as ``type(v1 := r['id'])``.
-        It also assigns the value to ``variable``.
+        ``kind`` is a source expression for the type of the value, such as ``type(v1 := r['id'])``,
+        which also assigns the value to ``variable``. ``below`` are the deselected properties in the
+        value.
         """
         terms = [f"{kind} not in {self._bind('t', rule.kinds)}"]
         if rule.accepts_other is not None and not below:
@@ -139,10 +139,10 @@ class _CheckWriter:
     def _write_nested(
         self, indent: int, level: int, rule: ValueRule, sample: Any, below: DeselectedNames
     ) -> None:
-        """Write the check of the value in variable ``v<level>``, which may be an object or list.
+        """Generate the code that checks the value of ``v<level>``, which may be an object or list.
 
-        ``sample`` is the corresponding value in the sample record. An object with deselected
-        properties fails the check if it has other properties than the sample.
+        ``sample`` is the value in the sample record, and ``below`` are the deselected properties of
+        the object. If there are any, only an object with the properties of the sample passes.
         """
         variable, keyword = f"v{level}", "if"
         inner = self._find_sample(level, rule.properties, sample, below)
@@ -164,7 +164,7 @@ class _CheckWriter:
         self._write(indent, f"{keyword} {condition}: return False")
 
     def _write_items(self, indent: int, level: int, rule: ValueRule, sample: Any) -> None:
-        """Generate the lines that check each item of the list in the variable ``v<level>``."""
+        """Generate the code that checks each item of the list in the variable ``v<level>``."""
         variable, items = f"v{level}", rule.items
         samples = sample if type(sample) is list else []
         first = next((item for item in samples if type(item) is dict), None)
@@ -184,11 +184,11 @@ class _CheckWriter:
     def _find_sample(
         self, level: int, rule: ObjectRule | None, sample: Any, below: DeselectedNames
     ) -> Record | None:
-        """Return an object with the property names to expect in a nested object.
+        """Return an object with the properties for which a nested object's check is generated.
 
-        The names are those of ``sample`` or, if this is not an object, those that the schema
-        declares. Return None if the check should not be part of the generated function, because
-        that would become too large.
+        It is ``sample``, the nested object in the sample record, or else an object with the
+        properties that the schema declares. Return None if the generated code would become too
+        large or too deeply nested, or a property name is not a string.
         """
         if rule is None:
             return None
@@ -199,7 +199,7 @@ class _CheckWriter:
         return found if fits_in and all(type(name) is str for name in found) else None
 
     def _write_deletions(self, indent: int, variable: str, deselected: DeselectedNames) -> None:
-        """Write statements that delete the deselected properties of the object in a variable."""
+        """Generate the code that deletes the deselected properties of the object in a variable."""
         for name in (_literal(name) for name, below in deselected.items() if below is None):
             self._write(indent, f"if {name} in {variable}: del {variable}[{name}]")
 
@@ -207,7 +207,7 @@ class _CheckWriter:
         self.lines.append(" " * (8 + 4 * indent) + line)
 
     def _bind(self, prefix: str, value: Any) -> str:
-        """Return the name of a constant in the generated source, such as ``t0`` for prefix "t"."""
+        """Make a value a constant of the generated code; return its name (``prefix`` + number)."""
         key = (prefix, value)
         if key not in self._bound:
             name = self._bound[key] = f"{prefix}{len(self._bound)}"
@@ -216,7 +216,11 @@ class _CheckWriter:
 
 
 class _Object(NamedTuple):
-    """Object (or record) for whose properties checks are generated."""
+    """Object, or the record, whose properties the generated code checks.
+
+    ``variable`` is its name in that code, ``rule`` its rule, and ``sample`` the object in the
+    sample record.
+    """
 
     variable: str
     level: int
@@ -227,5 +231,5 @@ class _Object(NamedTuple):
 
 
 def _literal(name: str) -> str:
-    """Return a property name as a string literal, even if its class overrides ``__repr__``."""
+    """Return a property name as a string literal, without calling its class's ``__repr__``."""
     return str.__repr__(name)

@@ -1,16 +1,16 @@
-"""Code generation for the fast flattening of records with the properties of a sample record.
+"""Code generation for a function that flattens records with the properties of a sample record.
 
-The generated Python function reads the values of each object in the order of its properties,
-without a look-up by name. It returns None for a record with other properties; the caller then
-flattens the record property by property. Column names are inserted into the source as literals.
+The function is fast because it reads the values of each object in order, without a look-up by name.
+It returns None for a record with other properties, for which the caller then looks up each
+property. Column names are inserted into the generated code as literals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import NoneType
 from typing import Any, TypeAlias
 
+from tap_core.records.value_rules import PLAIN_TYPES, TYPE_NAMES
 from tap_core.types import Record
 
 __all__ = ["GetColumn", "QuickFlattener", "compile_quick_flattener", "flatten_nothing"]
@@ -24,14 +24,12 @@ GetColumn: TypeAlias = Callable[[tuple[str, ...], str], tuple[str, bool]]
 Its arguments are the names of the enclosing objects and the name of the property.
 """
 
-_PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
-_TYPE_NAMES = {kind: kind.__name__ for kind in (str, int, float, bool)}
 _COLUMNS = 1_000
 """Maximum number of columns in a generated function; it bounds the time of the compilation."""
 
 
 def flatten_nothing(_record: Record) -> None:
-    """Return None for any record. Used as the `QuickFlattener` until one is compiled."""
+    """Return None for any record; used until a `QuickFlattener` is compiled for a sample record."""
 
 
 def compile_quick_flattener(
@@ -39,9 +37,9 @@ def compile_quick_flattener(
 ) -> QuickFlattener:
     """Compile a function that flattens records with the same properties as the sample.
 
-    The properties must also have the same order, in the record and in each nested object that is
-    split into columns; for any other record the function returns None. For a record with an object
-    ``place`` and a list ``tags``, the generated code is::
+    Their order must also be the same, in the record and in each nested object that is split into
+    columns. For any other record the function returns None. For a record with an object ``place``
+    and a list ``tags``, the generated code is::
 
         def flatten(r):
             if type(r) is not dict or [*r] != k0: return None
@@ -54,9 +52,11 @@ def compile_quick_flattener(
             return {'id': x0, 'place__city': x3, 'tags': x2}
 
     Args:
-        sample: A record.
-        get_column: Returns the column name of a property.
-        convert: Converts a nested value that is not split, for example to JSON text.
+        sample: Record with the properties of the records to flatten.
+        get_column: Function that returns a property's column name, and True if an object in it is
+            split.
+        convert: Function that converts a list or an object that is not split, for example to JSON
+            text.
     """
     writer = _FlattenerWriter(get_column, convert)
     writer.write_object("r", sample, ())
@@ -70,23 +70,23 @@ def compile_quick_flattener(
 
 
 class _FlattenerWriter:
-    """Generator of the source lines of a flattening function, with a variable for each value."""
+    """Generator of the source code of a flattening function, with a variable for each value."""
 
     def __init__(self, get_column: GetColumn, convert: Callable[[Any], Any]) -> None:
         self.lines: list[str] = []
         self.columns: list[tuple[str, str]] = []
         """Column names and the variables of their values, in the order of the result."""
-        self.names: dict[str, Any] = {"plain": _PLAIN, "convert": convert}
+        self.names: dict[str, Any] = {"plain": PLAIN_TYPES, "convert": convert}
         self.is_complete = True
         """False if the sample cannot be flattened by a generated function."""
         self._get_column = get_column
         self._variables = 0
 
     def write_object(self, variable: str, sample: Record, path: tuple[str, ...]) -> None:
-        """Generate the lines of code that flatten the object in ``variable``.
+        """Generate the code that flattens the object in ``variable``.
 
-        ``path`` has the names of the enclosing objects and of the object itself; it is empty for
-        the record.
+        ``sample`` is the object in the sample record. ``path`` has the property names from the
+        record to the object; it is empty for the record itself.
         """
         names = list(sample)
         if len(self.columns) + len(names) > _COLUMNS or not all(type(n) is str for n in names):
@@ -107,7 +107,7 @@ class _FlattenerWriter:
         if is_split and type(sample) is dict:
             self.write_object(variable, sample, (*path, name))
             return
-        usual = _TYPE_NAMES.get(type(sample))
+        usual = TYPE_NAMES.get(type(sample))
         condition = f"type({variable}) is not {usual} and " if usual else ""
         condition += f"type({variable}) not in plain"
         action = "return None" if is_split else f"{variable} = convert({variable})"

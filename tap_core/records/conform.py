@@ -1,7 +1,7 @@
 """Conversion of record values to JSON types and to the types of the stream's schema.
 
-A schema is compiled once to a function that takes a record and returns a converted copy. Properties
-that the schema does not declare are dropped, with one warning. Values are converted by the rules of
+A schema is compiled once to a function that returns a converted copy of a record. Properties that
+the schema does not declare are dropped, with one warning. The rules of conversion are those of
 singer_sdk's ``conform_record_data_types``.
 """
 
@@ -60,10 +60,10 @@ def compile_conformer(
 
     Args:
         schema: JSON Schema of the stream.
-        level: Nesting depth of conversion: no values, top-level properties only, or also nested
+        level: Values to convert: none, only those of top-level properties, or also those in nested
             objects and lists.
-        unmapped: Called with the paths of dropped properties, for each record that has properties
-            that the schema does not declare.
+        unmapped: Function that is called with the paths of a record's dropped properties, which the
+            schema does not declare.
 
     Returns:
         A function that takes a record and returns a new one. At level ``NONE`` it returns the same
@@ -87,9 +87,9 @@ def compile_conformer(
 
 
 def _reject_fields(record: Record) -> Record:
-    """Return an empty record unchanged; raise an error for any other record.
+    """Return an empty record unchanged, and reject any other record.
 
-    This is the conversion for a schema without properties, because all values would be dropped.
+    This is the conversion for a schema without properties, which would drop all values.
 
     Raises:
         DiscoveryError: The record is not empty.
@@ -119,9 +119,10 @@ def conform_record_data_types(
 
 
 def warn_once(stream_name: str, logger: logging.Logger) -> UnmappedCallback:
-    """Return a callback for the argument ``unmapped`` of `compile_conformer`.
+    """Return a callback that logs a warning about dropped properties of a stream.
 
-    The callback logs a warning about dropped properties, once for each combination of names.
+    It is an argument for ``unmapped`` of `compile_conformer`. Each combination of names is logged
+    once.
     """
     seen: set[tuple[str, ...]] = set()
 
@@ -139,10 +140,10 @@ def warn_once(stream_name: str, logger: logging.Logger) -> UnmappedCallback:
 
 
 def conform_primitive(value: Any, schema: JsonSchema) -> Any:
-    """Convert the value of a property to a value that JSON can represent.
+    """Convert the value of a property to a JSON type, by the rules of singer_sdk.
 
     NaN and infinity become None. Bytes become text (or a boolean), and dates, times and durations
-    become ISO 8601 text. Lists and objects are returned unchanged. But if ``schema`` allows only
+    become ISO 8601 text. Lists and objects are returned unchanged. If ``schema`` allows only
     booleans, 0 becomes False, and any other integer, text, list or object becomes True.
     """
     if isinstance(value, (str, int)) or value is None:
@@ -159,10 +160,10 @@ def conform_primitive(value: Any, schema: JsonSchema) -> Any:
 
 
 def _bytes_to_text(value: bytes, schema: JsonSchema) -> str | bool:
-    """Convert bytes to hexadecimal text, or to Base64 if the schema has that ``contentEncoding``.
+    """Convert bytes to text: hexadecimal, or Base64 if the schema has that ``contentEncoding``.
 
-    If the schema allows booleans, return False for a single zero byte and True for any other bytes,
-    as singer_sdk does.
+    If the schema allows booleans, return False for a single zero byte and True for other bytes, as
+    singer_sdk does.
     """
     if is_boolean_type(schema):
         return value != _ZERO_BIT
@@ -185,12 +186,12 @@ def _instant_text(value: date | time | timedelta) -> str:
 
 
 def is_finite(value: float | Decimal) -> bool:
-    """Return True for a number that JSON can represent, False for NaN and infinity."""
+    """Return True if JSON can represent a number, because it is neither NaN nor infinity."""
     return value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
 
 
 def to_json_compatible(value: Any) -> Any:
-    """Convert a value of any Python type to JSON types and Decimals, without using a schema.
+    """Convert a value of any Python type to JSON types and Decimals, without a schema.
 
     Datetimes become ISO 8601 text, bytes are decoded as UTF-8, named tuples become dicts, NaN and
     infinity become None, and instances of other types become their ``str()``. A lone surrogate in
@@ -211,10 +212,10 @@ def to_json_compatible(value: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """Convert a value that is neither a list nor an object to a JSON type or a Decimal.
+    """Convert a single value (no list or object) to a JSON type or a Decimal.
 
-    Instances of subclasses become instances of the base type (NumPy's float64 becomes float),
-    because the JSON encoders would write them as text.
+    A value of a subclass becomes one of the base type (NumPy's float64 becomes float), because JSON
+    encoders would write it as text.
     """
     if isinstance(value, (float, Decimal)):
         exact = float if isinstance(value, float) else Decimal
@@ -236,10 +237,10 @@ def _key(name: Any) -> str:
 
 
 def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None) -> _Conform:
-    """Return a function that converts the declared properties of an object.
+    """Return a function that converts the properties of an object to the types of its schema.
 
-    Other properties are dropped, unless ``additionalProperties`` allows them. ``parent`` is the
-    dotted path of the object, or None for the record itself.
+    Properties that the schema does not declare are dropped, unless ``additionalProperties`` allows
+    them. ``parent`` is the dotted path of the object, or None for the record itself.
     """
     keep_unknown = bool(schema.get("additionalProperties"))
     fields = {
@@ -263,14 +264,14 @@ def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None)
 
 
 def get_property_schema(schema: Any) -> JsonSchema:
-    """Return the schema of a property as a dict; ``true`` and ``false`` become ``{}``."""
+    """Return the schema of a property as a dict; a boolean schema (``true``) becomes ``{}``."""
     return schema if isinstance(schema, dict) else {}
 
 
 def has_uniform_items(schema: JsonSchema) -> bool:
-    """Return True if a schema allows arrays, with one schema for all items.
+    """Return True if a schema allows arrays and has one schema for all their items.
 
-    Return False for a schema without a type.
+    Return False if the schema has no type.
     """
     try:
         return is_uniform_list(schema)
@@ -279,7 +280,7 @@ def has_uniform_items(schema: JsonSchema) -> bool:
 
 
 def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
-    """Return a function that converts the value of a property by its schema.
+    """Return a function that converts the value of a property to the types of its schema.
 
     ``path`` is the dotted path of the property, such as ``a.b``.
     """
@@ -302,7 +303,7 @@ def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Confo
 
 
 def _list(items: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
-    """Return a function that converts a list, each item by the schema ``items``."""
+    """Return a function that converts each item of a list to the types of its schema, ``items``."""
     as_object = (
         _object(items, level, path) if is_object_type(items) and "properties" in items else None
     )

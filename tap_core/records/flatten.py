@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
-from types import NoneType
 from typing import Any, TypeAlias, TypedDict
 
 from tap_core.exceptions import ConfigValidationError
@@ -22,6 +21,7 @@ from tap_core.records.compiled_flattener import (
     flatten_nothing,
 )
 from tap_core.records.conform import get_property_schema, to_json_compatible
+from tap_core.records.value_rules import PLAIN_TYPES
 from tap_core.singerlib.json import serialize_json
 from tap_core.types import JsonSchema, Record
 
@@ -48,11 +48,9 @@ after 256 of them, and so on."""
 _KEYS = 4096
 """Maximum number of cached column names per object, because objects may have arbitrary keys."""
 
-_PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
-
 
 class PluginFlatteningConfig(TypedDict, total=False):
-    """Config settings for flattening, with the names that users write in their config."""
+    """Settings for flattening, with the names in a plugin's config."""
 
     flattening_enabled: bool
     flattening_max_depth: int
@@ -68,7 +66,7 @@ class FlatteningOptions:
         enabled: True if nested objects are flattened.
         max_level: Number of nesting levels to flatten; 0 flattens nothing.
         separator: Text between the names of an object and its property in a column name.
-        max_key_length: Column names are shortened if they have at least this number of characters.
+        max_key_length: Column names of this many characters or more are shortened.
 
     Raises:
         ConfigValidationError: Flattening is enabled without a maximum level.
@@ -90,7 +88,7 @@ class FlatteningOptions:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FlatteningOptions:
-        """Return the options from a plugin's config; a setting that is null gets its default."""
+        """Return the options from a plugin's config; a missing or null setting gets its default."""
         settings = {
             "max_level": data.get("flattening_max_depth"),
             "max_key_length": data.get("flattening_max_key_length"),
@@ -115,7 +113,7 @@ def flatten_key(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> str:
-    """Return the column name of a nested property: its parents' names and its name, joined.
+    """Return the column name of a nested property: the names of its parents and its own, joined.
 
     A column name of ``max_key_length`` or more characters is shortened: first the parents' names,
     from the left, then the property's own name, until the column name is short enough.
@@ -134,7 +132,7 @@ def flatten_key(
 
 
 def _shortened(key: str) -> str:
-    """Return an abbreviated property name: ``ln`` for ``long_name``, ``cus`` for ``customer``."""
+    """Abbreviate a property name: ``long_name`` becomes ``ln``, ``customer`` becomes ``cus``."""
     camel = re.sub(r"(?:^|_)(.)", lambda found: found.group(1).upper(), key)
     initials = re.sub(r"[a-z]", "", camel)
     return (initials if len(initials) > 1 else key[:3]).lower()
@@ -150,7 +148,7 @@ def flatten_schema(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> JsonSchema:
-    """Return a copy of a schema in which nested objects are replaced by flat properties.
+    """Return a copy of a schema with the properties of nested objects as top-level properties.
 
     Args:
         schema: JSON Schema of a record.
@@ -169,14 +167,14 @@ def flatten_schema(
 
 @dataclass(frozen=True)
 class _Columns:
-    """Converter of a nested JSON Schema to flat columns, with the options of flattening."""
+    """Converter of a nested JSON Schema to flat columns; its fields are the flattening options."""
 
     max_level: int
     separator: str
     max_key_length: int
 
     def of(self, schema: JsonSchema, parents: tuple[str, ...]) -> JsonSchema:
-        """Return the columns for the properties of an object: a dict of column name to schema.
+        """Return the columns of an object's properties, as a dict from column name to schema.
 
         ``parents`` are the names of the enclosing objects, from the top level down.
 
@@ -201,12 +199,12 @@ class _Columns:
                 yield key, column
 
     def _is_split(self, definition: JsonSchema, level: int) -> bool:
-        """Return True if a property at this nesting level is an object to split into columns."""
+        """Return True if a property, at nesting depth ``level``, is an object to split."""
         is_object = "object" in definition.get("type", ())
         return is_object and "properties" in definition and level < self.max_level
 
     def _column(self, definition: JsonSchema) -> JsonSchema | None:
-        """Return the column schema of a property that is not split, or None to omit the column.
+        """Return the schema of a property's only column, or None if it has no column.
 
         Arrays and nested objects become strings, because they are written as JSON text.
         """
@@ -219,11 +217,11 @@ class _Columns:
 
 
 def _column_of_choices(definition: JsonSchema) -> JsonSchema | None:
-    """Return the column schema of a property without ``type``, as singer_sdk does.
+    """Return the column schema of a property whose schema has no ``type``, as singer_sdk does.
 
-    If the first keyword lists alternatives (such as ``anyOf``), the column has the type of the
-    first alternative: string, array or object. For any other type return None, so that the property
-    gets no column. Without alternatives the column is a string.
+    If the first keyword of the schema lists alternatives (such as ``anyOf``), the first alternative
+    decides: the column has its type if that is string, array or object; otherwise the property has
+    no column (None). Without alternatives the column is a string.
     """
     choices = next(iter(definition.values()), None)
     first = choices[0] if isinstance(choices, list) and choices else None
@@ -245,9 +243,10 @@ def flatten_record(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> Record:
-    """Return a flattened copy of one record; see `compile_flattener` for the arguments.
+    """Return a flattened copy of one record; `compile_flattener` is faster for many records.
 
-    The options are compiled at each call, so use `compile_flattener` for many records.
+    ``flattened_schema`` is the result of `flatten_schema` for the same ``max_level``, ``separator``
+    and ``max_key_length``.
     """
     flatten = compile_flattener(
         flattened_schema, max_level, separator, max_key_length=max_key_length
@@ -262,14 +261,14 @@ def compile_flattener(
     *,
     max_key_length: int = DEFAULT_MAX_KEY_LENGTH,
 ) -> Callable[[Record], Record]:
-    """Compile a function that takes a record and returns a flattened copy.
+    """Compile a function that returns a flattened copy of a record.
 
     Args:
-        flattened_schema: Result of `flatten_schema`. An object that has its own column in this
-            schema is not split into several columns. If this is None, no object is split.
+        flattened_schema: Result of `flatten_schema`. An object that is a column in this schema is
+            not split into several columns. If it is None, no object is split.
         max_level: Number of nesting levels to flatten. Deeper objects become JSON text.
         separator: Text between the names of an object and its property in a column name.
-        max_key_length: Column names are shortened if they have at least this number of characters.
+        max_key_length: Column names of this many characters or more are shortened.
     """
     columns = (flattened_schema or {}).get("properties") or {}
 
@@ -308,7 +307,7 @@ _Column: TypeAlias = "tuple[str, _Level | None]"
 
 
 class _Level(dict[str, _Column]):
-    """Cache of the column names for the properties of one object, filled on first access."""
+    """Cache of the column names of an object's properties, each computed on first access."""
 
     def __init__(
         self, path: tuple[str, ...], compute: Callable[[tuple[str, ...], str], _Column]
@@ -325,10 +324,13 @@ class _Level(dict[str, _Column]):
 
 
 def _flatten_into(values: Mapping[str, Any], level: _Level, result: Record) -> None:
-    """Flatten an object recursively: set its values in ``result``, by column name."""
+    """Flatten an object, with the objects in it, into ``result``, a dict by column name.
+
+    ``level`` has the column names of the object's properties.
+    """
     for name, value in values.items():
         key, below = level[name]
-        if type(value) in _PLAIN:
+        if type(value) in PLAIN_TYPES:
             result[key] = value
         elif below is not None and isinstance(value, MutableMapping):
             _flatten_into(value, below, result)
@@ -337,11 +339,12 @@ def _flatten_into(values: Mapping[str, Any], level: _Level, result: Record) -> N
 
 
 def _as_json_if_nested(value: Any) -> Any:
-    return _as_json(value) if isinstance(value, (dict, list)) else value
+    """Return a list or object as JSON text, in which lone surrogates become question marks.
 
-
-def _as_json(value: Any) -> str:
-    """Return a list or object as JSON text; lone surrogates become question marks."""
+    Return any other value unchanged.
+    """
+    if not isinstance(value, (dict, list)):
+        return value
     try:
         return serialize_json(value)
     except UnicodeEncodeError:

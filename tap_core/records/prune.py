@@ -1,10 +1,10 @@
 """Property selection: removal of the properties that a catalog deselects, from schemas and records.
 
 - The selection mask is compiled once per stream to a tree of the deselected names.
-- Nested objects are pruned too, in records even if the schema does not declare them. Items of
-  lists are never pruned.
-- A property that the mask does not list is selected if its parent is. The properties in a
-  deselected object are deselected.
+- Nested objects are pruned too, in records even if the schema does not declare them. Items of lists
+  are never pruned.
+- A property that the mask does not list is selected if its parent object (or the stream) is. The
+  properties of a deselected object are deselected.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def pop_deselected_record_properties(
         record: The record, or a nested object of it.
         schema: Not used; kept for compatibility with singer_sdk.
         mask: Selection of each property, from the catalog.
-        breadcrumb: Path of ``record`` in the schema, if it is a nested object.
+        breadcrumb: Path of ``record`` in the schema; empty for the record itself.
 
-    For many records of one stream use `compile_pruner`.
+    `compile_pruner` is faster for many records of one stream.
     """
     for name, value in list(record.items()):
         path = (*breadcrumb, "properties", name)
@@ -95,14 +95,10 @@ def pop_deselected_record_properties(
             pop_deselected_record_properties(value, {}, mask, path)
 
 
-def compile_pruner(
-    schema: JsonSchema,  # noqa: ARG001 - a record may hold undeclared properties
-    mask: SelectionMask,
-) -> RecordPruner | None:
+def compile_pruner(mask: SelectionMask) -> RecordPruner | None:
     """Compile a function that deletes the deselected properties of a record, in place.
 
-    Return None if all properties are selected. ``mask`` is read once, so later changes of the mask
-    have no effect.
+    Return None if all properties are selected. Later changes of ``mask`` have no effect.
     """
     tree = get_deselected_names(mask)
     if mask[()]:
@@ -111,7 +107,10 @@ def compile_pruner(
 
 
 def get_deselected_names(mask: SelectionMask) -> DeselectedNames:
-    """Return the deselected properties of a stream: ``{"zip": None, "place": {"city": None}}``."""
+    """Return the deselected properties of a stream as a tree of names.
+
+    ``{"zip": None, "place": {"city": None}}`` contains the properties ``zip`` and ``place.city``.
+    """
     tree: DeselectedNames = {}
     for path in _deselected(mask):
         _add_path(tree, path)
@@ -121,7 +120,7 @@ def get_deselected_names(mask: SelectionMask) -> DeselectedNames:
 def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
     """Yield the path of each deselected property, such as ``("place", "city")``.
 
-    A property in a deselected object is yielded as the path of that object.
+    For a property in a deselected object, the path of the object is yielded.
     """
     for breadcrumb, selected in mask.items():
         names = _names(breadcrumb)
@@ -133,9 +132,10 @@ def _deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
 
 
 def _names(breadcrumb: Breadcrumb) -> tuple[str, ...]:
-    """Convert a breadcrumb to names: ``("properties", "a", "properties", "b")`` to ``("a", "b")``.
+    """Return the property names in a breadcrumb of the catalog.
 
-    Return an empty tuple if the breadcrumb contains other keywords than ``properties``.
+    ``("properties", "a", "properties", "b")`` gives ``("a", "b")``. The result is empty if the
+    breadcrumb contains a keyword other than ``properties``.
     """
     keywords, names = breadcrumb[::2], breadcrumb[1::2]
     through_objects = len(keywords) == len(names) and set(keywords) <= {"properties"}
@@ -179,10 +179,10 @@ def _pruner(tree: DeselectedNames) -> RecordPruner:
 
 
 def _strict_pruner(selected: frozenset[str], prune: RecordPruner) -> RecordPruner:
-    """Return a function that deletes all top-level properties of a record not in ``selected``.
+    """Return a function that deletes the top-level properties of a record not in ``selected``.
 
-    The function then calls ``prune``. It is used for a deselected stream, whose properties are
-    deselected by default.
+    It is for a deselected stream, whose properties are deselected by default. The function calls
+    ``prune`` afterwards, for nested objects.
     """
 
     def prune_strictly(record: dict[Any, Any]) -> None:

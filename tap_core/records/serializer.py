@@ -1,9 +1,9 @@
-"""Serialization of a tap's records to the bytes of a message body.
+"""Serialization of a tap's records to the bytes of messages.
 
 A record whose values need no conversion is encoded directly (the fast path). A compiled check
-decides this for most records, and the rules of the stream (`tap_core.records.value_rules`) for the
-rest. Any other record is first converted with `tap_core.records.conform` (the slow path).
-Deselected properties are deleted from the tap's record in place, as in singer_sdk.
+recognizes most such records; the rules of `tap_core.records.value_rules` recognize the rest. Any
+other record is first converted with `tap_core.records.conform` (the slow path). Deselected
+properties are deleted from the tap's record in place, as in singer_sdk.
 """
 
 from __future__ import annotations
@@ -56,10 +56,11 @@ _NEXT_COMPILATION = 16
 
 
 class RecordChecks(NamedTuple):
-    """Checks of a record before it is encoded: its types, and its deselected properties.
+    """Checks that a stream's record passes if it can be encoded without conversion.
 
-    A record that matches ``rule`` and has none of the ``deselected`` properties is encoded as it
-    is.
+    Attributes:
+        rule: Rule that accepts records that need no conversion.
+        deselected: Deselected properties, which are deleted first.
     """
 
     rule: ObjectRule
@@ -69,11 +70,12 @@ class RecordChecks(NamedTuple):
 
 
 class RecordSerializer:
-    """Callable that prunes, converts and encodes the records of one stream; not thread-safe.
+    """Callable that encodes the records of one stream; not thread-safe.
 
-    A loop may avoid the call for speed: if ``serializer.fits(record)`` returns True, the record can
-    be passed directly to ``serializer.encode``. A call of the serializer may replace the function
-    ``fits``, so the loop must read this attribute again after each call.
+    A call deletes deselected properties, converts values and encodes the record. A loop may avoid
+    the call for speed: if ``serializer.fits(record)`` returns True, the record can be passed
+    directly to ``serializer.encode``. A call may replace the function ``fits``, so the loop must
+    read this attribute again after each call.
 
     ``fits`` is compiled for the properties of a sample record. If later records have other
     properties, ``fits`` is compiled again after 16 such records, then after 256, and so on.
@@ -92,8 +94,9 @@ class RecordSerializer:
         Args:
             checks: Checks of records that need no conversion, or None if each record must be
                 encoded with ``encode_slowly``.
-            encode_slowly: Prunes, converts and encodes any record.
-            encode: Encodes a record whose values need no conversion.
+            encode_slowly: Function that deletes deselected properties, converts and encodes any
+                record.
+            encode: Function that encodes a record whose values need no conversion.
         """
         self._checks = checks
         self._encode_slowly = encode_slowly
@@ -121,10 +124,10 @@ class RecordSerializer:
 
 
 class TypedRecordSerializer(RecordSerializer):
-    """Serializer for an encoder that knows the type of each property, such as Fivetran's.
+    """Serializer for an encoder that uses the type of each property, such as Fivetran's.
 
     Such an encoder also selects properties and converts values, so it gets the tap's records
-    unchanged. A record that ``encode`` cannot encode is passed to ``encode_slowly``.
+    unchanged. If ``encode`` fails for a record, ``encode_slowly`` encodes it.
     """
 
     __slots__ = ()
@@ -148,7 +151,6 @@ class TypedRecordSerializer(RecordSerializer):
 def compile_serializer(
     *,
     schema: JsonSchema,
-    effective_schema: JsonSchema,
     mask: SelectionMask,
     level: TypeConformanceLevel,
     encode: RecordBodyEncoder,
@@ -157,43 +159,42 @@ def compile_serializer(
     """Compile the serializer for the records of a stream.
 
     Args:
-        schema: Schema of the stream; with ``mask`` it defines the deselected properties.
-        effective_schema: Schema with the types to convert to: that of the input catalog or, without
-            an input catalog, ``schema``.
+        schema: Schema with the types to convert to: that of the input catalog or, without an
+            input catalog, that of the stream.
         mask: Selection of each property, from the catalog.
-        level: Nesting depth to which values are converted.
-        encode: Encoder for records with JSON values.
-        unmapped: Called with the paths of properties that ``effective_schema`` does not declare.
+        level: Values to convert: none, only those of top-level properties, or also nested ones.
+        encode: Function that encodes a record with JSON values.
+        unmapped: Function that is called with the paths of properties that ``schema`` does not
+            declare.
     """
-    prune = compile_pruner(schema, mask)
-    conform = compile_conformer(effective_schema, level, unmapped)
+    prune = compile_pruner(mask)
+    conform = compile_conformer(schema, level, unmapped)
 
     def encode_slowly(record: Record) -> Any:
         if prune is not None:
             prune(record)
         return _encode_converted(conform(record), encode)
 
-    rule = build_record_rule(effective_schema, level)
+    rule = build_record_rule(schema, level)
     return RecordSerializer(_build_checks(rule, mask, prune), encode_slowly, encode)
 
 
 def compile_conformer_only(
     *,
     schema: JsonSchema,
-    effective_schema: JsonSchema,
     mask: SelectionMask,
     level: TypeConformanceLevel,
     unmapped: UnmappedCallback,
     copies: bool,
 ) -> RecordSerializer:
-    """Compile a serializer that returns converted records as dicts instead of encoding them.
+    """Compile a serializer that converts records, and returns them as dicts without encoding.
 
-    If ``copies`` is True, it returns a new dict each time, which the caller may change. If
-    ``copies`` is False, it returns the tap's own dict if no value has to be converted. The other
-    arguments are those of `compile_serializer`.
+    If ``copies`` is True, it returns a new dict for each record, which the caller may change. If it
+    is False, it returns the tap's own dict if no value has to be converted. The other arguments
+    define the deselected properties and the conversion, as in `compile_serializer`.
     """
-    prune = compile_pruner(schema, mask)
-    conform = compile_conformer(effective_schema, level, unmapped)
+    prune = compile_pruner(mask)
+    conform = compile_conformer(schema, level, unmapped)
 
     def encode_slowly(record: Record) -> Any:
         if prune is not None:
@@ -203,16 +204,17 @@ def compile_conformer_only(
 
     if copies:
         return RecordSerializer(None, encode_slowly, _same)
-    rule = build_record_rule(effective_schema, level, finite=True)
+    rule = build_record_rule(schema, level, finite=True)
     return RecordSerializer(_build_checks(rule, mask, prune), encode_slowly, _same)
 
 
 def _build_checks(
     rule: ObjectRule, mask: SelectionMask, prune: RecordPruner | None
 ) -> RecordChecks | None:
-    """Return the checks that find records to encode without conversion.
+    """Return the checks that a record passes if it can be encoded without conversion.
 
-    Return None if the stream itself is deselected.
+    ``rule`` accepts such records, and ``prune`` deletes deselected properties first. Return None if
+    the stream itself is deselected: its records are then never encoded directly.
     """
     return RecordChecks(rule, get_deselected_names(mask), prune) if mask[()] else None
 
@@ -241,7 +243,7 @@ def compile_record_encoder(encode: RecordBodyEncoder) -> RecordBodyEncoder:
 
 
 def encode_record(record: Record, encode: RecordBodyEncoder) -> Any:
-    """Encode a record with values of any Python type.
+    """Encode a record whose values may have any Python type.
 
     Values that JSON does not support are converted with `to_json_compatible`.
 
@@ -267,7 +269,11 @@ def _encode_converted(record: Record, encode: RecordBodyEncoder) -> Any:
 def make_value_check(
     schema: JsonSchema | None, level: TypeConformanceLevel
 ) -> Callable[[Any], bool]:
-    """Return a function that returns True for values of a property that need no conversion."""
+    """Return a function that returns True if a value needs no conversion.
+
+    ``schema`` is the schema of the value's property. ``level`` defines if nested values are
+    converted.
+    """
     return build_value_rule(schema, level).accepts
 
 

@@ -1,4 +1,4 @@
-"""Rules that decide which values of a stream's records can be encoded without conversion.
+"""Rules that recognize values of a stream's records which can be encoded without conversion.
 
 A rule is built once from the schema of a property. It accepts a value only if
 `tap_core.records.conform` would return it unchanged. Any other value is converted, which takes more
@@ -22,6 +22,8 @@ from tap_core.typing.inspect import (
 )
 
 __all__ = [
+    "PLAIN_TYPES",
+    "TYPE_NAMES",
     "ObjectRule",
     "ValueRule",
     "are_json",
@@ -31,11 +33,16 @@ __all__ = [
     "build_value_rule",
 ]
 
-_PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
-_BOOLEAN: frozenset[type] = frozenset((bool, NoneType))
-_SURELY_FINITE: frozenset[type] = _PLAIN - {float}
+PLAIN_TYPES: frozenset[type] = frozenset((str, int, float, bool, NoneType))
+"""Python types whose values are JSON values, except for NaN and infinities."""
 
-are_plain: Callable[[Iterable[type]], bool] = _PLAIN.issuperset
+TYPE_NAMES: Mapping[type, str] = {kind: kind.__name__ for kind in (str, int, float, bool)}
+"""Names of types that generated code compares a value's type with before a look-up in a set."""
+
+_BOOLEAN: frozenset[type] = frozenset((bool, NoneType))
+_SURELY_FINITE: frozenset[type] = PLAIN_TYPES - {float}
+
+are_plain: Callable[[Iterable[type]], bool] = PLAIN_TYPES.issuperset
 """Return True if all types are str, int, float, bool or NoneType, not a subclass."""
 
 are_text: Callable[[Iterable[type]], bool] = frozenset((str,)).issuperset
@@ -43,7 +50,7 @@ are_text: Callable[[Iterable[type]], bool] = frozenset((str,)).issuperset
 
 
 class ValueRule(NamedTuple):
-    """Rule that accepts values (of a property or list item) that need no conversion to JSON."""
+    """Rule that accepts a property's value, or a list item, if it needs no conversion for JSON."""
 
     kinds: frozenset[type]
     """Python types whose values are always accepted."""
@@ -68,7 +75,7 @@ class ValueRule(NamedTuple):
 
 
 class ObjectRule(NamedTuple):
-    """Rule that accepts objects (or records) of which no property needs conversion to JSON."""
+    """Rule that accepts an object or a record if no value in it needs conversion for JSON."""
 
     declared: Mapping[str, ValueRule]
     """Rules of the properties that the schema declares; any of them may be missing."""
@@ -76,16 +83,16 @@ class ObjectRule(NamedTuple):
     """Rule of all other properties; None to refuse an object that has other properties."""
 
     def get(self, name: Any) -> ValueRule | None:
-        """Return the rule for the value of a property.
+        """Return the rule for the value of an object's property.
 
-        Return None if the object must be converted, because an undeclared property must be dropped,
-        or has a name that is not a ``str``.
+        Return None if the object must be converted: it has an undeclared property, which conversion
+        drops, or a property name that is not a ``str``.
         """
         undeclared = self.undeclared if type(name) is str else None
         return self.declared.get(name, undeclared)
 
     def accepts(self, value: Record) -> bool:
-        """Return True if an object can be encoded as JSON without conversion of any property."""
+        """Return True if an object can be encoded as JSON without conversion of a value in it."""
         for name, item in value.items():
             rule = self.get(name)
             if rule is None or not (type(item) in rule.kinds or rule.accepts(item)):
@@ -96,11 +103,11 @@ class ObjectRule(NamedTuple):
 def build_record_rule(
     schema: JsonSchema, level: TypeConformanceLevel, *, finite: bool = False
 ) -> ObjectRule:
-    """Return the rule that accepts records of a stream that need no conversion.
+    """Return the rule that accepts the records of a stream that need no conversion.
 
     Args:
-        schema: Schema that defines the types to convert to.
-        level: Nesting depth to which values are converted.
+        schema: Schema with the types to which values are converted.
+        level: Values to convert: none, only those of top-level properties, or also nested ones.
         finite: True if NaN and infinity need conversion; False if the encoder writes them as null.
     """
     keeps_undeclared = level == TypeConformanceLevel.NONE or bool(
@@ -112,9 +119,10 @@ def build_record_rule(
 def build_value_rule(
     schema: Any, level: TypeConformanceLevel, *, finite: bool = False
 ) -> ValueRule:
-    """Return the rule that accepts values of a property that need no conversion.
+    """Return the rule that accepts the values of a property that need no conversion.
 
-    ``schema`` is the schema of the property; the other arguments are those of `build_record_rule`.
+    ``schema`` is the schema of the property. ``level`` defines if no values, only top-level or also
+    nested values are converted. ``finite`` is True if NaN and infinity need conversion.
     """
     definition = get_property_schema(schema)
     if level != TypeConformanceLevel.NONE and is_exclusive_boolean_type(definition):
@@ -134,7 +142,7 @@ def build_value_rule(
 
 
 def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
-    """Return the rule for the items of a list, which have the schema ``schema``."""
+    """Return the rule that accepts list items that need no conversion, by the items' schema."""
     if is_exclusive_boolean_type(schema):
         return _BOOLEAN_RULE
     anything = _FINITE_JSON_RULE if finite else _JSON_RULE
@@ -143,7 +151,10 @@ def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
 
 
 def _build_nested_rule(schema: JsonSchema, *, finite: bool) -> ObjectRule | None:
-    """Return the rule for a nested object, or None if its schema declares no properties."""
+    """Return the rule that accepts nested objects that need no conversion, by their schema.
+
+    Return None if the schema declares no properties.
+    """
     if not is_object_type(schema) or "properties" not in schema:
         return None
     return _build_object_rule(
@@ -168,7 +179,7 @@ def _build_object_rule(
 def are_json(values: Iterable[Any]) -> bool:
     """Return True if all values can be written as JSON unchanged.
 
-    They may contain only JSON types (but no subclasses of them) and finite Decimals.
+    Each value, also a nested one, must have a JSON type (not a subclass) or be a finite Decimal.
     """
     return all(map(_is_json, values))
 
@@ -181,7 +192,7 @@ def _is_json(value: Any) -> bool:
         return are_text(map(type, value)) and (
             are_plain(map(type, value.values())) or are_json(value.values())
         )
-    return kind in _PLAIN or (kind is Decimal and value.is_finite())
+    return kind in PLAIN_TYPES or (kind is Decimal and value.is_finite())
 
 
 def _is_finite_json(value: Any) -> bool:
@@ -189,7 +200,7 @@ def _is_finite_json(value: Any) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    """Return True if a JSON value contains neither NaN nor infinity."""
+    """Return True if a value of JSON types contains neither NaN nor infinity."""
     if type(value) is dict:
         return all(map(_is_finite, value.values()))
     if type(value) is list:
@@ -198,5 +209,5 @@ def _is_finite(value: Any) -> bool:
 
 
 _BOOLEAN_RULE = ValueRule(_BOOLEAN, None)
-_JSON_RULE = ValueRule(_PLAIN, _is_json)
+_JSON_RULE = ValueRule(PLAIN_TYPES, _is_json)
 _FINITE_JSON_RULE = ValueRule(_SURELY_FINITE, _is_finite_json)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, unquote_plus
 
 from tap_core.redaction.names import is_secret_name, is_secret_parameter
+from tap_core.redaction.process_secrets import redact
 from tap_core.redaction.text import Secrets, find_embedded_secrets, redact_text
 
 __all__ = [
@@ -57,7 +58,10 @@ def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
 
 
 def is_showable(value: Any) -> bool:
-    """Return True if messages may show a value: at most about 40 characters without a secret."""
+    """Return True if an error message may quote the value of a setting.
+
+    The value must have at most 42 characters as `repr` text and must not contain a secret.
+    """
     if len(repr(value)) > _LONGEST_SHOWN:
         return False
     return not isinstance(value, str) or redact_text(value) == value
@@ -66,8 +70,8 @@ def is_showable(value: Any) -> bool:
 def is_secret_text(name: str, setting: Mapping[str, Any]) -> bool:
     """Return True if a setting is marked as secret, or is a string with a secret name.
 
-    ``setting`` is the JSON Schema of the setting. An object with ``"holds_secrets": true`` counts
-    as secret as a whole; of its values, only those with a secret name are redacted.
+    ``setting`` is the JSON Schema of the setting. An object with ``"holds_secrets": true`` is also
+    secret, although logs hide only its values with a secret name.
     """
     if setting.get("holds_secrets"):
         return True
@@ -77,10 +81,11 @@ def is_secret_text(name: str, setting: Mapping[str, Any]) -> bool:
 
 
 def property_schema(schema: Mapping[str, Any], name: str) -> Any:
-    """Return the schema of a property in an object schema, or None if it is not declared.
+    """Return the schema of a property in an object schema.
 
     Schemas in ``anyOf``, ``oneOf`` and ``allOf`` are searched too. If several of them declare the
-    property, one that marks it as secret is preferred.
+    property, one that marks it as secret is preferred. For an undeclared property, return the value
+    of ``additionalProperties``, or None without it.
     """
     declared = (schema.get("properties") or {}).get(name)
     if declared is not None:
@@ -102,13 +107,16 @@ def property_schema(schema: Mapping[str, Any], name: str) -> Any:
 def make_redactor(
     config: Mapping[str, Any], schema: Mapping[str, Any] | None = None
 ) -> Callable[[str], str]:
-    """Return a function that replaces the secrets of a config in a text by ``***``.
+    """Return a function that replaces the secret values of a config by ``***`` in a text.
+
+    The function also replaces the registered secrets of this process, such as access tokens.
 
     Args:
-        config: The config.
+        config: Config of a plugin.
         schema: JSON Schema of the config, which may mark settings as secret.
     """
-    return collect_secrets(config, schema).hide
+    secrets = collect_secrets(config, schema)
+    return lambda text: redact(secrets.hide_values(text))
 
 
 def collect_secrets(config: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Secrets:
@@ -121,7 +129,7 @@ def collect_secrets(config: Mapping[str, Any], schema: Mapping[str, Any] | None 
 
 
 def _config_values(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the secret values of a config, as strings."""
+    """Yield each secret value of a config as a string."""
     for name, value in config.items():
         about = _as_schema(property_schema(schema, name))
         is_named = is_secret_parameter(str(name)) and about.get("secret") is not False
@@ -130,10 +138,13 @@ def _config_values(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iter
 
 
 class _ValueLocation(NamedTuple):
-    """Name and schema of a value in the config, and the reasons why it is secret, if any.
+    """Location of a value in a config, by which the value is recognized as secret.
 
-    ``is_marked`` is True if the schema of the value, or of an object around it, marks it as secret.
-    ``is_named`` is True if one of their names is secret.
+    Attributes:
+        schema: JSON Schema of the value.
+        name: Name of the property that holds the value, or the array that holds it.
+        is_marked: True if the schema of the value, or of an object around it, marks it as secret.
+        is_named: True if the name of the value, or of an object around it, is secret.
     """
 
     schema: Mapping[str, Any]
@@ -153,7 +164,7 @@ class _ValueLocation(NamedTuple):
         )
 
     def item(self) -> _ValueLocation:
-        """Return the location of an item in the array at this location."""
+        """Return the location of the items of the array at this location."""
         about = _as_schema(self.schema.get("items"))
         return self._replace(schema=about, is_marked=self.is_marked or is_secret("", about))
 
@@ -191,7 +202,6 @@ def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
     """
     if is_hidden:
         yield value
-    if is_hidden:
         yield unquote(value)
         yield from (part for part in map(str.strip, value.split(",")) if len(part) >= _LONG_PART)
     if value.lstrip()[:1] == "{" and (document := _json_object(value)):
@@ -211,7 +221,7 @@ def _json_object(text: str) -> dict[str, Any] | None:
 
 
 def _is_shown(value: str, schema: Mapping[str, Any]) -> bool:
-    """Return True if a value is public because the schema has it as default, const or enum."""
+    """Return True if a config value is public: its schema has it as default, const or enum."""
     if value in (schema.get("default"), schema.get("const")) or value in schema.get("enum", ()):
         return True
     branches = (branch for keyword in _ALTERNATIVES for branch in schema.get(keyword, ()))
@@ -219,5 +229,8 @@ def _is_shown(value: str, schema: Mapping[str, Any]) -> bool:
 
 
 def _as_schema(schema: Any) -> Mapping[str, Any]:
-    """Return a schema that is an object unchanged; for any other value, return ``{}``."""
+    """Return a JSON Schema unchanged if it is an object.
+
+    Return ``{}`` for any other value, such as True.
+    """
     return schema if isinstance(schema, Mapping) else {}

@@ -13,10 +13,10 @@ __all__ = ["remove_addresses"]
 
 _GONE: Final = "***"
 _SIGNS: Final = frozenset("/%?&@")
-"""Characters of which every removed word contains at least one."""
+"""Characters that mark a word to remove: each such word contains at least one of them."""
 
 _WORD: Final = re.compile(r'[^\s"<>`]+')
-"""Sequence of characters without spaces and without signs that no URL contains."""
+"""Sequence of characters, except spaces and characters that no URL contains."""
 
 _SLASHES: Final = r"(?://|\\/\\/|(?:%2[fF]){2})"
 _URL: Final = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]{{0,40}}(?::|%3[aA]){_SLASHES}")
@@ -55,20 +55,24 @@ _DEEP: Final = 2
 
 def remove_addresses(text: str) -> str:
     """Replace URLs, request paths, query parameters and response excerpts in a text by ``***``."""
-    while (clean := _remove_once(text)) != text:  # a removal may join other parts
+    while (clean := _remove_once(text)) != text:  # a removal may join words to a new path
         text = clean
     return text
 
 
 def _remove_once(text: str) -> str:
-    """Replace addresses in one pass; the result may contain others, which need another pass."""
+    """Replace URLs, paths and response excerpts in a text by ``***``, in one pass.
+
+    A replacement may join words to a new path, so the caller repeats the pass until nothing
+    changes.
+    """
     text = _BODY.sub(rf"\1{_GONE}", _SERVER.sub("the server", text))
     redacted = _WORD.sub(_clean, text)
     return _PHRASE.sub(rf"\1{_GONE}", redacted)
 
 
 def _clean(match: re.Match[str]) -> str:
-    """Return a matched word in which an address, such as a URL, is replaced by ``***``."""
+    """Return a matched word with the URL or path in it replaced by ``***``."""
     word = match[0]
     if _SIGNS.isdisjoint(word):
         return word
@@ -84,12 +88,12 @@ def _clean(match: re.Match[str]) -> str:
 
 
 def _tail(word: str) -> str:
-    """Return the punctuation at the end of a word: ``).`` for ``users/5).``."""
+    """Return the punctuation at the end of a word: ``).`` for the word ``users/5).``."""
     return word[len(word.rstrip(_CLOSING)) :]
 
 
 def _is_address(word: str) -> bool:
-    """Return True if a word looks like a login, query, host or path, such as ``users/5/x``."""
+    """Return True if a word looks like a login, URL query, host, or path such as ``users/5/x``."""
     user, at, host = word.partition("@")
     if at and host and ":" in user[1:]:
         return True

@@ -71,7 +71,7 @@ def content_type(response: requests.Response) -> str:
 
 
 def body_excerpt(response: requests.Response, secrets: Secrets) -> str:
-    """Return at most 500 characters of a response body, without secrets, for a message.
+    """Return at most 500 characters of a response body for an error message, without secrets.
 
     Return an empty string for binary bodies, for bodies over 16 KiB, and if messages must not show
     row values. HTML is reduced to its text.
@@ -82,7 +82,7 @@ def body_excerpt(response: requests.Response, secrets: Secrets) -> str:
     kind = content_type(response)
     if not body or len(body) > LONGEST_BODY or not _is_text(kind, body):
         return ""
-    text = body.decode(_codec(response), "replace").strip()
+    text = _decode(response, body).strip()
     if "html" in kind or text[:1] == "<":
         text = _TAG.sub(" ", text)
     shown = _json_without_secrets(text)
@@ -99,13 +99,12 @@ def _is_text(kind: str, body: bytes) -> bool:
     return b"\x00" not in body
 
 
-def _codec(response: requests.Response) -> str:
-    """Return the character encoding of a response; UTF-8 if it is missing or unknown."""
+def _decode(response: requests.Response, body: bytes) -> str:
+    """Decode a body with the charset of the response; as UTF-8 if it is missing or unusable."""
     try:
-        "".encode(response.encoding or "utf-8")
-    except LookupError:
-        return "utf-8"
-    return response.encoding or "utf-8"
+        return body.decode(response.encoding or "utf-8", "replace")
+    except (LookupError, UnicodeError):  # Python's codec "idna" does not accept "replace"
+        return body.decode("utf-8", "replace")
 
 
 def _json_without_secrets(text: str) -> str | None:

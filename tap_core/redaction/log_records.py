@@ -74,7 +74,11 @@ _installed: Final[list[_Redact]] = []
 
 
 def install_log_redaction(redact: _Redact) -> None:
-    """Clean all log records from now on with ``redact``; later calls keep the first function."""
+    """Remove secrets from all log records that are created from now on.
+
+    ``redact`` is the function that removes secrets from a text. Later calls keep the first
+    function.
+    """
     if not _installed:
         _installed.append(redact)
     make = logging.getLogRecordFactory()
@@ -83,7 +87,7 @@ def install_log_redaction(redact: _Redact) -> None:
 
 
 class _CleanFactory:
-    """Log record factory that removes secrets from the records of another factory."""
+    """Log record factory that wraps another factory and removes secrets from its records."""
 
     is_clean = True
 
@@ -147,7 +151,7 @@ def _format_exc_info(exc_info: _ExcInfo) -> str:
 
 
 def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
-    """Format the traceback of an error without secrets; each error message is on one line."""
+    """Format an error's traceback; ``redact`` removes secrets, each message is on one line."""
     if isinstance(error, BaseException):
         error = (type(error), error, error.__traceback__)
     trace = traceback.TracebackException(*error)

@@ -20,8 +20,8 @@ __all__ = [
 
 _GAP: Final = "[._ -]?"
 _KEYS: Final = (
-    "access|account|api|app|auth|decryption|encryption|functions?|master|private|shared|signing"
-    "|sse|storage|subscription"
+    "access|account|api|app|auth|decryption|encryption|functions?|hmac|master|private|session"
+    "|shared|signing|sse|ssh|storage|subscription"
 )
 
 _TERMS: Final = (
@@ -54,6 +54,9 @@ _WORDS: Final = (
 _LAST_WORDS: Final = ("auth", "oauth", "session", "sessions")
 """Words that count only at the end of a name: ``X-Auth``, but not ``auth_type``."""
 
+_LONGEST_KEPT: Final = 200
+"""Longest name, in characters, whose result is cached; a source may send millions of others."""
+
 _WHOLE: Final = frozenset({"code", "key"})
 """Names of request parameters that are secret; as the name of a setting they are not."""
 
@@ -63,9 +66,10 @@ _PAGE_TOKEN: Final = re.compile(
 
 
 def _as_word(word: str, end: str = "") -> str:
-    """Return a regular expression that finds a word in a name, in lower, upper or camel case.
+    """Return a regular expression that finds ``word`` as a separate word in a name.
 
-    ``end`` is a pattern that must follow the word.
+    For ``sig`` it matches ``url_sig``, ``URL_SIG`` and ``urlSig``, but not ``design``. ``end`` is a
+    pattern that must follow the word.
     """
     title = word.capitalize()
     return (
@@ -95,9 +99,13 @@ The last part matches URLs with a user and a password, which occur in values.
 """
 
 
-@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return True if the name of a setting suggests a secret: ``password`` or ``api_key``."""
+    """Return True if a setting's name suggests a secret, such as ``password`` or ``api_key``."""
+    return (_has_secret_term if len(name) <= _LONGEST_KEPT else _has_secret_term.__wrapped__)(name)
+
+
+@lru_cache(maxsize=4096)
+def _has_secret_term(name: str) -> bool:
     match = SECRET_NAME_PATTERN.search(name)
     if match is None:
         return False

@@ -31,7 +31,7 @@ _REMEMBERED: Final = 32
 
 
 class _Registry:
-    """Thread-safe registry of secrets by owner, which is an object such as a plugin."""
+    """Thread-safe registry of secret values, each added for an owner object such as a plugin."""
 
     def __init__(self) -> None:
         # Reentrant: a finalizer may run at any allocation, also while this thread registers.
@@ -41,7 +41,10 @@ class _Registry:
         self._all: Secrets | None = Secrets()
 
     def add(self, owner: object, secrets: Secrets) -> None:
-        """Add secrets of the object ``owner``, which are hidden at least as long as it exists."""
+        """Register secrets of the object ``owner``.
+
+        They are hidden at least as long as it exists.
+        """
         with self._lock:
             if id(owner) not in self._owned:
                 weakref.finalize(owner, self._end, id(owner)).atexit = False
@@ -50,9 +53,10 @@ class _Registry:
             self._all = None
 
     def _end(self, owner: int) -> None:
-        """Keep the secrets of a deleted owner among those of the last 32 deleted owners.
+        """Move the secrets of a deleted owner to those of the last 32 deleted owners.
 
-        ``owner`` is the ``id()`` of the deleted object.
+        The finalizer of the owner calls this method. ``owner`` is the ``id()`` of the deleted
+        object.
         """
         with self._lock:
             secrets = self._owned.pop(owner, Secrets())
@@ -62,14 +66,14 @@ class _Registry:
                 self._all = None
 
     def clear(self) -> None:
-        """Remove the secrets of all owners."""
+        """Remove all registered secrets."""
         with self._lock:
             self._owned.clear()
             self._ended.clear()
             self._all = None
 
     def all(self) -> Secrets:
-        """Return the secrets of all existing owners and of the last 32 deleted ones."""
+        """Return all registered secrets, of existing owners and of the last 32 deleted ones."""
         joined = self._all
         if joined is None:
             with self._lock:
@@ -96,7 +100,7 @@ def forget_secrets() -> None:
 
 
 def redact(text: str, *, by_name: bool = True) -> str:
-    """Replace registered secrets, and values after a secret name, in a text by ``***``.
+    """Replace registered secrets, and values after a secret name (``password=x``), by ``***``.
 
     ``by_name`` is False to hide only registered secrets, for example in lines of source code.
     """
@@ -115,12 +119,15 @@ def redact_lines(text: str) -> str:
 
 
 def install_redaction() -> None:
-    """Remove secrets from all log records created from now on; more calls have no effect."""
+    """Remove registered secrets from all log records created from now on.
+
+    Later calls have no effect.
+    """
     install_log_redaction(redact)
 
 
 def write_to_stderr(text: str) -> None:
-    """Write a text without secrets to standard error; errors of writing are ignored."""
+    """Write a text to standard error without its secrets. Errors of writing are ignored."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.write(redact_lines(text))
         sys.stderr.flush()

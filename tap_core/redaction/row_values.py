@@ -19,15 +19,17 @@ _TYPES: Final = {bool: "boolean", int: "integer", float: "number", type(None): "
 
 
 def are_rows_shown() -> bool:
-    """Return True if messages may show values of records, as ``TAP_CORE_LOG_ROWS`` says."""
+    """Return True unless the environment variable ``TAP_CORE_LOG_ROWS`` hides record values."""
     return os.environ.get(LOG_ROWS, "").strip().lower() not in _OFF
 
 
 def show_value(value: Any, shown: Any = None) -> str:
-    """Return the text for a record's value in a message.
+    """Return the text that represents a record's value in a log or error message.
 
-    If messages may show values of records, this is ``shown`` or, if ``shown`` is None, the value as
-    text. Otherwise it is the result of `describe_value`.
+    Args:
+        value: The value.
+        shown: Text or value to show instead of ``value``. It is ignored if messages must not show
+            record values; they then contain the result of `describe_value`.
     """
     if are_rows_shown():
         return str(value if shown is None else shown)

@@ -1,7 +1,7 @@
 """Removal of secrets from texts: known values, values after secret names, passwords in URLs.
 
-A known value is found verbatim, percent-encoded, escaped (JSON, Python, HTML) and in Base64. The
-time is linear in the length of the text.
+A known value is found verbatim, in lower case, percent-encoded, escaped (JSON, Python, HTML), in
+Base64, and as UTF-8 that was read as Latin-1. The time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,14 +35,27 @@ _SHORTEST: Final = 3
 _SHORTEST_NUMBER: Final = 4
 _SHORTEST_BASE64: Final = 8
 _SHORTEST_LINE: Final = 16
-"""Minimum length, in characters, of a line that is hidden alone, of a value like a PEM key."""
+"""Minimum length, in characters, of a single line to hide, of a value such as a PEM key."""
 _SHORTEST_LONE_USER: Final = 16
 """Minimum length, in characters, of a URL's user that counts as a token without a password."""
 
 _PERCENT: Final = re.compile("%[0-9A-F]{2}")
-_OF_HTML: Final = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#x27;"))
+_SHORTEST_LOWERED: Final = 8
+"""Minimum length, in characters, of a value that is hidden in lower case too, as in a host name."""
+
+_ESCAPED: Final = re.compile(
+    r"""\\(?:u(?P<json>[0-9a-fA-F]{4})|(?P<sign>["'/\\]))"""
+    r"|&(?:\#(?P<decimal>\d{1,7})|\#[xX](?P<hex>[0-9a-fA-F]{1,6})|(?P<name>amp|lt|gt|quot|apos));"
+)
+"""Escape sequence of JSON or Python, or character reference of HTML or XML."""
+_NAMED: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _USER_INFO: Final = re.compile(r"(?:(?<=//)|(?<=/\\/)|(?<=\\/\\/))[^/?#\s\"'<>\\]+@")
 _ORACLE_LOGIN: Final = re.compile(r"(?<=:thin:|:oci8:)[^\s/@]{1,200}/[^\s@]{1,200}@")
+_PRIVATE_KEY: Final = re.compile(
+    r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)((?:[^-]|-(?!----))+)"
+    r"(?:-----END [A-Z ]{0,40}KEY-----)?"
+)
+"""Private key in PEM format (RFC 7468), possibly with escaped line breaks, or truncated."""
 _PROSE: Final = r"""\s+[a-z]{1,12}(?=\s|$|[.,;:!?"')}\]]+(?:\s|$))"""
 """End of prose such as "your token has expired": a short lower-case word after the name."""
 _SCHEME: Final = re.compile(
@@ -84,15 +98,44 @@ class Secrets:
         return tuple(_sort_longest_first(form for value in self.values for form in _forms(value)))
 
     def hide(self, text: str) -> str:
-        """Replace the secret values, and values after a secret name, in a text by ``***``."""
+        """Replace the secret values, and values after names like ``password=``, by ``***``."""
         return redact_text(self.hide_values(text))
 
     def hide_values(self, text: str) -> str:
-        """Replace the secret values in a text by ``***``, also where they are encoded."""
+        """Replace the secret values in a text by ``***``, including their encoded forms."""
         for form in self.forms:
             if form in text:
                 text = text.replace(form, HIDDEN)
+        if self.values and ("\\" in text or "&" in text):
+            plain = _ESCAPED.sub(_unescape, text)
+            if any(form in plain for form in self.forms):
+                return self._hide_escaped(text, plain)
         return text
+
+    def _hide_escaped(self, text: str, plain: str) -> str:
+        """Replace the secret values in a text by ``***``, where escapes hide them.
+
+        ``plain`` is the text with its escapes replaced by characters.
+        """
+        starts: list[int] = []  # the position in the text of each character of `plain`
+        done = 0
+        for match in _ESCAPED.finditer(text):
+            starts += range(done, match.start())
+            starts += [match.start()] * len(_unescape(match))
+            done = match.end()
+        starts += range(done, len(text) + 1)
+        spans = sorted(
+            (starts[found.start()], starts[found.end()])
+            for form in self.forms
+            for found in re.finditer(re.escape(form), plain)
+        )
+        parts: list[str] = []
+        done = 0
+        for start, end in spans:
+            if start >= done:
+                parts += (text[done:start], HIDDEN)
+            done = max(done, end)
+        return "".join((*parts, text[done:]))
 
     def __or__(self, other: Secrets) -> Secrets:
         """Return the union of two sets of secrets."""
@@ -110,7 +153,7 @@ def _is_long_enough(value: str) -> bool:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield a secret value and its encodings: percent, JSON, Python, HTML and Base64."""
+    """Yield a secret value and its encodings: percent, JSON, Python and Base64."""
     for plain in filter(_is_long_enough, {value, value.strip(), *_long_lines(value)}):
         data = plain.encode("utf-8", "surrogatepass")
         quoted = {quote(data, safe=""), quote(data), quote_plus(data)}
@@ -118,15 +161,21 @@ def _forms(value: str) -> Iterator[str]:
         yield from (plain, *quoted, *(_PERCENT.sub(_in_small_letters, form) for form in quoted))
         for escaped in (json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]):
             yield from (escaped, json.dumps(escaped)[1:-1], escaped.replace("/", "\\/"))
-        yield from (repr(plain)[1:-1], repr(data)[2:-1], _escape_html(plain))
+        yield from (repr(plain)[1:-1], repr(data)[2:-1], data.decode("latin-1"))
+        if len(plain) >= _SHORTEST_LOWERED:
+            yield plain.lower()
         yield from _base64_forms(data)
 
 
-def _escape_html(text: str) -> str:
-    """Escape a text like `html.escape`, without importing the slow module ``html``."""
-    for sign, written in _OF_HTML:
-        text = text.replace(sign, written)
-    return text
+def _unescape(match: re.Match[str]) -> str:
+    """Return the character of a matched escape sequence; the sequence if it is not printable."""
+    kind = match.lastgroup
+    found = match[kind] if kind else ""
+    if kind in {"sign", "name"}:
+        return _NAMED.get(found, found)
+    code = int(found, 10 if kind == "decimal" else 16)
+    character = chr(code) if code <= sys.maxunicode else ""
+    return character if character.isprintable() else match[0]
 
 
 def _in_small_letters(match: re.Match[str]) -> str:
@@ -145,9 +194,9 @@ def _long_lines(value: str) -> Iterator[str]:
 
 
 def _base64_forms(data: bytes) -> Iterator[str]:
-    """Yield the Base64 texts by which the bytes appear in the encoding of longer data.
+    """Yield the forms that secret bytes can have within a longer Base64 text.
 
-    Base64 encodes groups of three bytes, so there is one text for each of three offsets.
+    Base64 encodes groups of three bytes, so there is one form for each of three offsets.
     """
     for offset in range(3):
         skipped = (offset * 8 + 5) // 6
@@ -168,7 +217,7 @@ Its arguments are the match of the name, and ``is_quoted``, which is True for a 
 
 
 def redact_text(text: str) -> str:
-    """Replace passwords in URLs, credentials, and values after a secret name by ``***``."""
+    """Replace URL passwords, credentials, private keys and values as in ``key=x`` by ``***``."""
     if len(text) > _LONGEST_SHAPE or not _DECODED_SIGNS.isdisjoint(text):
         return _replace_named(_hide_credentials(text), _is_secret_in_text)
     shape = text.translate(_DIGITS)
@@ -197,7 +246,7 @@ of this module depends on the value of a digit, so texts of the same shape have 
 
 
 def redact_parameters(text: str) -> str:
-    """Replace values after a secret name in a request or response body by ``***``.
+    """Replace values after a secret name, as in ``password=x``, in an HTTP body by ``***``.
 
     The value follows its name after ``=`` or ``:``.
     """
@@ -205,15 +254,17 @@ def redact_parameters(text: str) -> str:
 
 
 def _hide_credentials(text: str) -> str:
-    """Replace passwords in URLs, and credentials after ``Bearer`` or ``Basic``, by ``***``."""
+    """Replace passwords in URLs, private keys, and credentials after ``Bearer`` or ``Basic``."""
     if "@" in text:
         text = _USER_INFO.sub(f"{HIDDEN}@", text)
         text = _ORACLE_LOGIN.sub(f"{HIDDEN}@", text)
+    if "-----BEGIN" in text:
+        text = _PRIVATE_KEY.sub(rf"\1{HIDDEN}", text)
     return _SCHEME.sub(rf"\1 {HIDDEN}", text)
 
 
 def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
-    """Return True if the value after a name is secret, in a text that may contain prose.
+    """Return True if the value after a matched name is secret, in a text that may contain prose.
 
     Prose such as "token: expired" and "exit code: 1" contains no secret. ``is_quoted`` is True if
     the value is in quotes.
@@ -225,7 +276,7 @@ def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
 
 
 def _is_secret_in_body(name: re.Match[str], *, is_quoted: bool) -> bool:  # noqa: ARG001
-    """Return True if the value after a name is secret, in a request or response body.
+    """Return True if the value after a matched name is secret, in a request or response body.
 
     Such a body is data, not prose, so ``is_quoted`` has no effect.
     """
@@ -286,10 +337,12 @@ def _value_span(text: str, name: re.Match[str], opening: re.Match[str] | None) -
 
 
 def _is_unescaped(backslashes: str, escapes: str) -> bool:
-    """Return True if the quote after an even number of ``backslashes`` ends a value.
+    """Return True if a quote ends the value before it, because no backslash escapes the quote.
 
-    ``escapes`` are the backslashes before the value's opening quote. If there are any, the whole
-    value is in an escaped text, and the result is False.
+    Args:
+        backslashes: Backslashes directly before the quote.
+        escapes: Backslashes before the value's opening quote. If there are any, the whole value is
+            within an escaped text, and the result is False.
     """
     return not escapes and len(backslashes) % 2 == 0
 
@@ -322,7 +375,11 @@ def _is_hidden(name: Any, item: Any) -> bool:
 
 
 def find_embedded_secrets(text: str) -> Iterator[str]:
-    """Yield the secrets in a URL or option string: ``pw`` in ``//u:pw@host`` or ``password=pw``."""
+    """Yield the secrets in a URL or option string: ``pw`` in ``//u:pw@host`` or ``password=pw``.
+
+    Private keys in PEM format are yielded too.
+    """
+    yield from (match[2] for match in _PRIVATE_KEY.finditer(text))
     for match in _USER_INFO.finditer(text):
         user, colon, password = match[0][:-1].partition(":")
         if colon:

@@ -15,7 +15,7 @@ __all__ = ["AUTHENTICATION", "Authentication"]
 
 @dataclass(frozen=True)
 class Authentication:
-    """Code fragments of an authentication method for the client, settings and tests of a tap."""
+    """Authentication method of a new tap: source code for its client, settings and tests."""
 
     imports: str = ""
     """Name to import from `tap_core.authenticators`."""
@@ -32,12 +32,15 @@ class Authentication:
 
 
 def _secret(name: str, description: str) -> ProjectSetting:
-    """Return a required setting whose value is a secret."""
+    """Return a required setting for a new tap, whose value is a secret."""
     return ProjectSetting(name, description, "password", required=True)
 
 
 def _member(constructor: str) -> str:
-    """Return the source code of a property ``authenticator`` that evaluates ``constructor``."""
+    """Return the source code of a tap's property ``authenticator``.
+
+    ``constructor`` is the Python expression that the property returns.
+    """
     name = constructor.partition("(")[0]
     return f"""
     @cached_property

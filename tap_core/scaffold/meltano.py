@@ -1,4 +1,4 @@
-"""Definitions of a new project for Meltano, equal to those of ``--about`` of the finished plugin.
+"""Definitions of a new project for Meltano, equal to the output of the plugin's ``--about``.
 
 The plugin's class does not exist yet, so the definition is made from its base class with the name
 and the settings of the project.
@@ -45,12 +45,12 @@ def describe(project: Project) -> str:
 
 
 def render_plugin_definition(project: Project) -> str:
-    """Return the YAML text of `plugin.yaml`, without its comments."""
+    """Return the text of a new project's `plugin.yaml`, which defines the plugin for Meltano."""
     return write_yaml(_define(project))
 
 
 def render_project_entry(project: Project) -> str:
-    """Return the plugin's entry in `meltano.yml`, with only the settings of the project."""
+    """Return the plugin's entry in a new project's `meltano.yml`, with only its own settings."""
     entry = {**_define(project), "settings": define_settings(build_schema(project.settings))}
     entry.pop("variant")
     plugins = "extractors" if project.plugin_type == "tap" else "loaders"
@@ -59,7 +59,10 @@ def render_project_entry(project: Project) -> str:
 
 
 def _define(project: Project) -> dict[str, Any]:
-    """Return the definition of a new plugin, without ``pip_url``, as it is not on an index yet."""
+    """Return the Meltano definition of a new plugin.
+
+    It has no ``pip_url``, because the plugin is not on a package index yet.
+    """
     base: type[PluginBase] = Tap if project.plugin_type == "tap" else Target
     members: dict[str, Any] = {
         "__doc__": describe(project),

@@ -13,7 +13,7 @@ __all__ = ["PAGINATION", "Pagination"]
 
 @dataclass(frozen=True)
 class Pagination:
-    """Code fragments of one pagination method for the HTTP client and the mock API of the tests."""
+    """Pagination method of a new tap: source code for its HTTP client and its tests' mock API."""
 
     imports: str = ""
     """Name to import from `tap_core.pagination`."""

@@ -32,11 +32,11 @@ class ProjectError(ValueError):
 
 @dataclass(frozen=True)
 class Project:
-    """Validated options of a new project, created by `from_options`.
+    """Validated options of a project that `tap-core new` creates.
 
     Attributes:
         name: Name of the plugin and its command, such as ``tap-example``.
-        kind: Kind of the plugin, one of `KINDS`.
+        kind: Kind of the plugin, one of `KINDS`, such as ``rest``.
         auth: Authentication method of an HTTP tap.
         pagination: Pagination method of an HTTP tap.
     """
@@ -50,7 +50,13 @@ class Project:
     def from_options(
         cls, name: str, kind: str | None = None, auth: str | None = None, pages: str | None = None
     ) -> Project:
-        """Validate the options of a project. An option that is None gets its default.
+        """Create the validated options of a new project from those of the command line.
+
+        Args:
+            name: Name of the plugin, such as ``tap-example``.
+            kind: Kind of the plugin, such as ``rest``. None means the first kind of its type.
+            auth: Authentication method. None means the first method of the kind.
+            pages: Pagination method. None means the first method of the kind.
 
         Raises:
             ProjectError: The name or an option is invalid; the message lists the valid values.
@@ -95,12 +101,14 @@ class Project:
 
     @property
     def source(self) -> str:
-        """Prefix of the names of other classes, such as ``Example`` for ``tap-example``."""
+        """Name of the source or destination in class names: ``Example`` for ``tap-example``."""
         return self.class_name.removeprefix(self.plugin_type.capitalize())
 
 
 def _choose(choice: str, value: str | None, possible: tuple[str, ...]) -> str:
-    """Return the value of the option ``--<choice>``, by default the first possible value.
+    """Return ``value``, the value of the command-line option ``--<choice>``, after a check.
+
+    If it is None, return the default, which is the first item of ``possible``.
 
     Raises:
         ProjectError: The value is not in ``possible``.

@@ -52,7 +52,10 @@ def write(project: Project, folder: Path) -> list[Path]:
 
 
 def _files(project: Project) -> Iterator[_File]:
-    """Yield the project's files from the templates for all plugins, for its type and its kind."""
+    """Yield the files of a new project, rendered from the templates.
+
+    Some templates are for all plugins, others for the project's type (tap or target) or its kind.
+    """
     placeholders = _make_placeholders(project)
     for layer in ("plugin", project.plugin_type, f"{project.plugin_type}_{project.kind}"):
         root = _TEMPLATES / layer
@@ -70,7 +73,7 @@ def _filled(text: str, placeholders: Mapping[str, str]) -> str:
 
 
 def _make_placeholders(project: Project) -> dict[str, str]:
-    """Return the value of each placeholder in the templates, by placeholder name."""
+    """Return the texts for the ``%%name%%`` placeholders in the templates, by placeholder name."""
     auth, pages = AUTHENTICATION[project.auth], PAGINATION[project.pagination]
     return {
         "name": project.name,
@@ -104,7 +107,7 @@ def _make_placeholders(project: Project) -> dict[str, str]:
 
 
 def _import(module: str, names: str) -> str:
-    """Return an import statement on one line, or an empty text if there are no names."""
+    """Return the line ``from module import names``, or an empty string if there are no names."""
     return f"from {module} import {names}\n" if names else ""
 
 

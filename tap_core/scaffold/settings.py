@@ -66,12 +66,12 @@ KIND_SETTINGS: dict[str, tuple[ProjectSetting, ...]] = {
 
 
 def render_properties(settings: Iterable[ProjectSetting]) -> str:
-    """Return the source code of the ``th.Property`` of each setting, ending with a newline."""
+    """Return Python source code with a ``th.Property`` for each setting, ending with a newline."""
     return "".join(map(_render_property, settings))
 
 
 def build_schema(settings: Iterable[ProjectSetting]) -> JsonSchema:
-    """Return the JSON Schema that the properties of `render_properties` make."""
+    """Return the JSON Schema of a new plugin's settings, as the plugin's generated code has it."""
     return th.PropertiesList(
         *(
             th.Property(
@@ -102,7 +102,7 @@ def render_env_lines(settings: Iterable[ProjectSetting], prefix: str) -> str:
 
 
 def _render_property(setting: ProjectSetting) -> str:
-    """Return the source code of one ``th.Property``, formatted with one argument per line."""
+    """Return Python source code of the ``th.Property`` of a setting, with one argument per line."""
     is_date = setting.kind == "date_iso8601"
     arguments = [f'"{setting.name}"', "th.DateTimeType" if is_date else "th.StringType"]
     if setting.required:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from tap_core.schema.type_variants import get_types
 from tap_core.types import JsonSchema
 
-__all__ = ["get_types", "merge_schemas"]
+__all__ = ["merge_schemas"]
 
 
 def merge_schemas(schemas: Iterable[JsonSchema]) -> JsonSchema:
-    """Return one schema with the keywords of all ``schemas``, for values that match all of them.
+    """Merge the schemas of an ``allOf`` into one schema, for values that match all of them.
 
     Properties, types and bounds are combined. For other keywords, such as ``title``, the last
     schema's value is used.
@@ -28,14 +29,11 @@ def merge_schemas(schemas: Iterable[JsonSchema]) -> JsonSchema:
     return result
 
 
-def get_types(schema: Mapping[str, Any]) -> list[str]:
-    """Return the type names in ``type`` as a list; an empty list without ``type``."""
-    kind = schema.get("type", [])
-    return [kind] if isinstance(kind, str) else list(kind or [])
-
-
 def _add(result: JsonSchema, keyword: str, value: Any) -> None:
-    """Add a keyword to ``result``, in place; merge the value if ``result`` has the keyword."""
+    """Add a keyword to the merged schema ``result``, in place.
+
+    If ``result`` already has the keyword, its value is merged with ``value``.
+    """
     if keyword not in result:
         result[keyword] = value
     elif keyword == "oneOf":  # merged options may match more than once
@@ -72,7 +70,10 @@ def _union(first: Any, second: Any) -> Any:
 
 
 def _intersection(first: Any, second: Any) -> Any:
-    """Return the intersection of two lists; the second value if it is empty or not a list."""
+    """Return the items that two lists have in common.
+
+    If they share no item, or if either value is not a list, return the second value.
+    """
     if not isinstance(first, list) or not isinstance(second, list):
         return second
     return [value for value in first if value in second] or second

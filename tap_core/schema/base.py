@@ -34,7 +34,7 @@ class SchemaPreprocessor(Protocol):
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return the converted schema; ``schema`` may be changed in place.
+        """Convert a schema and return the result; ``schema`` may be changed in place.
 
         Args:
             schema: Schema as fetched from the schema source.
@@ -114,7 +114,10 @@ class SchemaSource(ABC, Generic[KeyT]):
 
 
 def _find_cause(ex: Exception) -> BaseException:
-    """Return the exception to report: the cause of a `SchemaNotValidError`, or ``ex`` itself."""
+    """Return the exception to report as the cause of a `SchemaNotFoundError`.
+
+    This is the cause of a `SchemaNotValidError`, if it has one, and otherwise ``ex``.
+    """
     return ex.__cause__ or ex if isinstance(ex, SchemaNotValidError) else ex
 
 

@@ -64,7 +64,10 @@ class SchemaDirectory(SchemaSource[str]):
         return resolve_schema_references({"$ref": name}, cut_circles=True, retrieve=self._read)
 
     def _read(self, name: str) -> Any:
-        """Return the parsed content of a file, which is read once; ``name`` is URL-encoded."""
+        """Return the parsed content of a schema file. Each file is read only once.
+
+        ``name`` is the URL-encoded path of the file relative to the directory.
+        """
         if name not in self._files:
             text = resolve_relative(self.dir_path, name).read_text(encoding="utf-8-sig")
             self._files[name] = parse_document(text, get_suffix(name))

@@ -24,8 +24,9 @@ ANNOTATION_KEYWORDS: Final = frozenset(
 def inline_references(json_schema: Mapping[str, Any]) -> JsonSchema:
     """Return a copy of a schema in which each ``$ref`` is replaced by the schema it refers to.
 
-    A property whose reference cannot be resolved becomes ``{}``. The keywords ``$defs`` and
-    ``definitions`` are removed.
+    The keywords ``$defs`` and ``definitions`` are removed. If a reference cannot be resolved, the
+    property that contains it becomes ``{}``. In this case the result has only the keywords
+    ``properties``, ``type`` and annotations, such as ``title``.
     """
     resolved = _resolved(json_schema, json_schema)
     if resolved is None:

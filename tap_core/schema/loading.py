@@ -101,7 +101,7 @@ def load_document(location: _Location, *, redirects: bool = True) -> Any:
 
 
 def resolve_sibling(location: _Location, name: str) -> _Location:
-    """Return the location of a document named by a relative path in another document.
+    """Return the location of a document that another document names by a relative path.
 
     Example: ``https://host/a/api.yaml`` and ``b.yaml`` -> ``https://host/a/b.yaml``.
 
@@ -110,7 +110,8 @@ def resolve_sibling(location: _Location, name: str) -> _Location:
         name: Relative path, URL-encoded.
 
     Raises:
-        ValueError: The path is not relative or leads to another host, or there is no folder.
+        ValueError: The path is not relative or leads to another host, or ``location`` has no
+            folder.
     """
     if isinstance(location, str) and location.startswith(_WEB):
         url = urljoin(location, name)

@@ -44,7 +44,7 @@ _Schema = Mapping[str, Any]
 
 
 def get_bounds(schema: _Schema) -> tuple[decimal.Decimal | None, decimal.Decimal | None]:
-    """Return the lowest and the highest value that a schema allows, each None if not declared.
+    """Return the lowest and highest value that a number's schema allows, each None if not declared.
 
     An exclusive bound is moved by 1, as for integers: ``exclusiveMinimum: 0`` gives 1.
     """
@@ -66,14 +66,14 @@ def get_decimal_places(step: decimal.Decimal) -> int:
 
 
 def get_integer_digits(bound: decimal.Decimal | None) -> int:
-    """Return the number of digits before the decimal point: 3 for ``999.5``, 1 for None."""
+    """Return how many digits a bound has before the decimal point: 3 for ``999.5``, 1 for None."""
     return max(bound.adjusted() + 1, 1) if bound else 1
 
 
 def parse_count(value: Any) -> int | None:
-    """Return ``value``, such as a schema's ``precision``, if it is a non-negative integer.
+    """Return the value of a schema keyword that is a count, such as ``precision``.
 
-    Otherwise return None.
+    Return None if ``value`` is not an integer or is negative.
     """
     counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return value if counts else None

@@ -122,10 +122,12 @@ class OpenAPISchema(SchemaSource[KeyT]):
         return self.resolve_schema(key)
 
     def _neighbour(self, name: str) -> Any:
-        """Return another document, loaded once; ``name`` is its path relative to this document.
+        """Return a document to which the OpenAPI document refers. It is loaded only once.
+
+        ``name`` is the path of that document relative to the OpenAPI document.
 
         Raises:
-            ValueError: This document is a dict, so that it has no folder.
+            ValueError: The OpenAPI document is a dict, so it has no folder.
         """
         if isinstance(self.source, Mapping):
             msg = f"'{name}' cannot be read: the document is a dictionary and has no folder"

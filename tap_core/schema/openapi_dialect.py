@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tap_core.schema.all_of import get_types
+from tap_core.schema.type_variants import get_types
 from tap_core.types import JsonSchema
 
 __all__ = ["accept_null", "accepts_null", "to_json_schema", "without_null"]
@@ -20,7 +20,10 @@ _CHOICES: Final = ("oneOf", "anyOf")
 
 
 def to_json_schema(schema: JsonSchema) -> None:
-    """Convert the OpenAPI keywords of a schema to JSON Schema, in place, except ``nullable``."""
+    """Convert the OpenAPI keywords of a schema to JSON Schema keywords, in place.
+
+    ``x-nullable`` becomes ``nullable``, which the caller must convert after the subschemas.
+    """
     _normalize_nullable(schema)
     _normalize_type(schema)
     _normalize_bounds(schema)
@@ -103,7 +106,7 @@ def _keep_lists_only(schema: JsonSchema) -> None:
 def accepts_null(schema: Any) -> bool:
     """Return True if ``type``, ``const``, ``oneOf`` and ``anyOf`` of a schema all allow null.
 
-    A keyword that the schema does not have allows null.
+    A keyword that the schema does not have is ignored. Other keywords are not checked.
     """
     if not isinstance(schema, Mapping):
         return bool(schema)

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final
 
-from tap_core.schema.all_of import get_types, merge_schemas
+from tap_core.schema.all_of import merge_schemas
 from tap_core.schema.base import SchemaPreprocessor
 from tap_core.schema.openapi_dialect import accept_null, accepts_null, to_json_schema, without_null
+from tap_core.schema.type_variants import get_types
 from tap_core.types import JsonSchema
 
 __all__ = ["OpenAPISchemaNormalizer"]
@@ -38,7 +39,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     def preprocess_schema(
         self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
     ) -> JsonSchema:
-        """Return the normalized schema of a stream.
+        """Return a stream's schema, converted from OpenAPI to JSON Schema.
 
         Every property becomes nullable, unless it is in ``key_properties``.
         """
@@ -71,7 +72,8 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     ) -> JsonSchema:
         """Normalize the properties of an object schema, in place, and return the schema.
 
-        Every property becomes nullable, unless it is in ``key_properties``.
+        Every property becomes nullable, unless it is in ``key_properties``. The object itself
+        becomes nullable if there are no ``key_properties``.
         """
         schema["nullable"] = not key_properties
         properties = schema.get("properties", {})
@@ -83,7 +85,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return schema
 
     def handle_array_items(self, schema: JsonSchema) -> JsonSchema:
-        """Return the normalized schema of an array's items."""
+        """Convert the OpenAPI schema of an array's items to JSON Schema, and return it."""
         return self.normalize_schema(schema)
 
     def handle_enum(self, schema: JsonSchema) -> JsonSchema:
@@ -113,7 +115,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return {**rest, "oneOf": _null_once(choices)}
 
     def handle_all_of(self, subschemas: list[JsonSchema]) -> JsonSchema:
-        """Return one schema merged from the members of an ``allOf``, which are not normalized."""
+        """Merge the members of an ``allOf`` into one schema, which the caller then normalizes."""
         return merge_schemas(deepcopy(part) for part in subschemas)
 
     # Subschemas
@@ -121,7 +123,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
     def _normalize_inside(self, schema: JsonSchema, key_properties: Sequence[str]) -> JsonSchema:
         """Return the schema with normalized ``properties``, ``items`` and similar subschemas.
 
-        The options of ``oneOf`` and ``anyOf`` are not normalized.
+        The caller normalizes the options of ``oneOf`` and ``anyOf``.
         """
         named = ["patternProperties"]
         if "object" in get_types(schema):
@@ -148,7 +150,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         return self.normalize_schema(dict(schema)) if isinstance(schema, Mapping) else schema
 
     def _without_checks(self, schema: JsonSchema) -> JsonSchema:
-        """Return the schema after `handle_enum` and `handle_pattern`, which remove the keywords.
+        """Return the schema after `handle_enum` and `handle_pattern`, which remove keywords.
 
         If a subclass keeps the ``enum`` and the schema allows null, null is added to the ``enum``.
         """

@@ -82,7 +82,7 @@ def resolve_schema_references(
     Args:
         schema: The schema to resolve.
         refs: Other documents that references may point to, by the URI used in the references. The
-            URI ``""`` stands for the document in which ``#/...`` references are looked up, by
+            URI ``""`` is that of the document in which ``#/...`` references are looked up, by
             default the schema itself.
         cut_circles: True to replace recursive references by ``{}``, and also the innermost
             references if there are too many. False to raise an error in both cases.
@@ -158,7 +158,15 @@ def _applied(value: Any, step: _Step) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Context for resolving references in a schema: the resolver, and all enclosing schemas."""
+    """Position in a JSON Schema from which references are resolved.
+
+    Attributes:
+        resolver: Resolver of the library ``referencing`` for the document at this position.
+        cut_circles: True to replace recursive references by ``{}``, False to raise an error.
+        visited: Ids of the referenced schemas that contain this position.
+        deepest: Nesting depth, as a number of visited schemas, at which references become ``{}``.
+        count: Counter of all references followed so far.
+    """
 
     resolver: Any
     cut_circles: bool
@@ -167,7 +175,10 @@ class _Scope:
     count: Iterator[int] = field(default_factory=itertools.count)
 
     def follow(self, reference: str) -> tuple[JsonSchema, _Scope]:
-        """Return the schema that a reference refers to, and the scope of references inside it.
+        """Return the schema that a reference refers to, and the position of that schema.
+
+        The schema is ``{}`` for a reference that is nested too deeply, and for a recursive one if
+        ``cut_circles`` is True.
 
         Raises:
             SchemaNotValidError: There is no such schema, or it contains the reference.
@@ -228,10 +239,11 @@ def has_reference(value: Any) -> bool:
 
 
 def _expand_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
-    """Return a schema with its references replaced; with too many of them, to a limited depth.
+    """Return a schema in which references are replaced by the schemas they refer to.
 
-    The number of references grows exponentially if schemas refer to each other. Without
-    ``cut_circles``, too many references raise `SchemaNotValidError`.
+    The number of references grows exponentially if schemas refer to each other. If there are too
+    many, only those up to a limited depth are expanded, and deeper ones become ``{}``. Without
+    ``cut_circles``, `SchemaNotValidError` is raised instead.
     """
     for deepest in (sys.maxsize, *_DEPTHS) if scope.cut_circles else (sys.maxsize,):
         with contextlib.suppress(_TooManyError):

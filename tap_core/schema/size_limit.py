@@ -31,7 +31,7 @@ def check_schema_size(schema: object, stream: str) -> None:
             waiting.extend(value)
         if count > limit:
             raise LimitExceededError(
-                f"The schema of stream '{stream}' has more than {limit:,} objects, which are its"
-                " properties and what is in them: select fewer properties, or raise"
+                f"The schema of stream '{stream}' has more than {limit:,} JSON objects, including"
+                " one for each property: select fewer properties, or raise"
                 f" {SCHEMA_OBJECTS.variable}."
             )

@@ -18,6 +18,8 @@ from tap_core.exceptions import SchemaNotValidError
 __all__ = [
     "ANY_SCHEMA",
     "allows_undeclared_properties",
+    "get_allowed_types",
+    "get_types",
     "merge_object_variants",
     "object_schema",
     "split_variants",
@@ -43,7 +45,32 @@ _KIND_OF_VALUE: Mapping[type, str] = MappingProxyType(
 _MAX_VARIANTS: Final = 1_000
 """Maximum number of variants of one schema; their number multiplies with each ``anyOf``."""
 
+_ALL_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+
 _MORE_PROPERTIES = ("additionalProperties", "patternProperties", "unevaluatedProperties")
+
+
+def get_types(schema: Mapping[str, Any]) -> list[str]:
+    """Return the ``type`` of a schema as a list of names; an empty list if it is not valid."""
+    types = schema.get("type")
+    if isinstance(types, str):
+        return [types]
+    names = types if isinstance(types, (list, tuple)) else ()
+    return [kind for kind in names if isinstance(kind, str)]
+
+
+def get_allowed_types(schema: Any) -> frozenset[str]:
+    """Return the names of the JSON types, such as ``string``, that a schema allows.
+
+    They are those in ``type`` or, without it, in ``anyOf`` and ``oneOf``. A schema without any of
+    these allows all JSON types; types are not inferred from other keywords.
+    """
+    if not isinstance(schema, Mapping):
+        return _ALL_TYPES
+    if types := get_types(schema):
+        return frozenset(types)
+    options = [option for word in ("anyOf", "oneOf") for option in schema.get(word) or ()]
+    return frozenset().union(*map(get_allowed_types, options)) if options else _ALL_TYPES
 
 
 def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
@@ -58,8 +85,8 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
         if schema is not False:
             yield ANY_SCHEMA, {}
         return
-    plain, parts = _split_combinators(schema)
-    for number, variant in enumerate(_expanded(plain, parts)):
+    base, option_lists = _split_combinators(schema)
+    for number, variant in enumerate(_expanded(base, option_lists)):
         if number == _MAX_VARIANTS:
             raise SchemaNotValidError(
                 f"its anyOf, oneOf and allOf together allow more than {_MAX_VARIANTS:,}"
@@ -68,49 +95,51 @@ def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
         yield variant
 
 
-def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[str, _Schema]]:
-    """Yield a (type name, schema) pair for each combination of one option per list in ``parts``.
+def _expanded(
+    base: _Schema, option_lists: Sequence[_Alternatives]
+) -> Iterator[tuple[str, _Schema]]:
+    """Yield a (type name, schema) pair for each combination of one option per list.
 
     Args:
-        plain: Schema without ``allOf``, ``anyOf`` and ``oneOf``, which each option is merged into.
-        parts: Lists of options. A value must match at least one schema of each list.
+        base: Schema without ``allOf``, ``anyOf`` and ``oneOf``, which each option is merged into.
+        option_lists: Lists of options. A value must match at least one schema of each list.
     """
-    while parts and len(parts[0]) == 1:  # allOf may have thousands of members
-        narrowed, inner = _split_combinators(parts[0][0])
-        plain, parts = _intersect(plain, narrowed), [*inner, *parts[1:]]
-    if not parts:
-        for kind in _kinds(plain):
-            yield kind, plain
+    while option_lists and len(option_lists[0]) == 1:  # allOf may have thousands of members
+        narrowed, inner = _split_combinators(option_lists[0][0])
+        base, option_lists = _intersect(base, narrowed), [*inner, *option_lists[1:]]
+    if not option_lists:
+        for kind in _kinds(base):
+            yield kind, base
         return
-    for alternative in parts[0]:
+    for alternative in option_lists[0]:
         narrowed, inner = _split_combinators(alternative)
-        yield from _expanded(_intersect(plain, narrowed), [*inner, *parts[1:]])
+        yield from _expanded(_intersect(base, narrowed), [*inner, *option_lists[1:]])
 
 
 def _split_combinators(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
-    """Return a schema without ``allOf``, ``anyOf`` and ``oneOf``, and their members.
+    """Return a schema without ``allOf``, ``anyOf`` and ``oneOf``, and lists of their options.
 
-    The members are a list of lists: one for each ``anyOf`` and ``oneOf``, and one with a single
-    schema for each member of ``allOf``. A value must match at least one schema of each list.
+    There is one list for each ``anyOf`` and ``oneOf``, and one with a single schema for each member
+    of ``allOf``. A value must match at least one schema of each list.
     """
-    plain = {keyword: value for keyword, value in schema.items() if _is_usable(keyword, value)}
-    parts: list[_Alternatives] = []
+    base = {keyword: value for keyword, value in schema.items() if _is_usable(keyword, value)}
+    option_lists: list[_Alternatives] = []
     for keyword in _COMBINING:
         members = schema.get(keyword)
         alternatives = (
             [m for m in members if isinstance(m, Mapping)] if isinstance(members, list) else []
         )
         if keyword == "allOf":
-            parts += ([member] for member in alternatives)
+            option_lists += ([member] for member in alternatives)
         elif alternatives:
-            parts.append(alternatives)
-    return plain, parts
+            option_lists.append(alternatives)
+    return base, option_lists
 
 
 def _is_usable(keyword: str, value: Any) -> bool:
-    """Return True if a keyword can be kept: it combines no schemas, and its value has a valid type.
+    """Return True for a keyword other than ``allOf``, ``anyOf`` and ``oneOf`` with a valid value.
 
-    The keywords that combine schemas are ``allOf``, ``anyOf`` and ``oneOf``.
+    Only the values of ``format`` (text) and ``properties`` (an object) are checked.
     """
     kind = _KEYWORD_TYPES.get(keyword)
     return keyword not in _COMBINING and (kind is None or isinstance(value, kind))
@@ -124,28 +153,23 @@ def _intersect(first: _Schema, second: _Schema) -> _Schema:
     """
     merged = {**first, **second}
     if "type" in first and "type" in second:
-        merged["type"] = _shared_types(_types(first), _types(second))
+        merged["type"] = _shared_types(get_types(first), get_types(second))
     if "properties" in first and "properties" in second:
         merged["properties"] = _intersect_properties(first["properties"], second["properties"])
     return merged
 
 
 def _intersect_properties(first: _Schema, second: _Schema) -> dict[str, Any]:
-    """Return the properties of both; a property in both becomes ``{"allOf": [first, second]}``."""
+    """Return the properties of two schemas in one dict.
+
+    A property in both schemas becomes ``{"allOf": [first, second]}``.
+    """
     names = [name for name in second if name in first and first[name] != second[name]]
     return {**first, **second, **{name: {"allOf": [first[name], second[name]]} for name in names}}
 
 
-def _types(schema: _Schema) -> list[str]:
-    """Return the type names in ``type`` as a list; an empty list without a valid ``type``."""
-    types = schema.get("type")
-    if isinstance(types, str):
-        return [types]
-    return [kind for kind in types if isinstance(kind, str)] if isinstance(types, list) else []
-
-
 def _shared_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """Return the type names in both lists; for integer and number, return integer."""
+    """Return the type names that two lists share. Integer and number share integer."""
     shared = [kind for kind in first if kind in second]
     if (
         not _NUMBERS.isdisjoint(first)
@@ -162,7 +186,7 @@ def _kinds(schema: _Schema) -> list[str]:
     Without ``type``, they are inferred from ``properties``, ``items``, ``const`` or ``enum``.
     """
     if "type" in schema:
-        return [kind for kind in _types(schema) if kind != "null"]
+        return [kind for kind in get_types(schema) if kind != "null"]
     if schema.get("properties"):
         return ["object"]
     return ["array"] if schema.get("items") else _kinds_of_values(schema) or [ANY_SCHEMA]
@@ -190,7 +214,7 @@ def allows_undeclared_properties(schema: _Schema) -> bool:
 
 
 def object_schema(schema: Any) -> _Schema:
-    """Return the object variants of a schema as one schema, or ``{}`` if it allows no objects."""
+    """Return one schema for all objects that a schema allows, or ``{}`` if it allows no objects."""
     variants = [variant for kind, variant in split_variants(schema) if kind == "object"]
     return merge_object_variants(variants) if variants else {}
 
@@ -206,15 +230,15 @@ def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
     merged: dict[str, Any] = {}
     if any(map(allows_undeclared_properties, variants)):
         merged["additionalProperties"] = True
-    merged["properties"] = {} if open_ended else _merged_properties(variants, "anyOf")
+    merged["properties"] = {} if open_ended else _merged_properties(variants)
     return merged
 
 
-def _merged_properties(variants: Iterable[_Schema], keyword: str) -> dict[str, Any]:
-    """Return the properties of all variants.
+def _merged_properties(variants: Iterable[_Schema]) -> dict[str, Any]:
+    """Return the properties of several object schemas in one dict, by name.
 
-    If variants declare a property with different schemas, the property gets all of them under
-    ``keyword``, such as ``{"anyOf": [...]}``.
+    If the schemas declare a property differently, it becomes ``{"anyOf": [...]}`` with all its
+    declarations.
     """
     collected: dict[str, list[Any]] = {}
     for variant in variants:
@@ -222,6 +246,6 @@ def _merged_properties(variants: Iterable[_Schema], keyword: str) -> dict[str, A
             if schema not in collected.setdefault(name, []):
                 collected[name].append(schema)
     return {
-        name: schemas[0] if len(schemas) == 1 else {keyword: schemas}
+        name: schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
         for name, schemas in collected.items()
     }

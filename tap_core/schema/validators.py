@@ -1,15 +1,18 @@
 """Factory of jsonschema validators that are safe for untrusted schemas.
 
 The validators resolve references only within their schema: they send no requests and open no
-files. Regular expressions are matched within the limits of `tap_core.limits.regex`. Everything
-else, including messages, is as in jsonschema.
+files. Regular expressions are matched within the limits of `tap_core.limits.regex`, and the items
+of an array are compared in less than quadratic time. Everything else, including messages, is as in
+jsonschema.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import cache
+from itertools import pairwise
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +22,7 @@ from tap_core.limits.regex import compile_pattern, search
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, FormatChecker
 
-__all__ = ["bound_validator", "find_schema_errors", "validator_class"]
+__all__ = ["bound_validator", "find_schema_errors", "has_unique_items", "validator_class"]
 
 _OF_LIBRARY: Final = "jsonschema._"
 _BOUND_RE: Final = SimpleNamespace(**{**vars(re), "search": search})
@@ -70,6 +73,31 @@ def bound_validator(base: Any) -> Any:
     return bound
 
 
+def has_unique_items(items: Sequence[Any]) -> bool:
+    """Return True if no two items of a JSON array are equal: ``[1, true]``, but not ``[1, 1.0]``.
+
+    The items are sorted, because jsonschema compares every object with every other, and chosen
+    numbers could have the same hash.
+    """
+    if all(item.__class__ is str for item in items):
+        return len(set(items)) == len(items)
+    keys = sorted(map(_sort_key, items))
+    return all(key != following for key, following in pairwise(keys))
+
+
+def _sort_key(value: Any) -> tuple[Any, ...]:
+    """Return a tuple that sorts JSON values of all types; the tuples of equal values are equal."""
+    if isinstance(value, Mapping):
+        return "object", sorted((name, _sort_key(item)) for name, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return "array", list(map(_sort_key, value))
+    if value != value:  # noqa: PLR0124  NaN equals only itself
+        return "nan", id(value)
+    kind = value.__class__
+    name = "number" if kind in {int, float, Decimal} else kind.__name__
+    return (name,) if value is None else (name, value)
+
+
 def _with_empty_registry(original: Any) -> Any:
     """Return a version of a validator's ``__init__`` with an empty registry of documents.
 
@@ -87,9 +115,10 @@ def _with_empty_registry(original: Any) -> Any:
 
 
 def _reporting_references(original: Any) -> Any:
-    """Return a version of ``iter_errors`` that raises `InvalidJSONSchema` for unknown references.
+    """Return a version of a validator's ``iter_errors`` that reports a schema's faults clearly.
 
-    A reference is unknown if the schema it refers to is not in the same document.
+    It raises `InvalidJSONSchema` for a reference to a schema that is not in the same document, and
+    for an unknown ``$schema``. ``original`` is the method to wrap.
     """
 
     def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
@@ -99,8 +128,8 @@ def _reporting_references(original: Any) -> Any:
             yield from original(self, instance, _schema)
         except Unresolvable as error:
             raise InvalidJSONSchema(
-                f"The schema has nothing at '{error.ref}', and references are resolved in the"
-                " schema alone: put the referenced schema under its `$defs`."
+                f"The schema has nothing at '{error.ref}', and references to other documents are"
+                " not resolved: put the referenced schema under its `$defs`."
             ) from None
         except CannotDetermineSpecification as error:
             raise InvalidJSONSchema(
@@ -111,10 +140,10 @@ def _reporting_references(original: Any) -> Any:
 
 
 def _evolving_bound(bound: Any, original: Any) -> Any:
-    """Return ``evolve``, the method that creates validators for subschemas, as a safe version.
+    """Return a version of a validator's ``evolve`` that creates only safe validators.
 
-    For a subschema with another ``$schema``, jsonschema chooses another validator class, which is
-    then replaced by its `bound_validator`.
+    jsonschema calls ``evolve`` to create the validator of a subschema. For a subschema with another
+    ``$schema`` it chooses another validator class, which is then replaced by its `bound_validator`.
     """
 
     def evolve(self: Any, **changes: Any) -> Any:
@@ -177,6 +206,8 @@ def _bound_globals(
     for name, value in module_globals.items():
         if value is re:
             copy[name] = _BOUND_RE
+        elif name == "uniq":
+            copy[name] = has_unique_items
         elif isinstance(value, ModuleType) and value.__name__.startswith(_OF_LIBRARY):
             copy[name] = SimpleNamespace(**_bound_globals(vars(value), copied_globals))
         else:

@@ -59,8 +59,8 @@ def check_text(text: str | bytes) -> None:
         if depth > _DEEPEST:
             line = event.start_mark.line + 1 if event.start_mark else 0
             raise LimitExceededError(
-                f"A YAML document may be nested {_DEEPEST} levels deep, and line {line} is deeper:"
-                " make it flatter."
+                f"A YAML document may be nested at most {_DEEPEST} levels deep, and line {line} is"
+                " deeper: reduce its nesting."
             )
         if count > limit:
             raise too_many_nodes()
@@ -103,7 +103,7 @@ def read_scalar(node: yaml.ScalarNode, construct: Callable[[yaml.ScalarNode], An
     """
     kind = node.tag.removeprefix(_TAG)
     if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
-        problem = f"this {kind} has more than {_LONGEST_NUMBER:,} characters: quote it as a text"
+        problem = f"this {kind} has more than {_LONGEST_NUMBER:,} characters: put it in quotes"
         raise _refused(node, problem)
     try:
         return construct(node)
@@ -117,8 +117,9 @@ def read_scalar(node: yaml.ScalarNode, construct: Callable[[yaml.ScalarNode], An
 def too_many_nodes() -> LimitExceededError:
     """Return the error for a YAML document with too many nodes."""
     return LimitExceededError(
-        f"A YAML document may have {YAML_NODES.whole:,} nodes with its aliases and references"
-        f" written out, and this one has more: shorten it, or raise {YAML_NODES.variable}."
+        f"A YAML document may have at most {YAML_NODES.whole:,} nodes with its aliases and"
+        " references written out, and this one has more: shorten it, or raise"
+        f" {YAML_NODES.variable}."
     )
 
 
@@ -141,5 +142,5 @@ def _check_tag(node: yaml.Node) -> None:
 
 
 def _refused(node: yaml.Node, problem: str) -> yaml.constructor.ConstructorError:
-    """Return the error for a node that is not allowed, with the node's line and column."""
+    """Return the error for a YAML node that is not allowed, with the node's line and column."""
     return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)

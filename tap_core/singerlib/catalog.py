@@ -204,7 +204,7 @@ class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
         schema: JsonSchema,
         automatic: Iterable[str] = (),
     ) -> None:
-        """Add entries for the properties in ``schema`` and for nested properties.
+        """Add the metadata of the properties in ``schema`` and of nested properties.
 
         Args:
             parent: Breadcrumb of the object to which the schema belongs.

@@ -21,6 +21,8 @@ from tap_core.types import StrPath
 
 __all__ = [
     "UnreadableJSONError",
+    "as_text",
+    "describe_json_error",
     "deserialize_json",
     "dump_json",
     "load_json",
@@ -81,6 +83,16 @@ def load_json(json_str: str | bytes, **kwargs: Any) -> Any:
 deserialize_json = load_json
 
 
+def describe_json_error(error: ValueError) -> str:
+    """Return why a text is not valid JSON, such as "Expecting value (line 1, column 5)".
+
+    ``error`` is the exception that the JSON parser raised.
+    """
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} (line {error.lineno}, column {error.colno})"
+    return "it is not UTF-8 text" if isinstance(error, UnicodeError) else str(error)
+
+
 def dump_json(
     obj: Any,
     *,
@@ -115,7 +127,7 @@ def serialize_json(obj: object, **kwargs: Any) -> str:
             return json.dumps(obj, separators=(",", ":"), allow_nan=False, default=_plain_text)
         except (TypeError, ValueError, RecursionError):  # decimals, NaN, odd keys, deep values
             pass
-    return _BEYOND_ASCII.sub(_escaped, _write(obj, _as_text, **kwargs))
+    return _BEYOND_ASCII.sub(_escaped, _write(obj, as_text, **kwargs))
 
 
 def read_json_file(path: StrPath) -> dict[str, Any]:
@@ -148,16 +160,16 @@ def _write(
     import msgspec
 
     try:
-        plain = _plain(obj, default)
+        encodable = _to_encodable(obj, default)
     except RecursionError:
         raise DataError("A value is nested too deeply to be written as JSON.") from None
-    encoded = msgspec.json.encode(plain, order="sorted" if sort_keys else None)
+    encoded = msgspec.json.encode(encodable, order="sorted" if sort_keys else None)
     if indent is not None:
         encoded = msgspec.json.format(encoded, indent=indent)
     return encoded.decode()
 
 
-def _plain(value: Any, default: Callable[[Any], Any]) -> Any:
+def _to_encodable(value: Any, default: Callable[[Any], Any]) -> Any:
     """Convert a value to types that msgspec writes as JSON.
 
     An integer or a Decimal becomes raw JSON with all its digits. ``default`` converts values that
@@ -168,12 +180,12 @@ def _plain(value: Any, default: Callable[[Any], Any]) -> Any:
     if isinstance(value, (str, int)):  # enums of the two kinds included
         return str.__str__(value) if isinstance(value, str) else _raw(int.__repr__(value))
     if isinstance(value, Mapping):
-        return {_key(key): _plain(item, default) for key, item in value.items()}
+        return {_key(key): _to_encodable(item, default) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item, default) for item in value]
+        return [_to_encodable(item, default) for item in value]
     if isinstance(value, Decimal):
         return _raw(str(value)) if value.is_finite() else None
-    return _plain(default(value), default)
+    return _to_encodable(default(value), default)
 
 
 def _raw(text: str) -> Any:
@@ -189,19 +201,20 @@ def _key(key: Any) -> str:
     return json.dumps(key) if key is None or isinstance(key, (bool, int, float)) else str(key)
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Return a value that JSON does not support as text; a datetime in ISO 8601."""
     return value.isoformat(sep="T") if isinstance(value, datetime) else str(value)
 
 
 def _plain_text(value: Any) -> str:
-    """Convert a value that the json module does not support to text.
+    """Return the text for a value that the json module cannot write, such as a datetime.
 
     Raises:
         TypeError: The value is a Decimal or a mapping, which must not become text.
     """
     if isinstance(value, (Decimal, Mapping)):
         raise TypeError("json.dumps has no way to write it.")
-    return _as_text(value)
+    return as_text(value)
 
 
 def _escaped(character: re.Match[str]) -> str:
@@ -209,5 +222,8 @@ def _escaped(character: re.Match[str]) -> str:
 
 
 def _refuse(value: Any) -> Any:
-    """Raise TypeError for a value that JSON does not support."""
+    """Raise TypeError, because JSON does not support ``value``.
+
+    This is the default of `dump_json`.
+    """
     raise TypeError(f"A value of type '{type(value).__name__}' cannot be written as JSON.")

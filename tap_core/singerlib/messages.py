@@ -61,7 +61,7 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Create the message from a parsed JSON object. Its ``type`` is ignored."""
+        """Create a Singer message from a parsed JSON object, whose ``type`` is ignored."""
         return cls(**{key: value for key, value in data.items() if key != "type"})
 
 

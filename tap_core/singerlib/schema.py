@@ -65,8 +65,6 @@ _KEPT: Final = frozenset(
 
 _ATTRIBUTES: Final = {keyword: keyword.lstrip("$").replace("-", "_") for keyword in _KEYWORDS}
 
-_NESTED: Final = frozenset(("properties", "items"))
-
 
 @dataclass(slots=True)
 class Schema:

@@ -12,7 +12,10 @@ __all__ = ["BatchSink", "RecordSink", "Sink"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name of `tap_core.sql`, such as ``SQLSink``, with a deprecation warning."""
+    """Return an object of `tap_core.sql`, such as ``SQLSink``, and emit a deprecation warning.
+
+    singer_sdk has these names in its module of sinks.
+    """
     from tap_core.compat.deprecation import deprecated_import
 
     return deprecated_import(name, old=__name__, known=("SQLSink",), new="tap_core.sql")

@@ -29,7 +29,10 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 
 def get_batch_config(config: Any) -> BatchConfig | None:
-    """Return the parsed setting ``batch_config``, or None if it has no ``storage``."""
+    """Return the setting ``batch_config`` in a plugin's settings, parsed.
+
+    Return None if the setting is missing or names no ``storage``.
+    """
     given = config.get("batch_config") or {}
     return BatchConfig.from_dict(given) if given.get("storage") else None
 
@@ -74,14 +77,13 @@ class BatchFileReader:
 
 
 def _conform(stream: str, schema: JsonSchema) -> Callable[[Record], Record]:
-    """Return a function that converts the values of a record to the types in the schema.
+    """Return a function that converts the values of a record to the types in a JSON Schema.
 
-    Properties that the schema does not declare are kept.
+    The function keeps undeclared properties. ``stream`` is the stream's name, for warnings.
     """
     opened = _allow_extra_properties(schema)
     shape = compile_conformer_only(
         schema=opened,
-        effective_schema=opened,
         mask=SelectionMask(),
         level=TypeConformanceLevel.RECURSIVE,
         unmapped=warn_once(stream, logger),
@@ -111,10 +113,10 @@ def _allow_extra_properties(schema: Any) -> Any:
 
 
 def _dropping_nulls(schema: JsonSchema) -> Callable[[Record], Record]:
-    """Return a function that removes null properties from a record where the schema forbids null.
+    """Return a function that removes properties with null from a record of a Parquet file.
 
-    In a Parquet file a missing property is stored as null, so such a null means that the property
-    is missing.
+    Only nulls that the schema forbids are removed: Parquet stores a missing property as null, so
+    the property was missing in the original record.
     """
     properties = schema.get("properties") or {}
     strict = [name for name, each in properties.items() if not _admits_null(each)]

@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from tap_core.limits.regex import compile_pattern
+from tap_core.schema.validators import has_unique_items
 
 __all__ = ["FormatChecker", "compile_validator"]
 
@@ -22,7 +23,7 @@ FormatChecker = Callable[[object, str], bool]
 
 
 class _Missing:
-    """Class of a marker that stands for a property missing from a record."""
+    """Class of the value that generated code gets for a missing property of an object."""
 
 
 _MISSING: Final = _Missing()
@@ -77,11 +78,15 @@ _UNSURE: Final = ["return False"]
 def compile_validator(
     schema: Any, *, formats: Collection[str] = (), conforms: FormatChecker | None = None
 ) -> Callable[[Any], bool]:
-    """Return a fast function that checks values against a schema.
+    """Compile a JSON Schema to a fast function that checks values.
 
     The function returns True only if a value is valid. If it returns False or raises an error, the
-    value may still be valid, and jsonschema must decide. ``formats`` are the string formats to
-    check with ``conforms``; other formats are ignored.
+    value may still be valid, and the caller must check it with jsonschema.
+
+    Args:
+        schema: The JSON Schema.
+        formats: String formats to check, such as "date-time". Other formats are ignored.
+        conforms: Returns True if a value has a format; None to check no formats.
     """
     writer = _Writer(formats, conforms)
     try:
@@ -98,15 +103,11 @@ def _never_sure(_value: Any) -> bool:
     return False
 
 
-def _only_once(items: list[Any]) -> bool:
-    return all(item.__class__ is str for item in items) and len(set(items)) == len(items)
-
-
 class _Writer:
-    """Generator of the source code of validation functions.
+    """Generator of Python source for functions that check values against JSON Schemas.
 
-    A generated function returns True only if the value is valid. If it cannot decide, it returns
-    False.
+    A generated function returns True only if the value is valid, and False if it is invalid or the
+    function cannot decide.
     """
 
     def __init__(self, formats: Collection[str], conforms: FormatChecker | None) -> None:
@@ -114,7 +115,7 @@ class _Writer:
         self.names: dict[str, Any] = {
             "missing": _MISSING,
             "conforms": conforms,
-            "only_once": _only_once,
+            "only_once": has_unique_items,
             "scalars": _SCALARS,
             "numbers": _NUMBERS,
         }
@@ -133,7 +134,7 @@ class _Writer:
         return name
 
     def _bind(self, value: Any) -> str:
-        """Make a constant available to the generated code, and return the constant's name there."""
+        """Make an object available to the generated code as a constant, and return its name."""
         name = f"c{len(self.names)}"
         self.names[name] = value
         return name
@@ -173,15 +174,15 @@ class _Writer:
         return lines + self._format(schema, value) + self._branches(schema, value)
 
     def _get_keywords(self, schema: dict[str, Any]) -> set[str]:
-        """Return the keywords of a schema that need generated code.
+        """Return the keywords of a JSON Schema for which code must be generated.
 
-        ``format`` is included only if this format must be checked.
+        ``format`` is one of them only if the schema's format must be checked.
         """
         words = schema.keys() & _UNDERSTOOD
         return words if schema.get("format") in self._formats else words - {"format"}
 
     def _enumerated(self, schema: dict[str, Any], value: str) -> list[str]:
-        """Return source lines that check ``enum`` and ``const``.
+        """Return source lines that check the variable ``value`` against ``enum`` and ``const``.
 
         The lines compare classes too: in Python 1 equals True, but in JSON 1 and true differ.
         """
@@ -319,7 +320,7 @@ def _allowed(schema: dict[str, Any]) -> frozenset[type]:
 
 
 def _are_exclusive(branches: list[Any]) -> bool:
-    """Return True if no two schemas of a ``oneOf`` allow the same type."""
+    """Return True if no value can match two schemas of a ``oneOf``, because their types differ."""
     if not all(isinstance(branch, dict) and "type" in branch for branch in branches):
         return False
     classes = [_allowed(branch) for branch in branches]

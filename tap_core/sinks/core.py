@@ -78,7 +78,10 @@ class Sink(abc.ABC):
         schema: JsonSchema,
         key_properties: Sequence[str] | None,
     ) -> None:
-        """Create a sink. The ``_sdc_`` columns are added to ``schema``, or removed, in place.
+        """Create a sink for the records of a stream.
+
+        Depending on the settings, the ``_sdc_`` metadata columns are added to ``schema`` or removed
+        from it, in place.
 
         Raises:
             InvalidJSONSchema: The schema is not a valid JSON Schema.
@@ -141,7 +144,7 @@ class Sink(abc.ABC):
 
     @property
     def datetime_error_treatment(self) -> DatetimeErrorTreatmentEnum:
-        """Treatment of dates and times that cannot be parsed; by default an error is raised."""
+        """Treatment of dates and times in records that cannot be parsed; by default an error."""
         return DatetimeErrorTreatmentEnum.ERROR
 
     @property
@@ -198,15 +201,15 @@ class Sink(abc.ABC):
 
     @property
     def batch_processing_timer(self) -> metrics.Timer:
-        """Timer of the writing of a batch, which logs the duration as a metric."""
+        """Timer that measures the writing of a batch, and logs the duration as a metric."""
         return self._batch_timer
 
     def get_sink_record_counter(self) -> metrics.Counter:
-        """Return a new counter of the processed records."""
+        """Return a new counter of processed records, which logs their number as a metric."""
         return metrics.record_counter(self.stream_name)
 
     def get_batch_processing_timer(self) -> metrics.Timer:
-        """Return a new timer of the writing of a batch."""
+        """Return a new timer for the writing of a batch, which logs the duration as a metric."""
         tags: dict[str, Any] = {metrics.Tag.STREAM: self.stream_name}
         return metrics.Timer(metrics.Metric.BATCH_PROCESSING_TIME, tags)
 
@@ -266,7 +269,7 @@ class Sink(abc.ABC):
         return record
 
     def _refuse(self, error: InvalidRecord) -> None:
-        """Log the error of an invalid record.
+        """Log the error of an invalid record, and raise it if the sink does not skip such records.
 
         Raises:
             InvalidRecord: `fail_on_record_validation_exception` is true.
@@ -333,7 +336,10 @@ class Sink(abc.ABC):
         return self._context_draining
 
     def mark_drained(self) -> None:
-        """Add the written batch to the totals, and reset the counters of the batch."""
+        """Add the records of a written batch to the totals, and reset the counters for the next.
+
+        The SDK calls this method after each drain.
+        """
         self.drained_state = self._draining_state
         self._draining_state = None
         self._context_draining = None
@@ -383,11 +389,11 @@ class Sink(abc.ABC):
             self.process_batch(context)
 
     def _admitted(self, record: Record, context: dict[str, Any]) -> Record:
-        """Return a record of a batch file, validated and preprocessed.
+        """Prepare a record of a batch file for writing: validate, parse and preprocess it.
 
         Args:
             record: Record from the file.
-            context: Context of the batch.
+            context: Context of the batch, which the hooks of the sink get.
         """
         if self.include_sdc_metadata_properties:
             message = record_message(self.stream_name, record, None, None)

@@ -12,7 +12,7 @@ __all__ = ["run_custom_reader"]
 
 
 class _Stopped(Exception):  # noqa: N818  nothing went wrong
-    """Raised to end a custom reader after a termination signal."""
+    """Raised between two messages, after a termination signal, to end a custom message reader."""
 
 
 def run_custom_reader(
@@ -22,13 +22,14 @@ def run_custom_reader(
     signals: TerminationSignals,
     after_each: Callable[[], None] = lambda: None,
 ) -> Counter[str]:
-    """Run a message reader that the target's developer has written.
+    """Read a target's input with a message reader that the target's developer has written.
 
     Args:
         reader: Object with ``process_lines(file_input, callbacks)``, as in singer_sdk.
         file_input: Input for the reader; None for its default input.
         callbacks: Function to call with each message, by message type.
-        signals: Termination signals. After a signal, the reader is ended between two messages.
+        signals: Termination signals of the target. After a signal, reading ends between two
+            messages.
         after_each: Called after each message.
 
     Returns:

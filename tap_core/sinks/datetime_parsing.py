@@ -30,7 +30,13 @@ _FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
 
 @dataclass(frozen=True)
 class DatetimeField:
-    """Property with the format ``date-time``, ``date`` or ``time``, and the parser of its text."""
+    """Property of a stream whose text is a date or a time.
+
+    Attributes:
+        name: Name of the property.
+        kind: Format of the text: ``date-time``, ``date`` or ``time``.
+        read: Parses the text, or raises a ValueError.
+    """
 
     name: str
     kind: str
@@ -48,6 +54,8 @@ def date_fields(schema: JsonSchema) -> tuple[DatetimeField, ...]:
 
 def parse_datetimes(record: Record, fields: tuple[tuple[str, _Reader], ...]) -> None:
     """Replace the date and time texts of a record by parsed values, in place.
+
+    ``fields`` has the name of each date or time field, and the function that parses its text.
 
     Raises:
         ValueError: A text cannot be parsed. Earlier fields are already replaced.
@@ -67,7 +75,8 @@ def parse_datetimes_lenient(
 ) -> None:
     """Replace the date and time texts of a record by parsed values, in place.
 
-    A text that cannot be parsed is handled by ``treatment``: an error, null or the maximum date.
+    The result for a text that cannot be parsed is defined by ``treatment``: an error, null or the
+    maximum date.
 
     Raises:
         ValueError: A text cannot be parsed, and the treatment is to raise an error.

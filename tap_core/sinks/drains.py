@@ -14,8 +14,8 @@ _T = TypeVar("_T")
 def run_in_threads(function: Callable[[_T], None], items: Sequence[_T], parallelism: int) -> None:
     """Call a function with each item, in at most ``parallelism`` threads at the same time.
 
-    After a failure no further call is started. The error is raised when all running calls have
-    ended.
+    After a call has failed, no further call is started. The error is raised when all running calls
+    have ended.
     """
     if parallelism == 1 or len(items) <= 1:
         for item in items:
@@ -32,7 +32,10 @@ def run_in_threads(function: Callable[[_T], None], items: Sequence[_T], parallel
 
 
 def write_state_line(line: bytes) -> None:
-    """Write a line, such as a STATE message in JSON, to ``sys.stdout`` and flush it."""
+    """Write ``line``, such as a STATE message, and a line feed to ``sys.stdout``, and flush it.
+
+    ``line`` has no line feed at its end.
+    """
     below = getattr(sys.stdout, "buffer", None)
     if below is None:
         sys.stdout.write(f"{line.decode()}\n")

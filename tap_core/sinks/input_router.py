@@ -39,7 +39,10 @@ __all__ = ["InputRouter"]
 
 
 class InputRouter:
-    """Router from the input of a target to its sinks, with the routes of each stream."""
+    """Router that passes the events of a target's input to the target's hooks and sinks.
+
+    It stores the routes of each stream: the sinks that receive its records.
+    """
 
     def __init__(self, target: Any) -> None:
         self._target = target
@@ -50,7 +53,7 @@ class InputRouter:
     # Events
 
     def process_event(self, event: Event, counts: Counter[str]) -> None:
-        """Process an event of the input, and add it to the numbers of messages by type."""
+        """Process an event of the input, and count its messages in ``counts`` by message type."""
         target = self._target
         if isinstance(event, Rows):
             counts["RECORD"] += len(event.rows)
@@ -123,14 +126,14 @@ class InputRouter:
         return routes
 
     def get_pipeline(self, sink: Sink) -> RecordPipeline:
-        """Return the compiled function that adds records to a sink; it is compiled once."""
+        """Return the pipeline that processes the records of a sink, compiled at the first call."""
         pipeline = self._pipelines.get(sink)
         if pipeline is None:
             pipeline = self._pipelines[sink] = compile_pipeline(sink)
         return pipeline
 
-    def forget(self, sink: Sink) -> None:
-        """Remove a sink that has been replaced."""
+    def remove_pipeline(self, sink: Sink) -> None:
+        """Remove the compiled pipeline of a sink that another sink has replaced."""
         self._pipelines.pop(sink, None)
 
     # Records
@@ -158,7 +161,10 @@ class InputRouter:
             target._handle_max_record_age()
 
     def _process_rows_directly(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
-        """Add rows to one sink. This is fast, because checks are made once, not per row."""
+        """Add the rows of an event to one sink. ``times`` are the extraction times of the rows.
+
+        This is the fast path for a stream without stream maps or overridden hooks of the target.
+        """
         target, pipeline = self._target, self.get_pipeline(sink)
         take, weighs, version = pipeline.take, pipeline.weighs, rows.version
         watermark, clock = target._states.watermark, time.monotonic
@@ -196,7 +202,7 @@ class InputRouter:
             self._target._process_record_message(message)
 
     def process_record(self, message: dict[str, Any]) -> None:
-        """Add the record of a RECORD message to the sinks of its stream."""
+        """Add the record of a RECORD message, passed as a dict, to the sinks of its stream."""
         routes = self.get_routes(message["stream"])
         record = dict(message["record"])
         size = len(serialize_json(record)) if any(map(self._weighs, routes)) else 0
@@ -211,13 +217,13 @@ class InputRouter:
         version: int | None,
         size: int,
     ) -> None:
-        """Add a record to the sinks of its routes, and drain each sink that is full then.
+        """Apply stream maps to a record, add it to its sinks, and drain each sink that is full.
 
         Args:
-            routes: Routes of the record's stream.
-            record: Record, which stream maps do not change.
+            routes: Routes of the record's stream, each with a sink and a stream map.
+            record: The record. Stream maps change a copy of it.
             extracted: Time of extraction; None if it is unknown.
-            version: Table version; None without one.
+            version: Table version of the record; None without one.
             size: Size of the record in bytes, for sinks that limit the bytes of a batch.
         """
         target = self._target
@@ -245,7 +251,9 @@ class InputRouter:
     # Batch files
 
     def process_unchecked_batch(self, message: dict[str, Any]) -> None:
-        """Check the number of files in a BATCH message of a custom reader, and process the message.
+        """Process a BATCH message, passed as a dict, whose number of files is not checked yet.
+
+        Such messages come from a message reader that the target's developer has written.
 
         Raises:
             BatchFileError: The message names more files than ``batch_max_files``.
@@ -259,7 +267,10 @@ class InputRouter:
         target._process_batch_message(message)
 
     def process_batch(self, message: dict[str, Any]) -> None:
-        """Drain the sinks of a BATCH message's stream, then load the batch files into them."""
+        """Load the files of a BATCH message, passed as a dict, into the sinks of its stream.
+
+        The sinks are drained first, because they may contain older records.
+        """
         target = self._target
         encoding = BaseBatchFileEncoding.from_dict(message["encoding"])
         taken = []
@@ -274,17 +285,20 @@ class InputRouter:
             else:
                 taken.append(route)
         if taken:
-            self._take_files(encoding, message, tuple(taken))
+            self._load_files(encoding, message, tuple(taken))
         target._states.release()
         target._handle_max_record_age()
 
-    def _take_files(
+    def _load_files(
         self,
         encoding: BaseBatchFileEncoding,
         message: dict[str, Any],
         routes: tuple[StreamRoute, ...],
     ) -> None:
-        """Add the records in batch files to sinks, as if they came in RECORD messages."""
+        """Add the records in the files of a BATCH message to the sinks of ``routes``.
+
+        The records are processed like those of RECORD messages.
+        """
         target, name, version = self._target, message["stream"], message.get("version")
         own = target._overrides("_process_record_message")
 
@@ -295,9 +309,9 @@ class InputRouter:
                 self.deliver(routes, record, None, version, size)
 
         for path in message["manifest"]:
-            self._take_file(path, encoding, name, routes, take)
+            self._load_file(path, encoding, name, routes, take)
 
-    def _take_file(
+    def _load_file(
         self,
         path: str,
         encoding: BaseBatchFileEncoding,
@@ -307,7 +321,13 @@ class InputRouter:
     ) -> None:
         """Pass each record of a batch file to ``take``, then drain the sinks.
 
-        The second argument of ``take`` is the record's size in bytes, or 0 if no sink limits bytes.
+        Args:
+            path: URL of the file.
+            encoding: Format and compression of the file.
+            stream: Name of the stream.
+            routes: Routes of the stream, which have its sinks.
+            take: Adds a record to the sinks. Its second argument is the size of the record in
+                bytes, or 0 if no sink limits the bytes of a batch.
         """
         target = self._target
         sinks = [target.get_sink(route.alias) for route in routes]
@@ -324,7 +344,7 @@ class InputRouter:
 
 
 def _refuse(error: InvalidRecord, sinks: Sequence[Sink]) -> None:
-    """Log an invalid record; raise an error unless all of its sinks may skip invalid records.
+    """Log, for each sink of an invalid record, that the record is skipped.
 
     Raises:
         InvalidRecord: A sink does not skip invalid records.
@@ -334,6 +354,6 @@ def _refuse(error: InvalidRecord, sinks: Sequence[Sink]) -> None:
 
 
 def _reads_files(sink: Sink) -> bool:
-    """Return True if a sink's class overrides `Sink.process_batch_files`."""
+    """Return True if a sink overrides `Sink.process_batch_files`, to load batch files itself."""
     hook = "process_batch_files"
     return hook in vars(sink) or getattr(type(sink), hook) is not getattr(Sink, hook)

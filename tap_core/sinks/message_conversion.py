@@ -31,10 +31,10 @@ _decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(float_hook=Decimal
 def record_message(
     stream: str, record: Record, extracted: str | None, version: int | None
 ) -> dict[str, Any]:
-    """Return a RECORD message as a dict.
+    """Return the RECORD message for a record as a dict, as hooks of singer_sdk get it.
 
-    ``extracted`` is the extraction time in ISO 8601, and ``version`` the table version; both may be
-    None.
+    ``extracted`` is the extraction time in ISO 8601, and ``version`` the table version. If they are
+    None, the message does not have them.
     """
     message: dict[str, Any] = {"type": "RECORD", "stream": stream, "record": record}
     if version is not None:
@@ -93,7 +93,10 @@ def decode_state(body: bytes) -> Any:
 
 
 def schema_message(event: SchemaEvent) -> dict[str, Any]:
-    """Return a SCHEMA message as a dict; numbers with a fraction in it are `Decimal`."""
+    """Return the SCHEMA message for an event as a dict, as hooks of singer_sdk get it.
+
+    Numbers with a fraction in the schema are `Decimal`.
+    """
     message: dict[str, Any] = {
         "type": "SCHEMA",
         "stream": event.stream.name,
@@ -115,7 +118,7 @@ def _with_decimals(value: Any) -> Any:
 
 
 def version_message(event: ActivateVersion) -> dict[str, Any]:
-    """Return an ACTIVATE_VERSION message as a dict, with stream and version."""
+    """Return the ACTIVATE_VERSION message for an event as a dict, as hooks of singer_sdk get it."""
     return {
         "type": "ACTIVATE_VERSION",
         "stream": event.stream.name,
@@ -124,7 +127,10 @@ def version_message(event: ActivateVersion) -> dict[str, Any]:
 
 
 def batch_message(event: BatchFiles) -> dict[str, Any]:
-    """Return a BATCH message as a dict, with the encoding and the URLs of the files."""
+    """Return the BATCH message for an event as a dict, as hooks of singer_sdk get it.
+
+    It has the encoding and the URLs of the files.
+    """
     message: dict[str, Any] = {
         "type": "BATCH",
         "stream": event.stream.name,

@@ -31,10 +31,10 @@ _Take: TypeAlias = Callable[[Record, str | None, int | None], bool]
 
 @dataclass(frozen=True)
 class RecordPipeline:
-    """Sink with the compiled function that processes its records.
+    """Sink of a target, with the compiled function that processes its records.
 
-    ``take(record, time_extracted, version)`` processes one record, which it may modify. It returns
-    True if the sink is full afterwards.
+    The function ``take(record, time_extracted, version)`` adds one record, which it may modify, to
+    the sink. It returns True if the sink is then full and must be drained.
     """
 
     sink: Sink
@@ -44,9 +44,10 @@ class RecordPipeline:
 
 
 def compile_pipeline(sink: Sink) -> RecordPipeline:
-    """Combine all steps that process a sink's records into one fast function.
+    """Combine the steps that process a sink's records, such as validation, into one function.
 
-    Steps that this sink does not need are left out. The sink's schema must not change later.
+    Steps that this sink does not need are left out, for speed. The sink's schema must not change
+    later.
     """
     enrich = _enrich(sink) if sink.include_sdc_metadata_properties else None
     check = _check(sink, strips=enrich is None)
@@ -99,9 +100,10 @@ def _enrich(sink: Sink) -> Callable[[Record, str | None, int | None, _Context], 
 
 
 def _check(sink: Sink, *, strips: bool) -> _Step:
-    """Return a function that validates a record and parses its dates.
+    """Return a function that validates the records of a sink, and parses their dates in place.
 
-    With ``strips`` True, the function first removes the ``_sdc_`` metadata columns from the record.
+    If ``strips`` is True, the function first removes the ``_sdc_`` metadata columns from the
+    record.
     """
     strip = sink._remove_sdc_metadata_from_record
     own_strip = strips and _overrides(sink, "_remove_sdc_metadata_from_record")
@@ -151,7 +153,7 @@ def _validate(sink: Sink) -> _Step:
     if type(validator) is not JSONSchemaValidator:
         return _tolerant(sink, validator.validate)
     is_sure_of = validator.certain_check
-    ask = _tolerant(sink, validator.ask)
+    validate_slowly = _tolerant(sink, validator.validate_with_jsonschema)
 
     def validate(record: Record) -> None:
         try:
@@ -161,7 +163,7 @@ def _validate(sink: Sink) -> _Step:
             raise
         except Exception:  # noqa: BLE001, S110  an unusual value: jsonschema decides
             pass
-        ask(record)
+        validate_slowly(record)
 
     return validate
 
@@ -224,10 +226,10 @@ def _is_full(sink: Sink) -> Callable[[], bool]:
 
 
 def _fixed_limit(sink: Sink) -> int | None:
-    """Return the maximum number of records per batch, if it never changes.
+    """Return the number of records at which a batch of the sink is full, if the number is fixed.
 
-    Return None if the sink limits batches in another way, for example by bytes, or may change the
-    limit.
+    Return None if the sink's ``is_full`` must be called after each record: the sink limits batches
+    in another way, for example by bytes, or may change the limit.
     """
     kind = type(sink)
     if _overrides(sink, "is_full") or sink.MAX_BYTES is not None:

@@ -16,10 +16,12 @@ __all__ = ["StreamRoute", "make_routes"]
 
 @dataclass(frozen=True)
 class StreamRoute:
-    """Route from a stream to one sink.
+    """Route from a stream of a target's input to one sink.
 
-    ``alias`` is the name of the sink's stream. ``transform`` changes a record, or returns None to
-    drop it; None means that records are not changed.
+    Attributes:
+        alias: Name of the sink's stream, which a stream map may have changed.
+        transform: Stream map, which returns a changed record, or None to drop the record. It is
+            None if records are not changed.
     """
 
     alias: str
@@ -27,7 +29,7 @@ class StreamRoute:
 
 
 def make_routes(stream_maps: Iterable[Any]) -> tuple[StreamRoute, ...]:
-    """Return a route for each stream map of a stream, with its output name and transformation."""
+    """Return the routes of a stream: one for each stream map, to the sink for its output."""
     return tuple(StreamRoute(each.stream_alias, _transform(each)) for each in stream_maps)
 
 

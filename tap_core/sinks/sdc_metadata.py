@@ -41,7 +41,7 @@ def add_metadata_columns(schema: JsonSchema) -> None:
     Raises:
         InvalidJSONSchema: ``properties`` is not an object.
     """
-    properties = _properties(schema)
+    properties = _require_properties(schema)
     for name in _INSTANTS:
         properties[name] = {"type": ["null", "string"], "format": "date-time"}
     for name in _NUMBERS:
@@ -54,11 +54,11 @@ def remove_metadata_columns(schema: JsonSchema) -> None:
     Raises:
         InvalidJSONSchema: ``properties`` is not an object.
     """
-    remove_metadata(_properties(schema))
+    remove_metadata(_require_properties(schema))
 
 
-def _properties(schema: JsonSchema) -> dict[str, Any]:
-    """Return the value of ``properties`` in a schema.
+def _require_properties(schema: JsonSchema) -> dict[str, Any]:
+    """Return the ``properties`` of a stream's schema, by name.
 
     Raises:
         InvalidJSONSchema: ``properties`` is not an object.

@@ -16,10 +16,13 @@ __all__ = ["TerminationSignals"]
 
 
 class TerminationSignals:
-    """Termination signals that a plugin has received, and that it may handle later."""
+    """Termination signals, such as SIGTERM, that a plugin receives and handles between messages."""
 
     def __init__(self) -> None:
-        """Create an object without received signals; signals are not deferred yet."""
+        """Create an object without received signals.
+
+        Signals are only recorded in a ``with`` block of `deferred`.
+        """
         self.received: list[int] = []
         self._wake_up: WakeupPipe | None = None
 
@@ -40,9 +43,9 @@ class TerminationSignals:
                 self._wake_up = None
 
     def record(self, signum: int) -> bool:
-        """Record a signal if signals are deferred; a second signal ends the process immediately.
+        """Record a signal in a block of `deferred`. A second signal ends the process immediately.
 
-        Return False if signals are not deferred, so that the caller must handle the signal.
+        Return False outside such a block, in which case the caller must handle the signal.
         """
         if self._wake_up is None:
             return False

@@ -15,10 +15,10 @@ __all__ = ["StateEmitter"]
 
 
 class StateEmitter:
-    """States of a target's input that wait for the records before them.
+    """Emitter of the states of a target's input, each after all records before it are written.
 
     Args:
-        write: Function that writes an encoded state.
+        write: Writes an encoded state to the output of the target.
     """
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
@@ -28,9 +28,9 @@ class StateEmitter:
         """Newest state of the input, encoded; None before the first."""
 
     def add(self, state: bytes) -> None:
-        """Add an encoded state; emit it at once if no record before it waits.
+        """Add an encoded state of the input. Emit it at once if all records before it are written.
 
-        An empty state, and one equal to the state before, is ignored.
+        A state that is empty or equal to the state before it is ignored.
         """
         if state == self.newest:
             return
@@ -40,7 +40,10 @@ class StateEmitter:
             self.release()
 
     def release(self) -> None:
-        """Emit the newest state before which all records are written, if it is not emitted yet."""
+        """Emit the newest state whose preceding records are all written, if it is not emitted yet.
+
+        Call this after a sink has written records.
+        """
         if not self.watermark.is_waiting:
             return
         for sink in list(self.watermark.holders):

@@ -1,8 +1,8 @@
 """Selection of the newest state that a target may write: all records before it are drained.
 
 States are numbered as they arrive. A sink with undrained records, called a holder, stores the
-number of states that arrived before its first such record; later states must wait for it. If no
-holder distinguishes consecutive states, only the newest of them is kept. This module does no I/O.
+number of states that arrived before its first such record; later states must wait for it. Of
+consecutive states that wait for the same holders, only the newest is kept. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class StateWatermark(Generic[_Holder]):
 
     @property
     def holders(self) -> KeysView[_Holder]:
-        """Objects, such as sinks, that have undrained records; a live view."""
+        """The objects, such as sinks, that have undrained records, as a view that stays current."""
         return self._since.keys()
 
     @property
     def is_waiting(self) -> bool:
-        """True if a state waits in the queue."""
+        """True if a state waits in the queue until the records before it are drained."""
         return bool(self._waiting)
 
     def add_holder(self, holder: _Holder) -> None:
@@ -54,7 +54,7 @@ class StateWatermark(Generic[_Holder]):
         self._drop_superseded()
 
     def take(self) -> bytes | None:
-        """Return the newest state before which all records are drained, or None.
+        """Return the newest state whose preceding records are all drained; None if there is none.
 
         The state and all older ones are removed from the queue.
         """
@@ -65,7 +65,10 @@ class StateWatermark(Generic[_Holder]):
         return covered[-1] if covered else None
 
     def _drop_superseded(self) -> None:
-        """Remove each state that `take` would never return, because a newer state replaces it."""
+        """Remove each state that becomes ready together with a newer one, because `take` skips it.
+
+        This is so if no object's undrained records begin between the two states.
+        """
         starts = set(self._since.values())
         kept = [
             (number, state)

@@ -68,12 +68,15 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
 
     @cached_property
     def validator(self) -> Draft202012Validator:
-        """Validator of the package jsonschema for the schema."""
+        """The validator of the package jsonschema for the records' schema, created when needed."""
         return validator_class()(self.schema, format_checker=self._checker())
 
     @cached_property
     def certain_check(self) -> Callable[[Any], bool]:
-        """Fast compiled check: True means a valid record; after False or an error, use `ask`."""
+        """Fast compiled function that returns True for a valid record.
+
+        If it returns False or raises an error, call `validate_with_jsonschema`, which decides.
+        """
         if not self._validate_formats:
             return compile_validator(self.schema)
         checker = self._checker()
@@ -92,10 +95,10 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
             raise
         except Exception:  # noqa: BLE001, S110  an unusual value: jsonschema decides
             pass
-        self.ask(record)
+        self.validate_with_jsonschema(record)
 
-    def ask(self, record: Record) -> None:
-        """Check a record with jsonschema, without the fast compiled function.
+    def validate_with_jsonschema(self, record: Record) -> None:
+        """Check a record with the package jsonschema, if `certain_check` has not accepted it.
 
         Raises:
             InvalidRecord: The record does not match the schema.
@@ -133,7 +136,10 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
 
 
 def _without_value(error: Any) -> str:
-    """Return a jsonschema error message with only the type and length of the invalid value."""
+    """Return the message of a jsonschema error without the invalid value, which may be secret.
+
+    The message has only the type and the length of the value.
+    """
     path = "".join(f"[{part!r}]" for part in error.absolute_path)
     if error.validator in {"required", "dependentRequired"}:  # the message names only fields
         return str(error.message)

@@ -126,6 +126,7 @@ class SQLConnector:
         self._config: dict[str, Any] = config or {}
         self._sqlalchemy_url: str | None = sqlalchemy_url or None
         self._tables_prepared: dict[str, bool] = {}
+        self._warned_of_views = False
 
     @property
     def config(self) -> dict[str, Any]:
@@ -389,8 +390,8 @@ class SQLConnector:
         ]
         if not entries:
             self.logger.warning(
-                "Discovery found no tables and no views: %s. Check the database, and what its"
-                " user may see.",
+                "Discovery found no tables and no views: %s. Check the name of the database, and"
+                " the privileges of its user.",
                 f"looked in {', '.join(map(repr, schemas))}" if schemas else "there is no schema",
             )
         return entries
@@ -418,7 +419,7 @@ class SQLConnector:
     ) -> dict[str, sa.Column[Any]]:
         """Return a table's columns by name, in the order of the table.
 
-        If ``column_names`` is passed, return only these columns. Case is ignored.
+        If ``column_names`` is passed, return only these columns; the case of a name is ignored.
         """
         _, schema, table = self.parse_full_table_name(full_table_name)
         requested = {name.casefold() for name in column_names or ()}
@@ -479,9 +480,10 @@ class SQLConnector:
     def _get_listed_objects(
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str
     ) -> Collection[tuple[str, bool]] | None:
-        """Return the (name, is_view) pairs of an overridden `get_object_names`.
+        """Return the (name, is_view) pairs to discover, from an overridden `get_object_names`.
 
-        Return None if `get_object_names` is not overridden, so that all objects are discovered.
+        Return None if `get_object_names` is not overridden. Then all tables and views are
+        discovered.
         """
         method = getattr(type(self), "get_object_names", None)
         if method is SQLConnector.get_object_names:
@@ -516,17 +518,14 @@ class SQLConnector:
             self._warn_no_view_detection()
             return []
 
-    @cached_property
-    def _view_warning(self) -> None:
-        """Always None; the first access logs a warning that the dialect cannot list views."""
-        self.logger.warning(
-            "Provider does not support get_view_names(). Streams list may be incomplete or"
-            " `is_view` may be unpopulated."
-        )
-
     def _warn_no_view_detection(self) -> None:
         """Log a warning, once per connector, that the dialect cannot list views."""
-        _ = self._view_warning
+        if not self._warned_of_views:
+            self._warned_of_views = True
+            self.logger.warning(
+                "Provider does not support get_view_names(). Streams list may be incomplete or"
+                " `is_view` may be unpopulated."
+            )
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
@@ -539,7 +538,7 @@ class SQLConnector:
             yield connection
 
     def _column_type_for(self, definition: Any) -> _Type:
-        """Return the column type for a property's schema, as far as the database supports it.
+        """Return the column type for a property's schema, or a similar type that the database has.
 
         The schemas True and False are treated as ``{}``.
         """
@@ -638,9 +637,9 @@ class SQLConnector:
     def _type_for_both(self, current: _Type, new: _Type) -> _Type:
         """Return a column type for values of both ``current`` and ``new``.
 
-        This is ``new`` if ``current`` would round or truncate values of ``new``, or if ``new`` is
-        wider and the column may be altered. Otherwise it is the result of `merge_sql_types`, as
-        always for SQLite, whose columns store any value unchanged.
+        It is ``new`` if ``current`` would round or truncate values of ``new``, or if ``new`` is
+        wider and the column may be altered. Otherwise it is the result of `merge_sql_types`. For
+        SQLite it is always that result, because SQLite's columns store any value unchanged.
         """
         if self._dialect.name != "sqlite" and (
             loses_precision(current, new) or (self.allow_column_alter and is_wider(current, new))
@@ -651,7 +650,8 @@ class SQLConnector:
     def _alter_statement(self, table_name: _Name, column_name: str, column_type: _Type) -> sa.DDL:
         """Return the ALTER TABLE statement that changes a column's type.
 
-        It is built by `get_column_alter_ddl`, except for PostgreSQL without an override.
+        `get_column_alter_ddl` builds it. For PostgreSQL, which needs another syntax, that method
+        is only called if a subclass overrides it.
         """
         if is_any_overridden(self, SQLConnector, "get_column_alter_ddl"):
             return self.get_column_alter_ddl(
@@ -984,7 +984,7 @@ def _ddl(statement: str, context: dict[str, object]) -> sa.DDL:
 
 
 def _may_become(option: _Type, current: _Type) -> bool:
-    """Return True if a column of type ``current`` can be changed to the type ``option``."""
+    """Return True if a change of a column from ``current`` to ``option`` keeps all values."""
     if not is_text(option):
         return str(option) == str(current)
     length = getattr(option, "length", None) or 0

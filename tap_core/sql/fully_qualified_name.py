@@ -36,7 +36,7 @@ class FullyQualifiedName(UserString):
         delimiter: str = ".",
         dialect: Dialect | None = None,
     ) -> None:
-        """Join the non-empty parts, in the order database, schema, table."""
+        """Join the non-empty names to a full name, in the order database, schema, table."""
         self.table = table
         self.schema = schema
         self.database = database
@@ -52,7 +52,7 @@ class FullyQualifiedName(UserString):
         super().__init__(delimiter.join(parts))
 
     def prepare_part(self, part: str) -> str:
-        """Return one part of the name for use in SQL: quoted, if the dialect requires it."""
+        """Return a part of a full name, such as the schema, quoted if the dialect requires it."""
         return self.dialect.identifier_preparer.quote(part) if self.dialect else part
 
 

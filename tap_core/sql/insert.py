@@ -26,12 +26,17 @@ RowExtractor: TypeAlias = Callable[[Record], _Row]
 
 @dataclass(frozen=True)
 class _Native:
-    """INSERT statement as SQL text, to be executed by the database driver without SQLAlchemy."""
+    """INSERT statement that the database driver executes directly, without SQLAlchemy.
+
+    Attributes:
+        text: SQL text of the statement.
+        keys: Parameter names of the driver; None if its parameters are positional.
+        converters: Pairs of a column's position and its conversion functions by class of a value.
+        processors: Pairs of a column's position and a function that converts each of its values.
+    """
 
     text: str
     keys: tuple[str, ...] | None
-    """Parameter names of the driver; None if its parameters are positional."""
-
     converters: tuple[tuple[int, ValueConverters], ...]
     processors: tuple[tuple[int, Callable[[Any], Any]], ...]
 
@@ -102,7 +107,7 @@ def _uses_executemany(dialect: Dialect) -> bool:
 
 
 def _native(statement: sa.Insert, columns: Sequence[str], dialect: Dialect) -> _Native:
-    """Compile an INSERT to SQL text for the driver, and find the conversions of its columns."""
+    """Compile an INSERT to SQL text for the database driver, and find its columns' conversions."""
     compiled: Any = statement.compile(dialect=dialect, column_keys=list(columns))
     escaped: Mapping[str, str] = compiled.escaped_bind_names
     keys = None if compiled.positional else tuple(escaped.get(name, name) for name in columns)
@@ -130,7 +135,7 @@ def _convert_values(native: _Native, rows: Iterable[_Row]) -> None:
 
 
 def _parameters(native: _Native, rows: list[_Row]) -> Any:
-    """Return the rows as the driver's parameters: as tuples, or as dicts if they are named."""
+    """Return rows as the driver's parameters: tuples, or dicts if the parameters have names."""
     if native.keys is None:
         return [*map(tuple, rows)]
     keys = native.keys

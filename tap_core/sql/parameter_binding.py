@@ -15,14 +15,14 @@ from typing import Any, Final, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import Dialect
 
+from tap_core.schema.type_variants import get_allowed_types
 from tap_core.types import JsonSchema
 
-__all__ = ["ConvertingType", "ValueConverters", "get_python_types", "make_binder"]
+__all__ = ["ConvertingType", "ValueConverters", "make_binder"]
 
 ValueConverters: TypeAlias = Mapping[type, Callable[[Any], Any]]
 """Conversion functions by the class of a value."""
 
-_ALL: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _NESTED: Final = frozenset({"object", "array"})
 _NUMBERS: Final = frozenset({"number", "integer"})
 
@@ -64,7 +64,7 @@ def make_binder(
         dialect: SQLAlchemy dialect of the database.
         dump: Function that returns an object or array as JSON text, for text columns.
     """
-    kinds = get_python_types(schema)
+    kinds = get_allowed_types(schema)
     if kinds & _NESTED and (column_binding := _own_binding(column_type, dialect)):
         return column_binding
     converters: dict[type, Callable[[Any], Any]] = {}
@@ -82,25 +82,13 @@ def make_binder(
     return ConvertingType(converters) if converters else sa.types.NullType()
 
 
-def get_python_types(schema: Any) -> frozenset[str]:
-    """Return the names of the JSON types, such as ``string``, that a property's schema allows.
-
-    Types in ``anyOf`` and ``oneOf`` are included. Without any type, return all JSON types.
-    """
-    if not isinstance(schema, dict):
-        return _ALL
-    if isinstance(named := schema.get("type"), str):
-        return frozenset({named})
-    if named:
-        return frozenset(named)
-    branches = [branch for keyword in ("anyOf", "oneOf") for branch in schema.get(keyword, ())]
-    return frozenset().union(*map(get_python_types, branches)) if branches else _ALL
-
-
 def _own_binding(
     column_type: sa.types.TypeEngine[Any], dialect: Dialect
 ) -> sa.types.TypeEngine[Any] | None:
-    """Return the column's type if dicts and lists can be passed for it, otherwise None."""
+    """Return a column type that accepts dicts and lists, such as JSON, as the driver's parameters.
+
+    Return None for any other type; objects and arrays are then written as JSON text.
+    """
     if isinstance(column_type, sa.JSON):  # None becomes the SQL NULL, not the JSON null
         return column_type.adapt(type(column_type), none_as_null=True)
     if isinstance(column_type, (sa.ARRAY, sa.TypeDecorator)):
@@ -115,7 +103,7 @@ def _own_binding(
 
 
 def _sqlite_converters(kinds: frozenset[str]) -> dict[type, Callable[[Any], Any]]:
-    """Return conversion functions, by Python class, for values that SQLite's driver rejects.
+    """Return functions that convert values which SQLite's driver rejects, by Python class.
 
     ``kinds`` are the JSON types that the property allows, such as ``string``.
     """

@@ -69,7 +69,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class DriverText(NamedTuple):
-    """Rule for converting values of a column, such as dates, to text by their Python type."""
+    """Rule for converting a column's values, such as dates, to text while rows are read.
+
+    The rule applies to values of certain Python types, by ``kinds`` and ``others``. Values of other
+    types stay unchanged.
+    """
 
     kinds: frozenset[type]
     """Types to convert, without subclasses; if ``others`` is True, the types to keep unchanged."""
@@ -92,7 +96,7 @@ def iterate_pages(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[An
         requested_at = perf_counter()
         worked += requested_at - received_at
         budget = MAX_PAGE_BYTES if waited > _SLOW_FETCH_RATIO * worked else PAGE_BYTES
-        size = max(1, min(MAX_PAGE_ROWS, budget // (_width(page) or 1)))
+        size = max(1, min(MAX_PAGE_ROWS, budget // (_estimate_row_bytes(page) or 1)))
 
 
 def get_processors(result: sa.CursorResult[Any]) -> Sequence[ColumnProcessor | None]:
@@ -105,7 +109,7 @@ def get_processors(result: sa.CursorResult[Any]) -> Sequence[ColumnProcessor | N
 
 
 def _get_fetch(result: sa.CursorResult[Any]) -> Callable[[int], Sequence[Sequence[Any]]]:
-    """Return a function that fetches a number of rows of a query result.
+    """Return a function that fetches the next rows of a query result; its argument is their number.
 
     If possible, it returns the driver's rows, because SQLAlchemy's row objects are slower.
     """
@@ -122,8 +126,11 @@ def _get_metadata(result: Any) -> Any:
     return metadata if is_known and getattr(metadata, "_tuplefilter", True) is None else None
 
 
-def _width(page: Sequence[Sequence[Any]]) -> int:
-    """Return the size in bytes of the largest row in a sample of a page's rows."""
+def _estimate_row_bytes(page: Sequence[Sequence[Any]]) -> int:
+    """Return the size in bytes of the largest row in a sample of a page's rows.
+
+    The next page's number of rows depends on it.
+    """
     step = len(page) // _SAMPLED_ROWS or 1
     return max(sum(map(getsizeof, row)) for row in page[::step])
 
@@ -141,7 +148,7 @@ def compile_row_reader(
         processors: Result of `get_processors`: for each column, a function that converts the
             driver's values, or None. Empty if no column needs a conversion.
     """
-    scope: dict[str, Any] = {"epoch": _EPOCH, "plain": _as_plain}
+    scope: dict[str, Any] = {"epoch": _EPOCH, "to_json": _to_json_value}
     items = []
     for number, name in enumerate(names):
         process = processors[number] if processors else None
@@ -206,10 +213,10 @@ def _get_text_rule(column_type: Any, schema: JsonSchema) -> DriverText | None:
         return DriverText(frozenset((kind,)), _EXPRESSIONS[kind])
     if kind in _NUMBERS or isinstance(column_type, String):
         return None
-    return DriverText(_UNCHANGED, "plain(VALUE)", others=True)
+    return DriverText(_UNCHANGED, "to_json(VALUE)", others=True)
 
 
-def _as_plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """Convert a value of a database-specific type, such as a network address, to a JSON value."""
     return to_json_compatible(conform_primitive(value, {}))
 

@@ -46,7 +46,14 @@ _Name: TypeAlias = str | FullyQualifiedName
 
 @dataclass(frozen=True)
 class _Plan:
-    """INSERT statement for a table, and the function that returns a record's values for it."""
+    """Prepared INSERT for one table and schema.
+
+    Attributes:
+        table: Full name of the table.
+        schema: JSON Schema of the stream.
+        insertion: INSERT statement.
+        pick: Function that returns a record's values in the order of the columns.
+    """
 
     table: str
     schema: JsonSchema
@@ -319,14 +326,14 @@ class SQLSink(BatchSink, Generic[_C]):
         return make_unstorable_error(self.stream_name, self.connector._dialect.name, reason, cell)  # noqa: SLF001
 
     def _plan_for(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
-        """Return the INSERT plan for a table and a schema; the last plan is cached."""
+        """Return the prepared INSERT for a table and a schema. The last one is cached."""
         table, plan = str(full_table_name), self._plan
         if plan is None or plan.table != table or plan.schema is not schema:
             plan = self._plan = self._make_plan(full_table_name, schema)
         return plan
 
     def _make_plan(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
-        """Return a new INSERT plan: the statement, and the function that extracts row values."""
+        """Prepare an INSERT: its statement, and the function that extracts a record's values."""
         statement = self.generate_insert_statement(full_table_name, schema)
         if isinstance(statement, str):
             warnings.warn(

@@ -18,7 +18,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tap_core.exceptions import InvalidReplicationKeyException
-from tap_core.parsing.instants import parse_instant
+from tap_core.parsing.iso8601 import parse_instant
 from tap_core.records.prune import get_selected_schema
 from tap_core.records.serializer import TypedRecordSerializer
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL, Catalog, CatalogEntry
@@ -31,6 +31,7 @@ from tap_core.sql.result_reader import (
     infer_value_type,
     iterate_pages,
 )
+from tap_core.state.comparison import ValueKind
 from tap_core.streams.core import Stream
 from tap_core.sync.plan import get_plan
 from tap_core.typing.inspect import TypeConformanceLevel
@@ -41,7 +42,10 @@ if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record
 
-__all__ = ["SQLStream"]
+__all__ = ["NULLS_LAST_DIALECTS", "SQLStream"]
+
+NULLS_LAST_DIALECTS = frozenset(("postgresql", "oracle", "redshift", "snowflake", "duckdb"))
+"""SQLAlchemy's names of databases that sort nulls last and support ``NULLS FIRST``."""
 
 
 class SQLStream(Stream, abc.ABC):
@@ -61,7 +65,7 @@ class SQLStream(Stream, abc.ABC):
     """True to count the rows of a sync by ``COUNT(*)`` for messages like Airbyte's ESTIMATE."""
 
     supports_nulls_first: bool = False
-    """True if the database supports ``NULLS FIRST``."""
+    """True if the database supports ``NULLS FIRST``; not needed for `NULLS_LAST_DIALECTS`."""
 
     def __init__(
         self,
@@ -160,8 +164,13 @@ class SQLStream(Stream, abc.ABC):
         """True if the stream is incremental, because its query sorts rows by replication key."""
         return self.replication_method == REPLICATION_INCREMENTAL
 
+    @property
+    def check_sorted(self) -> bool:
+        """False if the query sorts rows by text, as a collation of the database defines."""
+        return not _sorts_by_collation(self)
+
     def apply_catalog(self, catalog: Catalog) -> None:
-        """Replace the catalog entry by that of an input catalog; without one, deselect the stream.
+        """Use the catalog entry in an input catalog; deselect the stream if it has no entry there.
 
         Raises:
             InvalidReplicationKeyException: The replication key is not a column.
@@ -174,8 +183,8 @@ class SQLStream(Stream, abc.ABC):
             self.selected = False
         elif len(self.replication_path) > 1:
             raise InvalidReplicationKeyException(
-                f"Table '{self.name}' cannot be read by '{self.replication_key}', which is inside"
-                " of a column: choose a column as the cursor."
+                f"Table '{self.name}' cannot be sorted by '{self.replication_key}', which is inside"
+                " a column: choose a column as the cursor."
             )
 
     def get_selected_schema(self) -> JsonSchema:
@@ -199,8 +208,7 @@ class SQLStream(Stream, abc.ABC):
         """
         if self.replication_key:
             column = table.columns[self.replication_key]
-            order = column.asc()
-            query = query.order_by(sa.nulls_first(order) if self.supports_nulls_first else order)
+            query = query.order_by(_build_order(column, self))
             start = self.get_starting_replication_key_value(context)
             query = _limit_rows(query, column, start, self)
         return query
@@ -236,39 +244,34 @@ class SQLStream(Stream, abc.ABC):
         query = self.build_query(context=context)
         texts = get_text_columns(_columns(query), self._conformed_properties())
         with self.connector._connect() as connection:  # noqa: SLF001 - plugins override it
-            result = connection.execute(query, execution_options=_streaming(connection))
+            result = connection.execute(query, execution_options=_get_streaming_options(connection))
             with result:  # closes the cursor if the consumer stops early
                 read = compile_row_reader(list(result.keys()), texts, get_processors(result))
                 for page in iterate_pages(result):
                     yield from read(page)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
-        """Return (number of rows that this sync will read, None), counted by the database.
+        """Return a pair: the number of rows that this sync will read, and None for the bytes.
 
-        None stands for the number of bytes, which is not known. Return None instead of the pair if
-        `estimates_by_count` is False or if a subclass overrides `get_records`.
+        The database counts the rows. Return None instead of a pair if `estimates_by_count` is False
+        or if a subclass overrides `get_records`.
         """
-        if not self.estimates_by_count or self._has_custom_get_records:
+        if not self.estimates_by_count or _is_overridden(self, "get_records"):
             return None
         self._write_starting_replication_value(None)  # the query starts at this value
         rows = self.build_query().order_by(None).subquery()
         with self.connector._connect() as connection:  # noqa: SLF001 - plugins override it
             return connection.execute(sa.select(sa.func.count()).select_from(rows)).scalar(), None
 
-    @property
-    def _has_custom_get_records(self) -> bool:
-        """True if a subclass overrides `get_records`."""
-        return getattr(self.get_records, "__func__", None) is not SQLStream.get_records
-
     def _conformed_properties(self) -> Mapping[str, JsonSchema]:
-        """Return the schemas of the properties to convert to JSON values while reading.
+        """Return the schemas of properties whose values are converted to JSON while rows are read.
 
         The result is empty if other code may use the values first: an overridden method, a stream
         map, a child stream, or a caller outside of a sync.
         """
         plan = get_plan(self)
         if (
-            self._has_custom_get_records
+            _is_overridden(self, "get_records")
             or self.TYPE_CONFORMANCE_LEVEL == TypeConformanceLevel.NONE
             or self._tap.run._source is not plan  # noqa: SLF001 - the stream that the engine reads
             or not plan.compiled
@@ -282,8 +285,39 @@ class SQLStream(Stream, abc.ABC):
         return properties
 
 
-def _streaming(connection: sa.Connection) -> dict[str, Any]:
-    """Return SQLAlchemy's options for a server-side cursor, and those set on the connection."""
+def _build_order(column: sa.Column[Any], stream: SQLStream) -> sa.ColumnElement[Any]:
+    """Return the order of a query by the replication key: ascending, nulls first if possible.
+
+    If nulls were last, an interrupted sync would not have read them, and no bookmark includes them.
+    """
+    order, dialect = column.asc(), stream.connector._dialect.name  # noqa: SLF001
+    may_be_last = column.nullable and dialect in NULLS_LAST_DIALECTS
+    return sa.nulls_first(order) if stream.supports_nulls_first or may_be_last else order
+
+
+def _is_overridden(stream: SQLStream, *names: str) -> bool:
+    """Return True if a subclass or the stream itself overrides one of these methods."""
+    return any(
+        getattr(getattr(stream, name), "__func__", None) is not getattr(SQLStream, name)
+        for name in names
+    )
+
+
+def _sorts_by_collation(stream: SQLStream) -> bool:
+    """Return True if the query of a stream sorts its rows by a replication key of text.
+
+    The order is that of the column's collation, not that of the code points, by which Python sorts.
+    Return False if the query is overridden, because it may not sort.
+    """
+    is_own = not _is_overridden(stream, "apply_query_filters", "build_query", "get_records")
+    return is_own and stream._reader.make_comparator().kind is ValueKind.TEXT  # noqa: SLF001
+
+
+def _get_streaming_options(connection: sa.Connection) -> dict[str, Any]:
+    """Return SQLAlchemy's execution options for reading a query through a server-side cursor.
+
+    Options that are set on the connection take precedence.
+    """
     chosen = connection.get_execution_options()
     return {"stream_results": True, "max_row_buffer": MAX_PAGE_ROWS, **chosen}
 

@@ -28,9 +28,9 @@ _WITHOUT_DATETIME: Final = frozenset({"cockroachdb", "postgresql", "redshift"})
 
 
 def adapt_type(sql_type: _Type, dialect: Dialect) -> _Type:
-    """Return a column type, or its replacement if the database does not support it.
+    """Return a column type, or a similar type if the database does not support it.
 
-    Example: PostgreSQL has no type name DATETIME, so TIMESTAMP is used.
+    Example: PostgreSQL has no type name DATETIME, so TIMESTAMP is returned.
     """
     if type(sql_type) is sa.DATETIME and dialect.name in _WITHOUT_DATETIME:
         return sa.DateTime(timezone=sql_type.timezone)
@@ -40,7 +40,7 @@ def adapt_type(sql_type: _Type, dialect: Dialect) -> _Type:
 def type_rank(sql_type: _Type) -> tuple[int, int]:
     """Return a (rank, length) sort key for a column type; a more general type has a higher rank.
 
-    The order is text, date-times, floats, integers, others.
+    Ordered from the highest rank: text, date-times, floats, integers, others.
     """
     length = int(getattr(sql_type, "length", None) or 0)
     python_type = _python_type(sql_type)
@@ -52,23 +52,23 @@ def type_rank(sql_type: _Type) -> tuple[int, int]:
 
 def is_text(sql_type: _Type) -> bool:
     """Return True if a column of this type holds text."""
-    return isinstance(_plain(sql_type), sa.String)
+    return isinstance(_unwrap(sql_type), sa.String)
 
 
 def loses_precision(current: _Type, new: _Type) -> bool:
     """Return True if a column of type ``current`` would round or truncate values of ``new``."""
-    before, after = _plain(current), _plain(new)
+    before, after = _unwrap(current), _unwrap(new)
     if isinstance(before, sa.Integer):
         return isinstance(after, (sa.Numeric, sa.Float))
     return isinstance(before, sa.Date) and isinstance(after, sa.DateTime)
 
 
 def is_wider(current: _Type, new: _Type) -> bool:
-    """Return True if ``new`` is a larger integer type, or a text type that stores more.
+    """Return True if ``new`` is a larger integer type, or a longer text type, than ``current``.
 
     Any text type is wider than a type that is not text.
     """
-    before, after = _plain(current), _plain(new)
+    before, after = _unwrap(current), _unwrap(new)
     if isinstance(before, sa.Integer) and isinstance(after, sa.Integer):
         return _get_byte_size(after) > _get_byte_size(before)
     if not is_text(after):
@@ -88,7 +88,7 @@ def _get_byte_size(integer_type: sa.Integer) -> int:
     return 2 if isinstance(integer_type, sa.SmallInteger) else 4
 
 
-def _plain(sql_type: _Type) -> _Type:
+def _unwrap(sql_type: _Type) -> _Type:
     """Return the type that a `TypeDecorator` wraps; return any other type unchanged."""
     return sql_type.impl_instance if isinstance(sql_type, sa.TypeDecorator) else sql_type
 

@@ -39,7 +39,7 @@ class SQLToJSONSchema:
     """
 
     def __init__(self, *, use_singer_decimal: bool = False) -> None:
-        """Create a converter.
+        """Create a converter from column types to JSON Schema.
 
         Args:
             use_singer_decimal: True to declare non-integer numbers as text with the format
@@ -49,7 +49,7 @@ class SQLToJSONSchema:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> SQLToJSONSchema:
-        """Return a converter with the tap's setting ``use_singer_decimal``.
+        """Return a converter to JSON Schema with the tap's setting ``use_singer_decimal``.
 
         Override it to use further settings.
         """
@@ -127,7 +127,7 @@ class JSONSchemaToSQL:
     """
 
     def __init__(self, *, max_varchar_length: int | None = None) -> None:
-        """Create a converter with the default handlers.
+        """Create a converter from JSON Schema to column types, with the default handlers.
 
         Args:
             max_varchar_length: Maximum length of text columns in characters; None for no maximum.
@@ -163,7 +163,10 @@ class JSONSchemaToSQL:
         *,
         max_varchar_length: int | None,
     ) -> JSONSchemaToSQL:
-        """Return a converter; override to use further settings of the target in ``config``."""
+        """Return a converter from JSON Schema to column types.
+
+        Override it to use further settings of the target in ``config``.
+        """
         return cls(max_varchar_length=max_varchar_length)
 
     @property
@@ -275,7 +278,7 @@ class JSONSchemaToSQL:
         return self._handle_format(schema) or self.handle_raw_string(schema)
 
     def _handle_singer_decimal(self, schema: JsonSchema) -> TypeEngine[Any]:
-        """Return DECIMAL with the schema's ``precision`` and ``scale``, for decimals as text."""
+        """Return DECIMAL with the schema's ``precision`` and ``scale``, for decimals in strings."""
         return sqltypes.DECIMAL(schema.get("precision"), schema.get("scale"))
 
     def _invoke_handler(self, handler: JSONtoSQLHandler, schema: JsonSchema) -> TypeEngine[Any]:

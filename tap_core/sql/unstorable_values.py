@@ -50,7 +50,7 @@ class UnstorableValueError(DataError, exc.DataError):
 
 
 class Cell(NamedTuple):
-    """Value of a row, with the name of its column."""
+    """Value that the database rejects, and the name of its column."""
 
     column: str
     value: Any
@@ -127,7 +127,10 @@ def find_cell(
 def _find_row(
     rows: Sequence[list[Any]], is_rejected: Callable[[Sequence[list[Any]]], bool]
 ) -> list[Any]:
-    """Return the first rejected row, found by bisection; at least one row must be rejected."""
+    """Return the first of ``rows`` that the database rejects, found by bisection.
+
+    At least one row must be rejected. ``is_rejected`` returns True if a list of rows contains one.
+    """
     while len(rows) > 1:
         half = len(rows) // 2
         rows = rows[:half] if is_rejected(rows[:half]) else rows[half:]
@@ -135,7 +138,10 @@ def _find_row(
 
 
 def _format_value(value: Any) -> str:
-    """Return a value as text of at most 60 characters; only its type if values must be hidden."""
+    """Return a value as text for an error message, of at most 60 characters and an ellipsis.
+
+    If messages must not show record values, return its type and length instead.
+    """
     if not are_rows_shown():
         return describe_value(value)
     try:

@@ -118,7 +118,7 @@ class BookmarkCursor:
         self.reload()
 
     def advance(self, value: Any) -> None:
-        """Advance to the replication key value of one record.
+        """Advance the cursor to the replication key value of one record.
 
         `BookmarkCursor` describes the effect of a value smaller than the latest value.
 
@@ -156,7 +156,7 @@ class BookmarkCursor:
         self._compare_and_advance(value)
 
     def settle(self) -> bool:
-        """Write the latest value to the state dict; return True if the state dict has changed.
+        """Write the cursor's latest value to the state dict; return True if the dict has changed.
 
         A later value that other code has written to the state dict is kept.
         """
@@ -181,7 +181,10 @@ class BookmarkCursor:
         return True
 
     def reload(self) -> None:
-        """Reset the cursor to the value in the state dict, and discard a later one not written."""
+        """Set the latest value to that in the state dict.
+
+        A later value that is not yet written is discarded.
+        """
         bookmark = self._bookmark_dict()
         self._is_started = bookmark is not None
         self._needs_markers = False
@@ -194,14 +197,17 @@ class BookmarkCursor:
         self._set_latest(latest)
 
     def _bookmark_dict(self) -> dict[str, Any] | None:
-        """Return the dict to advance: the state dict, or its progress markers if unsorted.
+        """Return the dict that holds the bookmark: the state dict, or its progress markers.
 
-        Return None before the first progress marker is written.
+        Progress markers are used for an unsorted stream. Return None if it has none yet.
         """
         return self.state if self._is_sorted else get_progress_markers(self.state)
 
     def _is_unchanged(self, bookmark: dict[str, Any] | None) -> bool:
-        """Return True if no other code has changed the value in the state dict."""
+        """Return True if the state dict has the value that this cursor last read or wrote.
+
+        ``bookmark`` is the result of `_bookmark_dict`.
+        """
         if bookmark is None:
             return self._needs_markers
         return bookmark.get("replication_key_value") is self._stored
@@ -209,7 +215,8 @@ class BookmarkCursor:
     def _may_replace(self, bookmark: dict[str, Any]) -> bool:
         """Return True if the latest value may replace a value that other code has stored.
 
-        ``bookmark`` has the stored value. A later stored value is kept if ``check_sorted`` is True.
+        ``bookmark`` is the dict with the stored value. If that is later and ``check_sorted`` is
+        True, it is kept.
         """
         other_value = bookmark.get("replication_key_value")
         return (
@@ -220,7 +227,7 @@ class BookmarkCursor:
         )
 
     def _compare_and_advance(self, value: Any) -> None:
-        """Advance to a value whose type or format differs from the latest, by the comparator.
+        """Advance to a value by the comparator, because `advance` could not compare it directly.
 
         Raises:
             InvalidStreamSortException: The stream is sorted and the value is not in order.
@@ -236,7 +243,7 @@ class BookmarkCursor:
             raise InvalidStreamSortException(format_sort_error(self.replication_key, new, old))
 
     def _start(self) -> None:
-        """Make the next `settle` create progress markers, and call ``on_first_marker``."""
+        """Call ``on_first_marker``, and make the next `settle` create the progress markers."""
         self._is_started = self._needs_markers = True
         if self._on_first_marker is not None:
             self._on_first_marker()
@@ -300,7 +307,7 @@ class BookmarkCursor:
         return True
 
     def _is_moment(self, text: str) -> bool:
-        """Return True if a text, whose length and separators are right, is a valid date-time."""
+        """Return True if a text with the length and separators of a date-time is a valid one."""
         try:
             dt.datetime.fromisoformat(text[:_UP_TO_SECONDS])
         except ValueError:

@@ -148,7 +148,7 @@ def write_stream_state(
     *,
     state_partition_context: Context | None = None,
 ) -> None:
-    """Set ``key`` to ``val`` in the state dict of a stream or partition, created if missing."""
+    """Set ``key`` to ``val`` in the state dict of a stream or partition; create a missing dict."""
     get_writeable_state_dict(tap_state, tap_stream_id, state_partition_context)[key] = val
 
 
@@ -161,7 +161,7 @@ def reset_state_progress_markers(
     """Delete the progress markers that an earlier, unfinished sync left in a state dict.
 
     Returns:
-        The deleted markers without their note, or None if there were none.
+        The deleted markers without their key ``Note``, or None if there were none.
     """
     markers = get_progress_markers(stream_or_partition_state) or {}
     stream_or_partition_state.pop(PROGRESS_MARKERS, None)
@@ -179,12 +179,12 @@ def write_replication_key_signpost(
 def write_starting_replication_value(
     stream_or_partition_state: dict[str, Any], initial_value: Any
 ) -> None:
-    """Store the replication key value from which this sync starts; None for the beginning."""
+    """Store the replication key value from which this sync reads; None to read from the start."""
     stream_or_partition_state[STARTING_MARKER] = to_json_compatible(initial_value)
 
 
 def get_starting_replication_value(stream_or_partition_state: dict[str, Any] | None) -> Any | None:
-    """Return the replication key value from which this sync started; None for the beginning."""
+    """Return the replication key value from which this sync reads; None if from the start."""
     return (stream_or_partition_state or {}).get(STARTING_MARKER)
 
 
@@ -314,8 +314,8 @@ def finalize_state_progress_markers(
 ) -> dict[str, Any] | None:
     """Store the progress marker of a state dict as the bookmark at the end of a stream.
 
-    If the signpost is smaller than the marker, the signpost becomes the bookmark. The signpost, the
-    markers and the starting value are deleted.
+    If the signpost is smaller than the marker (by ``order``), the signpost becomes the bookmark.
+    The signpost, the markers and the starting value are deleted.
 
     Returns:
         The deleted markers other than the replication key and its value, or None.
@@ -329,9 +329,9 @@ def promote_progress_markers(
 ) -> dict[str, Any] | None:
     """Store the progress marker of a state dict as the bookmark while the stream is still read.
 
-    If the signpost is smaller than the marker, the signpost becomes the bookmark. The signpost and
-    the markers are deleted. Unlike in `finalize_state_progress_markers`, the starting value is
-    kept.
+    If the signpost is smaller than the marker (by ``order``), the signpost becomes the bookmark.
+    The signpost and the markers are deleted. Unlike in `finalize_state_progress_markers`, the
+    starting value is kept.
 
     Returns:
         The deleted markers other than the replication key and its value, or None.

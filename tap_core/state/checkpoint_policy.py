@@ -45,13 +45,13 @@ class CheckpointPolicy:
         self._since = clock()
 
     def rows(self, nbytes: int) -> None:
-        """Increase the budget by a share of ``nbytes``, the size of rows that were written."""
+        """Add a share of ``nbytes``, the size of written rows, to the budget for STATE messages."""
         self._credit += nbytes * self._share
 
     def due(self, state_size_estimate: int) -> bool:
-        """Return True if the budget allows an optional state of about this size in bytes.
+        """Return True if an optional STATE message of about this size in bytes may be written.
 
-        Also return True if no state was written for a number of seconds.
+        This is the case if the budget allows it, or if no state was written for ``seconds``.
         """
         return self._credit >= state_size_estimate or self._clock() - self._since >= self._seconds
 
@@ -60,6 +60,6 @@ class CheckpointPolicy:
         return self._clock() - self._since >= seconds
 
     def wrote(self, nbytes: int) -> None:
-        """Reduce the budget by ``nbytes``, the size of a state that was written just now."""
+        """Reduce the budget by the size in bytes of a STATE message that was written just now."""
         self._credit = max(0.0, self._credit - nbytes)
         self._since = self._clock()

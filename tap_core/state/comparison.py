@@ -20,7 +20,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from tap_core.parsing.instants import ParsedInstant, parse_instant
+from tap_core.parsing.iso8601 import ParsedInstant, parse_instant
 from tap_core.typing.values import to_json_compatible
 
 __all__ = [
@@ -73,11 +73,11 @@ class ReplicationKeyComparator:
         return not is_missing(value)
 
     def warn_unusable(self, value: Any) -> None:  # noqa: ARG002  for subclasses
-        """Log a warning, once per comparator, about a value that cannot be a bookmark."""
+        """Log a warning, once per comparator, that a replication key value cannot be a bookmark."""
         self.warn_once(NULL_VALUE, NULL_VALUE)
 
     def is_plain(self, value: Any) -> bool:  # noqa: ARG002  for subclasses
-        """Return True if Python's operators can compare a value without a conversion."""
+        """Return True if Python can compare a replication key value without a conversion."""
         return True
 
     def to_state_value(self, value: Any) -> Any:
@@ -96,11 +96,11 @@ class ReplicationKeyComparator:
         return number if number is None else (int(number) if is_whole else float(number))
 
     def minimum(self, first: Any, second: Any) -> Any:
-        """Return the smaller of two values; ``first`` if they are equal."""
+        """Return the smaller of two replication key values; ``first`` if they are equal."""
         return first if self.newer_or_equal(second, first) else second
 
     def maximum(self, first: Any, second: Any) -> Any:
-        """Return the greater of two values; ``first`` if they are equal."""
+        """Return the greater of two replication key values; ``first`` if they are equal."""
         return first if self.newer_or_equal(first, second) else second
 
     def warn_once(self, topic: str, message: str, *args: Any) -> None:
@@ -110,7 +110,7 @@ class ReplicationKeyComparator:
             logger.warning(message, *args)
 
     def _comparable(self, new: Any, old: Any) -> tuple[Any, Any]:
-        """Convert two values to a common type, whose values Python's operators can compare."""
+        """Convert two replication key values to types that Python's operators can compare."""
         for read in _READERS[self.kind]:
             left, right = read(new), read(old)
             if left is not None and right is not None:
@@ -131,7 +131,7 @@ class ReplicationKeyComparator:
 
 
 def _to_common_type(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return both values; if one is a Decimal and the other a float, the float as a Decimal.
+    """Return both values; convert a float to a Decimal if the other value is a Decimal.
 
     A state stores the Decimal 49.49 as a number, which is read back as the nearest float. Without
     the conversion the two would not be equal.

@@ -55,7 +55,7 @@ class StateDocument:
             return self._text(stream_id).state
 
     def context_state(self, stream_id: str, partition_context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition; with None, that of the stream.
+        """Return the state dict of a partition, or of the stream if the context is None.
 
         A missing dict is created. The lookup takes constant time for any number of partitions.
 
@@ -108,17 +108,20 @@ class StateDocument:
     # Change tracking
 
     def change(self, stream_id: str, partition_context: Context | None = None) -> dict[str, Any]:
-        """Return the state dict of a partition, for the caller to change; discard its cached text.
+        """Return the state dict of a partition, or of the stream if the context is None.
 
-        With None, return the state dict of the stream. A missing dict is created. The caller must
-        hold ``lock`` until the change is complete.
+        The caller may change the dict, so its cached JSON text is discarded. A missing dict is
+        created. The caller must hold ``lock`` until the change is complete.
         """
         with self.lock:
             self._touched += 1
             return self._text(stream_id).change(partition_context)
 
     def touch(self, stream_id: str, partition_context: Context | None = None) -> None:
-        """Report a change of a partition's state dict; with None, of the stream's state dict."""
+        """Discard the cached JSON text of a partition's state dict, because the dict has changed.
+
+        If the context is None, discard the text of the stream's state dict.
+        """
         with self.lock:
             self._touched += 1
             self._text(stream_id).touch(partition_context)
@@ -141,14 +144,17 @@ class StateDocument:
                 self._text(stream_id).share(partition_context)
 
     def unshare(self) -> None:
-        """Undo all calls of `share`: JSON text is cached again until `touch` reports a change."""
+        """Cache the JSON text of all state dicts again, after `share` has disabled the cache."""
         if self._is_shared():
             self._all_shared = False
             self._streams = {}
             self._touched += 1
 
     def refresh(self) -> None:
-        """Discard all cached text and indexes, because any part of the state may have changed."""
+        """Discard the cached JSON text and the index of every stream.
+
+        It is called if any part of the state may have changed.
+        """
         with self.lock:
             self._touched += 1
             for text in self._streams.values():
@@ -167,12 +173,12 @@ class StateDocument:
         return len(self._last_text or b"") + self._touched * _BYTES_OF_A_CHANGE
 
     def encode(self) -> bytes:
-        """Return the whole document as JSON on one line, without a line end."""
+        """Return the whole state document as JSON on one line, without a line end."""
         with self.lock:
-            return b"".join(chain.from_iterable(self._pieces()))
+            return b"".join(chain.from_iterable(self._encode_parts()))
 
     def encode_if_changed(self) -> bytes | None:
-        """Return the document as JSON on one line, or None if unchanged since the last call."""
+        """Return the state as one line of JSON, or None if it is unchanged since the last call."""
         with self.lock:
             if self._last_text is not None and not self._touched and not self._is_shared():
                 return None
@@ -183,8 +189,8 @@ class StateDocument:
             self._last_text = line
             return line
 
-    def _pieces(self) -> Iterator[Iterable[bytes]]:
-        """Yield groups of bytes objects that, concatenated, are the JSON text of the document."""
+    def _encode_parts(self) -> Iterator[Iterable[bytes]]:
+        """Yield the JSON text of the document in parts: groups of bytes objects to concatenate."""
         before = b"{"
         for key, value in list(self.tap_state.items()):  # the tap's code may add keys meanwhile
             if key == "bookmarks" and isinstance(value, dict):
@@ -208,7 +214,7 @@ class StateDocument:
         yield (b"{}",) if before == b"{" else (b"}",)
 
     def _text(self, stream_id: str) -> EncodedStreamState:
-        """Return the encoder of a stream's state, with its cache; create the state if absent."""
+        """Return the object that encodes a stream's state; create the state if it is absent."""
         bookmarks = self.tap_state.get("bookmarks")
         if bookmarks is None:
             bookmarks = self.tap_state["bookmarks"] = {}

@@ -27,10 +27,10 @@ class EncodedStreamState:
         "_encoder",
         "_entries",
         "_index",
-        "_pieces",
         "_shared",
         "_shared_positions",
         "_stale",
+        "_texts",
         "name",
         "state",
     )
@@ -44,11 +44,14 @@ class EncodedStreamState:
         self.refresh()
 
     def refresh(self) -> None:
-        """Discard the index and all cached text, because any part of the dict may have changed."""
+        """Discard the index of the partitions and all cached JSON text of this state.
+
+        It is called if any part of the state dict may have changed.
+        """
         self._index: PartitionIndex | None = None
         self._around_partitions: tuple[bytes, bytes] | None = None
         self._entries: list[Any] | None = None
-        self._pieces: list[bytes] = []
+        self._texts: list[bytes] = []
         self._stale: set[int] = set()
 
     def index(self, *, add: bool) -> PartitionIndex:
@@ -68,9 +71,10 @@ class EncodedStreamState:
         return self._index
 
     def change(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of a partition, for the caller to change; discard its cached text.
+        """Return the state dict of a context's partition, or of the stream if the context is None.
 
-        With None, return the state dict of the stream. A missing partition is created.
+        The caller may change the dict, so its cached JSON text is discarded. A missing partition is
+        created.
         """
         if not context:
             self._around_partitions = None
@@ -83,7 +87,8 @@ class EncodedStreamState:
     def touch(self, context: Context | None) -> None:
         """Discard the cached text of a partition, after its state dict was changed.
 
-        With None, discard the text of the stream's other values, but not of its partitions.
+        If the context is None, discard the text of the stream's other values, but not of its
+        partitions.
         """
         if not context:
             self._around_partitions = None
@@ -91,9 +96,10 @@ class EncodedStreamState:
             self._stale.add(position)
 
     def share(self, context: Context | None) -> None:
-        """Disable the cache for a partition; with None, for the whole stream.
+        """Disable the cache of JSON text for a partition; with None, for the whole stream.
 
-        Called when the tap's code gets a reference to the state dict and may change it at any time.
+        It is called when the tap's code gets a reference to the state dict and may change it at any
+        time.
         """
         if context:
             self._shared_positions.add(self.index(add=True).position_or_add(context))
@@ -102,7 +108,7 @@ class EncodedStreamState:
 
     @property
     def is_shared(self) -> bool:
-        """True if the cache is disabled for the stream or for any of its partitions."""
+        """True if the cache of JSON text is disabled for the stream or one of its partitions."""
         return self._shared or bool(self._shared_positions)
 
     def encode(self, *, everything: bool = False) -> Iterable[bytes]:
@@ -117,7 +123,7 @@ class EncodedStreamState:
             return (self._encode_unpartitioned(),)
         self._encode_stale(entries)
         before, after = self._encode_around()
-        return chain((before,), self._pieces, (after,))
+        return chain((before,), self._texts, (after,))
 
     def _encode_unpartitioned(self) -> bytes:
         """Return the JSON text of a state dict that has no partitions."""
@@ -126,7 +132,10 @@ class EncodedStreamState:
         return self._around_partitions[0]
 
     def _encode_around(self) -> tuple[bytes, bytes]:
-        """Return the JSON text of the state dict before and after the items of ``partitions``."""
+        """Return the JSON text of the state dict in two parts: before and after its partitions.
+
+        The items of the list ``partitions`` are in neither part.
+        """
         if self._around_partitions is None or not self._around_partitions[1]:
             names = list(self.state)
             cut = names.index(_PARTITIONS)
@@ -139,28 +148,28 @@ class EncodedStreamState:
         return self._around_partitions
 
     def _encode_stale(self, entries: list[Any]) -> None:
-        """Encode and cache the text of the partitions that are new or have changed."""
-        if entries is not self._entries or len(self._pieces) > len(entries):
+        """Encode and cache the JSON text of the partitions that are new or have changed."""
+        if entries is not self._entries or len(self._texts) > len(entries):
             self._start_list(entries)
         for position in chain(self._stale, self._shared_positions):
-            if position < len(self._pieces):
-                self._pieces[position] = self._piece(position, entries[position])
+            if position < len(self._texts):
+                self._texts[position] = self._encode_partition(position, entries[position])
         self._stale.clear()
-        for position in range(len(self._pieces), len(entries)):
-            self._pieces.append(self._piece(position, entries[position]))
+        for position in range(len(self._texts), len(entries)):
+            self._texts.append(self._encode_partition(position, entries[position]))
 
-    def _piece(self, position: int, entry: Any) -> bytes:
+    def _encode_partition(self, position: int, entry: Any) -> bytes:
         """Return the JSON text of a partition, with a leading comma unless it is the first."""
         text = self._encoder.value(entry)
         return b"," + text if position else text
 
     def _start_list(self, entries: list[Any]) -> None:
-        """Discard all cached text, because ``partitions`` in the state is now another list.
+        """Discard all cached text, because the state dict now has another ``partitions`` list.
 
         If the cache was disabled for partitions of the old list, it is disabled for the whole
         stream, because these partitions may have other positions in the new list.
         """
-        self._shared = self._shared or (bool(self._shared_positions) and bool(self._pieces))
+        self._shared = self._shared or (bool(self._shared_positions) and bool(self._texts))
         self._entries = entries
-        self._pieces = []
+        self._texts = []
         self._around_partitions = None

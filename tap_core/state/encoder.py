@@ -7,12 +7,13 @@ datetimes in ISO 8601, decimals as numbers, NaN and infinity as null, anything e
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import math
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
+
+from tap_core.singerlib.json import as_text
 
 __all__ = ["Encoder", "encode_value"]
 
@@ -39,11 +40,7 @@ def _default(value: Any) -> Any:
         raise ValueError("a Decimal")  # noqa: TRY004  the value is valid; the caller uses `_encode_exactly`
     if isinstance(value, Mapping):
         return dict(value)
-    return _to_text(value)
-
-
-def _to_text(value: Any) -> str:
-    return value.isoformat(sep="T") if isinstance(value, dt.datetime) else str(value)
+    return as_text(value)
 
 
 _FAST = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_default)

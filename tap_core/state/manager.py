@@ -115,14 +115,14 @@ class StreamStateManager:
 
     @_locked
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
-        """Return the state dict of the partition of a context; with None, that of the stream.
+        """Return the state dict of a context's partition, or of the stream if the context is None.
 
         A missing dict is created.
         """
         return self._get_state(context, self.document.context_state)
 
     def get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the items of a context that identify its bookmark; None for None.
+        """Return the items of a context that identify its bookmark; None if the context is None.
 
         These are the items with a key in ``state_partitioning_keys``, or all if that is None.
         """
@@ -136,7 +136,7 @@ class StreamStateManager:
         return self.document.partitions(self.stream_name)
 
     def touch(self, context: Context | None = None) -> None:
-        """Report a change of a context's state dict, so that its cached JSON text is discarded."""
+        """Discard the cached JSON text of a context's state dict, because the dict has changed."""
         self.document.touch(self.stream_name, self.get_state_partition_context(context))
 
     @_locked
@@ -412,8 +412,8 @@ class StreamStateManager:
     ) -> dict[str, Any]:
         """Return the state dict of a context.
 
-        Beyond the partition limit it is kept only in memory. Otherwise it is the result of
-        ``take``, a method of the document that is called with the stream's name and the context.
+        That of a partition beyond the partition limit is kept only in memory. Any other is the
+        result of ``take``, a method of the document, for the stream's name and the context.
         """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         if not partition or limit.is_idle or self._has_entry(partition):
@@ -431,7 +431,7 @@ class StreamStateManager:
         return self.document.has_partition(self.stream_name, partition)
 
     def _visit(self, context: Context | None) -> None:
-        """Record for the partition limit that this run reads a context."""
+        """Record that this run reads a context, so that its partition is kept in the state."""
         limit = self._limit_of_run
         if limit.reads_everything is None:
             limit.reads_everything = True
@@ -439,7 +439,11 @@ class StreamStateManager:
             limit.visit(partition)
 
     def _is_finished_beyond(self, context: Context | None) -> bool:
-        """Return True if the partition of a context, beyond the limit, is already finished."""
+        """Return True if a context's partition is finished, but has no entry in the state.
+
+        Such a partition is beyond the partition limit. Its bookmark is already included in the
+        shared bookmark, which is the smallest of all partitions.
+        """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
         return not (
             not partition
@@ -461,7 +465,7 @@ class StreamStateManager:
             self.order.warn_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)
 
     def _log_start(self, value: Any) -> None:
-        """Log the starting value: at INFO for the first context, at DEBUG for all others."""
+        """Log the value from which a context is read: at INFO for the first one, else at DEBUG."""
         if value is None:
             return
         level = logging.DEBUG if self._start_was_logged else logging.INFO

@@ -61,7 +61,7 @@ class PartitionIndex:
         self._reset()
 
     def position(self, context: Context) -> int | None:
-        """Return the position of a partition's entry in the list, or None if it is absent.
+        """Return the position of a partition in the ``partitions`` list, or None if it is absent.
 
         Raises:
             ValueError: Two entries have this context.
@@ -80,7 +80,7 @@ class PartitionIndex:
         return position
 
     def find(self, context: Context) -> dict[str, Any] | None:
-        """Return the entry of a partition, or None if it is absent.
+        """Return the entry of a partition in the ``partitions`` list, or None if it is absent.
 
         Raises:
             ValueError: Two entries have this context.
@@ -89,7 +89,7 @@ class PartitionIndex:
         return None if position is None else self.entries[position]
 
     def find_or_add(self, context: Context) -> dict[str, Any]:
-        """Return the entry of a partition; append a new entry if it is absent.
+        """Return the entry of a partition in the ``partitions`` list; append one if it is absent.
 
         Raises:
             ValueError: Two entries have this context.
@@ -97,7 +97,7 @@ class PartitionIndex:
         return self.entries[self.position_or_add(context)]
 
     def position_or_add(self, context: Context) -> int:
-        """Return the position of a partition's entry in the list; append an entry if it is absent.
+        """Return the position of a partition in the ``partitions`` list; append it if it is absent.
 
         Raises:
             ValueError: Two entries have this context.
@@ -127,7 +127,7 @@ class PartitionIndex:
         self._recent_entry = {}
 
     def _catch_up(self) -> None:
-        """Add to the index all entries that were appended to the list since the last call.
+        """Add to the index all entries that were appended to the ``partitions`` list meanwhile.
 
         If the list has changed in another way, the whole index is rebuilt.
         """
@@ -149,7 +149,7 @@ class PartitionIndex:
         self._first, self._last = (entries[0], entries[-1]) if entries else (None, None)
 
     def _add(self, position: int) -> bool:
-        """Add the entry at a position to the index; return True if its context was in the index."""
+        """Add a list entry to the index; return True if another entry already has its context."""
         context = _get_context(self.entries[position])
         if context is None:
             return False

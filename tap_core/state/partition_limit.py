@@ -10,7 +10,7 @@
   Unless this run has read every partition, the previous shared bookmark is included. If one of
   these has no bookmark, the first ``limit`` entries are kept, and all other partitions start from
   the beginning.
-- Therefore no partition is ever read from a later position than its own.
+- Therefore no partition is ever read from a later position than its own bookmark.
 - When every partition has an entry again, after the limit was raised, ``partition_limit_reached``
   and the shared bookmark are removed.
 """
@@ -90,17 +90,18 @@ class PartitionLimit:
 
     @property
     def is_idle(self) -> bool:
-        """True if this object has no effect: no limit, and no shared bookmark of an earlier run."""
+        """True if no limit is set, and no earlier run has replaced bookmarks by a shared one."""
         return self.limit is None and not self._shared
 
     def has_room(self, entries: int) -> bool:
-        """Return True if a state that has ``entries`` partitions may get one more."""
+        """Return True if a state with ``entries`` partitions may get one more."""
         return self.limit is None or entries < self.limit
 
     def beyond(self, context: Context) -> dict[str, Any]:
         """Return the state dict of a partition beyond the limit, which is kept only in memory.
 
-        A missing dict is created with the shared bookmark of an earlier run, if there is one.
+        A missing dict is created with the bookmark that partitions shared in an earlier run, if
+        any.
         """
         state = self._beyond.setdefault(freeze_context(context), {})
         if not state:
@@ -128,11 +129,14 @@ class PartitionLimit:
         )
 
     def begin(self, entry: dict[str, Any]) -> None:
-        """Copy the shared bookmark of an earlier run, if any, to the entry of a new partition."""
+        """Set the bookmark of a new partition to the shared bookmark of an earlier run, if any.
+
+        ``entry`` is the partition's entry in the state.
+        """
         entry.update(self._shared)
 
     def is_beyond(self, context: Context) -> bool:
-        """Return True if a partition without an entry, beyond the limit, is being synced."""
+        """Return True if a partition is beyond the limit and is being read."""
         return freeze_context(context) in self._beyond
 
     def visit(self, context: Context) -> None:
@@ -146,9 +150,10 @@ class PartitionLimit:
     # End of partitions
 
     def finish(self, state: dict[str, Any]) -> None:
-        """Include a finished partition's bookmark in the shared one, and discard its state dict.
+        """Include the bookmark of a finished partition beyond the limit in the shared bookmark.
 
-        Nothing is done for a partition within the limit.
+        ``state``, the partition's state dict, is then discarded. Nothing is done for a partition
+        with an entry in the state.
         """
         context = state.get("context")
         if not self._beyond or not context:
@@ -172,7 +177,7 @@ class PartitionLimit:
             self.finish(state)
 
     def close(self, state: dict[str, Any], *, replication_key: str | None, saw_all: bool) -> bool:
-        """Apply the limit to the stream's state at the end of the stream; return True if changed.
+        """Apply the limit to a stream's state at the end of the stream; return True if it changed.
 
         If the limit is exceeded, the partitions are replaced by one shared bookmark.
 
@@ -198,7 +203,7 @@ class PartitionLimit:
         *,
         saw_all: bool,
     ) -> None:
-        """Replace the partitions in the stream's state by one bookmark, the smallest of theirs.
+        """Replace the partitions in the stream's state, ``entries``, by their smallest bookmark.
 
         If one of them has no bookmark, the first ``limit`` partitions are kept instead.
         """
@@ -217,7 +222,7 @@ class PartitionLimit:
 
 
 class _Lowest:
-    """Computation of the smallest bookmark of several partitions, which are passed to `add`."""
+    """Smallest bookmark of several partitions, whose state dicts are passed to `add`."""
 
     def __init__(self, order: ReplicationKeyComparator) -> None:
         self._order = order
@@ -225,7 +230,7 @@ class _Lowest:
         self._value: Any = None
 
     def add(self, state: dict[str, Any]) -> None:
-        """Compare the bookmark in a partition's state dict with the smallest one so far."""
+        """Compare the bookmark in a partition's state dict with the smallest bookmark so far."""
         key, value = (state.get(name) for name in _BOOKMARK)
         if is_missing(value) or value == "":
             key = None
@@ -236,7 +241,7 @@ class _Lowest:
         self._keys.add(key)
 
     def get(self, key: str | None) -> Any:
-        """Return the smallest bookmark of the replication key ``key``.
+        """Return the smallest bookmark of all partitions, for the replication key ``key``.
 
         Return None if any partition has no bookmark, or a bookmark of another key.
         """
@@ -245,18 +250,23 @@ class _Lowest:
 
 def retain_entries(
     entries: Iterable[dict[str, Any]],
-    rule: PartitionLimit,
+    limit: PartitionLimit,
     keeps: Callable[[Context], bool],
 ) -> list[dict[str, Any]]:
-    """Return the partitions to keep in the state at the end of a stream.
+    """Return the partition entries to keep in the state at the end of a stream.
 
-    A partition is kept if it has no context, if this run has started to read it, or if ``keeps``
-    returns True for its context.
+    An entry is kept if it has no context, if this run has started to read its partition, or if
+    ``keeps`` returns True for its context.
+
+    Args:
+        entries: Entries of the list ``partitions`` in the stream's state.
+        limit: Partition limit of the run, which knows the partitions that were read.
+        keeps: Function that returns False for the context of an obsolete partition.
     """
     return [
         entry
         for entry in entries
-        if not (context := entry.get("context")) or rule.was_visited(context) or keeps(context)
+        if not (context := entry.get("context")) or limit.was_visited(context) or keeps(context)
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tap_core.parsing.instants import parse_instant
+from tap_core.parsing.iso8601 import parse_instant
 from tap_core.state.comparison import ReplicationKeyComparator, ValueKind, parse_number
 
 __all__ = ["KeyRange", "ReadRange", "parse_range"]

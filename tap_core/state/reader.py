@@ -19,7 +19,7 @@ from typing import Any
 
 from tap_core.exceptions import StateFileError
 
-__all__ = ["check_bookmarks", "parse_json", "read_state"]
+__all__ = ["as_bytes", "check_bookmarks", "parse_json", "read_state"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -34,8 +34,7 @@ def read_state(text: str | bytes, source: str) -> dict[str, Any]:
     Raises:
         StateFileError: The contents are not a state.
     """
-    content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
-    content = content.removeprefix(b"\xef\xbb\xbf").rstrip(b" \t\r\n\0")
+    content = as_bytes(text)
     if not content.lstrip():
         return {}
     try:
@@ -106,6 +105,15 @@ def _unwrap(document: Any, location: str) -> dict[str, Any]:
     if "singer_state" in document:
         return _unwrap(document["singer_state"], location)
     return document
+
+
+def as_bytes(text: str | bytes) -> bytes:
+    """Return JSON text as UTF-8 bytes without a byte order mark and trailing blanks or NUL bytes.
+
+    Files with these are accepted, although they are not valid JSON.
+    """
+    content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    return content.removeprefix(b"\xef\xbb\xbf").rstrip(b" \t\r\n\0")
 
 
 def parse_json(text: bytes) -> Any:

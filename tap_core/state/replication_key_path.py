@@ -92,5 +92,5 @@ def _properties(schema: Any) -> Mapping[str, Any]:
 
 
 def _listed(value: Any) -> list[Any]:
-    """Return a list unchanged, or an empty list for a value that is not a list."""
+    """Return ``value`` if it is a list, otherwise an empty list."""
     return value if isinstance(value, list) else []

@@ -135,7 +135,7 @@ class Stream(StreamProperties, abc.ABC):
     """Context that is being synced, read-only; change it in `preprocess_context`."""
 
     _is_read_by_one: bool = False
-    """True if one process must read all contexts, because the source counts the stream's jobs."""
+    """True if one process must read all contexts, because it counts the stream's jobs."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
     _stream_version: int | None = None
@@ -287,7 +287,7 @@ class Stream(StreamProperties, abc.ABC):
 
     @property
     def mask(self) -> SelectionMask:
-        """Selection by breadcrumb: True for a selected property; ``()`` stands for the stream."""
+        """Selection by breadcrumb: True for a selected property; ``()`` is the stream itself."""
         if self._mask is None:
             self._mask = self.metadata.resolve_selection()
         return self._mask
@@ -475,8 +475,8 @@ class Stream(StreamProperties, abc.ABC):
         """Return the timezone-aware time from which a context is read; None reads all records.
 
         Raises:
-            StreamSetupError: The value is not a date-time. It is also a ValueError.
-            ValueError: The replication key is not a date-time.
+            StreamSetupError: The value is not a date-time. The error is also a ValueError.
+            ValueError: The replication key is not declared as a date-time.
         """
         value = self.get_starting_replication_key_value(context)
         if value is None:
@@ -495,10 +495,10 @@ class Stream(StreamProperties, abc.ABC):
         return self.state_manager.get_starting_replication_value(context, self.replication_method)
 
     def compare_start_date(self, value: str, start_date_value: str) -> str:
-        """Return the later of a bookmark and ``start_date``.
+        """Return the later of a bookmark and the setting ``start_date``.
 
-        Only date-time keys and those of a cursor are compared; for other keys the bookmark is
-        returned. Override it for keys such as epoch seconds.
+        Date-time keys, and the key of ``incremental_sync``, are compared. For any other key the
+        bookmark is returned. Override it for keys such as epoch seconds.
         """
         if self._reader.has_cursor:
             return self._reader.find_later(value, start_date_value)
@@ -511,7 +511,7 @@ class Stream(StreamProperties, abc.ABC):
 
         For date-time keys it is the start time of the tap: records that change during the sync may
         be missing from pages already read. Override it for keys of other types, such as event
-        identifiers or log positions. A cursor limits the bookmarks itself.
+        identifiers or log positions. It is None for ``incremental_sync``, which has an end time.
         """
         del context
         if self._reader.has_cursor or not self.is_timestamp_replication_key:
@@ -547,7 +547,7 @@ class Stream(StreamProperties, abc.ABC):
         return get_partition_state(self, context)
 
     def _get_state_partition_context(self, context: Context | None) -> Context | None:
-        """Return the items of a context whose keys are in ``state_partitioning_keys``."""
+        """Return the items of a context that identify its bookmark, by default all of them."""
         return self.state_manager.get_state_partition_context(context)
 
     def _parse_datetime(self, value: str) -> datetime:
@@ -558,11 +558,11 @@ class Stream(StreamProperties, abc.ABC):
     def _write_replication_key_signpost(
         self, context: Context | None, value: datetime | str | float | None
     ) -> None:
-        """Store the greatest bookmark that a context may get, until its sync ends."""
+        """Store the greatest bookmark that a context may get in this sync (its signpost)."""
         self.state_manager.write_replication_key_signpost(value, context=context)
 
     def _write_starting_replication_value(self, context: Context | None) -> None:
-        """Store the value from which a context is read, until its sync ends."""
+        """Store the replication key value from which this sync reads a context."""
         config = {"start_date": find_first_value(self)}
         self.state_manager.write_starting_replication_value(
             context, self.replication_method, self.replication_key, config, self.compare_start_date
@@ -580,11 +580,11 @@ class Stream(StreamProperties, abc.ABC):
         advance_bookmark(self, latest_record, context)
 
     def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
-        """Replace the progress markers in a state dict (None: the stream's) by its bookmark."""
+        """Replace the progress markers in ``state``, by default the stream's, by a bookmark."""
         finalize_state(self, state)
 
     def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:
-        """Replace progress markers of this stream and its selected children by bookmarks."""
+        """Store progress markers as bookmarks: of ``state``, or of the stream and its children."""
         if state:
             self._finalize_state(state)
         elif not finalize_with_children(self):
@@ -599,12 +599,12 @@ class Stream(StreamProperties, abc.ABC):
         sync.engine.sync_stream(self, context)
 
     def _prepare_for_threads(self, threads: int) -> None:
-        """Create objects that all copies of this stream share, before threads use the copies."""
+        """Create what copies of this stream share, such as an HTTP session, before threads read."""
 
     def _sync_records(
         self, context: Context | None = None, *, write_messages: bool = True
     ) -> Iterator[Record]:
-        """Sync all contexts, or only ``context`` if it is not None, and yield each record."""
+        """Sync ``context``, by default all contexts; yield and optionally write each record."""
         return sync.compat_path.sync_with_hooks(self, context, write_messages=write_messages)
 
     def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None:
@@ -683,7 +683,7 @@ class Stream(StreamProperties, abc.ABC):
         sync.messages.write_schema_message(self)
 
     def _generate_record_messages(self, record: Record) -> Iterator[RecordMessage]:
-        """Yield the RECORD messages of a record; deselected properties are deleted from it."""
+        """Yield the RECORD messages of a record; delete its deselected properties, in place."""
         return sync.messages.generate_record_messages(self, record)
 
     def _write_record_message(self, record: Record) -> None:
@@ -706,7 +706,7 @@ class Stream(StreamProperties, abc.ABC):
         sync.messages.write_activate_version_messages(self, full_table_version)
 
     def _write_state_message(self) -> None:
-        """Write the state, if it changed since the last write."""
+        """Write a STATE message, if the state has changed since the last one."""
         _ = self.state_manager.stream_state  # a stream that was synced has an entry
         self._tap.run.checkpoint(owed=True)
         self.state_manager.is_flushed = True
@@ -721,19 +721,19 @@ class Stream(StreamProperties, abc.ABC):
     def get_record_counter(
         self, *, endpoint: str | None = None, log_interval: float = metrics.DEFAULT_LOG_INTERVAL
     ) -> metrics.Counter:
-        """Return the counter of this stream's records, which logs their number as a metric."""
+        """Return a counter that logs this stream's records, every ``log_interval`` seconds."""
         return metrics.record_counter(self.name, endpoint=endpoint, log_interval=log_interval)
 
     def get_batch_counter(self) -> metrics.Counter:
-        """Return the counter of this stream's batches, which logs their number as a metric."""
+        """Return a counter that logs the number of this stream's batches as a metric."""
         return metrics.batch_counter(self.name)
 
     def get_sync_timer(self) -> metrics.Timer:
-        """Return the timer of this stream's sync, which logs the duration as a metric."""
+        """Return a timer that logs the duration of this stream's sync as a metric."""
         return metrics.sync_timer(self.name)
 
     def _log_metric(self, point: metrics.Point[Any]) -> None:
-        """Log one metric point."""
+        """Log a data point of a metric with the stream's logger for metrics."""
         metrics.log(self.metrics_logger, point=point)
 
 

@@ -1,7 +1,7 @@
 """Route of an HTTP stream's requests: the origins that may receive the stream's credentials.
 
-These are the origin of ``url_base``, the origin of the first request of a pagination if only author
-code defines it, and the stream's ``allowed_hosts``.
+These are the origin of ``url_base``, the origin of a pagination's first request if only the tap's
+code determines it, and the stream's ``allowed_hosts``.
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ def make_session_authenticator(stream: Any, authenticator: Auth) -> Auth:
 
 
 def find_first_origin(stream: Any, request: requests.PreparedRequest) -> Origin | None:
-    """Return the origin of a pagination's first request if it may receive credentials.
+    """Return the origin of a pagination's first request, if it may also receive credentials.
 
-    In a child stream, the URL may contain values of a parent's record. Its origin is then only
-    returned if the URL without a context has the same origin.
+    Return None for the origin of ``url_base``, which receives them anyway. In a child stream, the
+    URL may contain values of a parent's record. Its origin is then only returned if the URL without
+    a context has the same origin.
     """
     asked = parse_origin(request.url)
     if asked is None or asked == _find_base_origin(stream):

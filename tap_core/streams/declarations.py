@@ -54,7 +54,7 @@ _Reader = TypeVar("_Reader", bound=ContextReader)
 
 
 class StreamProperties:
-    """Properties of a stream that a subclass sets as class attributes or overrides."""
+    """Properties that an author sets as class attributes of a stream, or overrides."""
 
     name: str
     forced_replication_method: str | None
@@ -183,11 +183,11 @@ class StreamProperties:
 
     @property
     def _reader(self) -> ContextReader:
-        """Reader of this stream's contexts; subclasses may read a context in time windows."""
+        """`ContextReader` that reads the records of this stream, one context after the other."""
         return self._get_reader(ContextReader)
 
     def _get_reader(self, make_reader: Callable[[Any], _Reader]) -> _Reader:
-        """Return the reader of this stream's contexts; ``make_reader`` creates it on first use."""
+        """Return the `ContextReader` of this stream; ``make_reader`` creates it on first use."""
         if self._own_reader is None or self._own_reader.stream is not self:
             self._own_reader = make_reader(self)
         return cast("_Reader", self._own_reader)
@@ -285,7 +285,8 @@ def get_stream_metadata(stream: SyncStream, catalog: Catalog | None) -> Metadata
 def read_catalog_keys(entry: CatalogEntry) -> tuple[Sequence[str], str | None, str | None]:
     """Return the primary keys, replication key and replication method of a catalog entry.
 
-    A value that the entry itself lacks is that of its metadata.
+    A value that the entry lacks is taken from its metadata. The keys are empty, and the other
+    values None, if both lack them.
     """
     root = entry.metadata.get(())
     return (

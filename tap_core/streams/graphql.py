@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from tap_core.compat.author_overrides import MYPY, AuthorProperty
 from tap_core.exceptions import FatalAPIError
+from tap_core.redaction import redact
 from tap_core.streams.rest import RESTStream, _TToken
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["GraphQLStream"]
 
 _LONGEST_MESSAGES = 500
+_MOST_SEARCHED = 100_000
+"""Maximum number of characters that are searched for secrets before they are shortened."""
 
 
 class _GraphQLBase(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
@@ -108,7 +111,7 @@ class GraphQLStream(_GraphQLBase[_TToken], abc.ABC, Generic[_TToken]):
         errors = document.get("errors") if isinstance(document, dict) else None
         if not errors:
             return
-        messages = self._secrets().hide(_messages(errors))
+        messages = redact(self._secrets().hide_values(_messages(errors)))[:_LONGEST_MESSAGES]
         if document.get("data") is None:
             raise FatalAPIError(f"The query failed: {messages}")
         self.logger.warning("The response has data and errors: %s", messages)
@@ -117,4 +120,4 @@ class GraphQLStream(_GraphQLBase[_TToken], abc.ABC, Generic[_TToken]):
 def _messages(errors: Any) -> str:
     found = errors if isinstance(errors, list) else [errors]
     texts = [str(one.get("message", "")) if isinstance(one, dict) else str(one) for one in found]
-    return "; ".join(texts)[:_LONGEST_MESSAGES]
+    return "; ".join(texts)[:_MOST_SEARCHED]

@@ -52,9 +52,11 @@ def send_within_limits(
     rate_limit: float | None = None,
     session: requests.Session,
     secrets: Callable[[], Secrets],
-    **how: Any,
+    **options: Any,
 ) -> requests.Response:
-    """Wait for the rate limits, add credentials, send a request in a trace; return the response.
+    """Send a request within the rate limits of the tap and the stream, and return the response.
+
+    Credentials are added to the request, and it is traced for OpenTelemetry.
 
     Args:
         tap: Tap of the stream, which has a rate limit for all of its streams.
@@ -64,12 +66,12 @@ def send_within_limits(
         rate_limit: Maximum requests per second of the stream; None for no limit.
         session: HTTP session that sends the request.
         secrets: Function that returns the values to hide in traces and error messages.
-        how: Other arguments of `tap_core.http.transport.send_request`.
+        options: Other arguments of `tap_core.http.transport.send_request`.
     """
     wait_for_slot(tap, stream, rate_limit)
     request = authenticator(request)
     with trace_request(stream, request, secrets) as record_status:
-        response = send_request(session, request, secrets=secrets, **how)
+        response = send_request(session, request, secrets=secrets, **options)
         record_status(response.status_code)
     report_retry_after(tap, stream, response)
     return response
@@ -81,9 +83,9 @@ def get_user_agent(config: Mapping[str, Any]) -> str:
 
 
 def describe_failure(response: requests.Response, secrets: Secrets, path: str | None) -> str:
-    """Return the message of the error for a failed response, without secrets.
+    """Return the error message for a response with an error status, without secrets.
 
-    ``path`` is the path of the stream, for a response whose URL has none.
+    ``path`` is the path of the stream, which the message has if the response's URL has no path.
     """
     secrets |= collect_sent_secrets(response.request)
     shown = secrets.hide(urlsplit(response.url).path or path or "")

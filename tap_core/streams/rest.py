@@ -147,17 +147,17 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     """Maximum seconds from the first to the last byte of a response, None for no limit."""
 
     incremental_sync: DatetimeBasedCursor | None = None
-    """Cursor by which the stream is read in windows; None reads the stream as a whole.
+    """Cursor by which the stream is read in time windows; None reads the stream as a whole.
 
     The cursor field is the replication key, unless the stream or a catalog defines another one.
     """
 
     stream_interval: TimeWindow | None = None
-    """Window that is being read, for code that builds requests or changes records."""
+    """Time window that is being read, for code that builds requests or changes records."""
 
     max_parallel_windows: int = 1
-    """Number of threads that may read windows. Set it above 1 only if this stream, and the code it
-    uses, is thread-safe. Contexts that are synced in threads read one window at a time."""
+    """Number of threads that may read time windows. Set it above 1 only if this stream, and the
+    code it uses, is thread-safe. Contexts that are synced in threads read one window at a time."""
 
     _record_filter: CursorRecordFilter | None = None
     """Filter for the records of the current window; None if the API filters them."""
@@ -203,7 +203,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         """
 
     def get_url(self, context: Context | None) -> str:
-        """Return the URL for a context; a ``{key}`` is replaced by its value or by a setting."""
+        """Return ``url_base + path``; a context value or a setting replaces each ``{key}``."""
         url = f"{self.url_base}{self.path or ''}"
         values = {**self.config, **(context or {})} if "{" in url else {}
         return check_dot_segments(url, self._fill_placeholders(url, values))
@@ -391,9 +391,10 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     def _request(
         self, prepared_request: requests.PreparedRequest, context: Context | None
     ) -> requests.Response:
-        """Send a request once, check the response and return it.
+        """Send a request without retries, check the response and return it.
 
-        After a response with status 401, the access token is renewed and the request is sent again.
+        If the status is 401 and the authenticator can renew its access token, the request is sent
+        again.
         """
         authenticator = bind_authenticator(self.authenticator, self)
         response = self._send(prepared_request, context, authenticator)
@@ -413,7 +414,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         context: Context | None,
         authenticator: Auth,
     ) -> requests.Response:
-        """Wait for the rate limits, add credentials, send the request and return the response."""
+        """Send a request with credentials, within the rate limits, and return the response."""
         response = send_within_limits(
             self._tap,
             self.name,
@@ -472,7 +473,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return describe_failure(response, self._secrets(), self.path)
 
     def _check_body(self, response: requests.Response) -> None:
-        """Raise an error for an invalid body, early enough to retry the request."""
+        """Check a successful response's body, early enough to retry. The default does nothing."""
 
     # Retries
 
@@ -547,13 +548,13 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         return self._get_reader(WindowReader)
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context; with a cursor, one time window after the other."""
+        """Yield the records of a context; with ``incremental_sync``, one window after the other."""
         return self._reader.read(context)
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Request all pages of a context and yield their records."""
-        walk = self.get_new_paginator() or SinglePagePaginator()
-        prepare = self._choose_request_builder(context, walk)
+        paginator = self.get_new_paginator() or SinglePagePaginator()
+        prepare = self._choose_request_builder(context, paginator)
         tries = RetryState(self._request)
         decorated = self.request_decorator(tries)
         sent: list[requests.PreparedRequest] = []
@@ -581,21 +582,21 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
 
             with annotate_errors(self.name, sent, tries, self._secrets):
                 yield from iterate_records(
-                    walk, fetch, self._parsed, stopped, lambda: self._reader.has_ended
+                    paginator, fetch, self._parsed, stopped, lambda: self._reader.has_ended
                 )
 
     def _choose_request_builder(
-        self, context: Context | None, walk: BaseAPIPaginator[Any]
+        self, context: Context | None, paginator: BaseAPIPaginator[Any]
     ) -> Callable[[], requests.PreparedRequest]:
-        """Return the function that builds requests: a `prepare_request` override if it exists."""
+        """Return a function that builds a page's request, by `prepare_request` if overridden."""
         if type(self).prepare_request is _HTTPStream.prepare_request:
-            return partial(self._prepare_request, context=context, page=walk)
+            return partial(self._prepare_request, context=context, page=paginator)
         warnings.warn(
             "prepare_request is deprecated, use get_http_request instead",
             SingerSDKDeprecationWarning,
             stacklevel=3,
         )
-        return lambda: self.prepare_request(context, walk.current_value)
+        return lambda: self.prepare_request(context, paginator.current_value)
 
     def _parsed(self, response: requests.Response) -> Iterable[Record]:
         """Return a response's records; a response with a tolerated error status has no records."""
@@ -626,7 +627,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
     # Metrics and costs
 
     def get_http_request_counter(self) -> metrics.Counter:
-        """Return the counter of this stream's requests, which logs their number as a metric."""
+        """Return a counter that logs the number of this stream's requests as a metric."""
         return metrics.http_request_counter(self.name, endpoint=self.path or "")
 
     def _write_request_duration_log(

@@ -1,7 +1,7 @@
 """State functions of `tap_core.Stream`: state manager, start values, bookmarks and partitions.
 
-A function that reads or changes the state first lets the sync write the records that it has read,
-so that the tap's code sees an exact state. A returned dict may be changed at any time.
+Before a function reads or changes the state, the sync writes the records that it has read so far.
+So the tap's code sees an exact state. The tap's code may change a returned dict at any time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.exceptions import StreamSetupError
-from tap_core.parsing.instants import parse_instant
+from tap_core.parsing.iso8601 import parse_instant
 from tap_core.redaction.row_values import show_value
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.state.manager import StreamStateManager
@@ -147,7 +147,7 @@ def finalize_state(stream: SyncStream, state: dict[str, Any] | None) -> None:
 
 
 def finalize_with_children(stream: SyncStream) -> bool:
-    """Replace the progress markers of a stream and its selected children by their bookmarks.
+    """Store the progress markers of a stream and its selected children as their bookmarks.
 
     Returns:
         False if the stream is not selected; its own markers are then unchanged. Otherwise True.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.parsing.datetimes import utc_now
-from tap_core.parsing.instants import parse_instant
+from tap_core.parsing.iso8601 import parse_instant
 from tap_core.redaction import collect_secrets
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.state.comparison import ReplicationKeyComparator
@@ -47,7 +47,19 @@ __all__ = [
 
 @dataclass(slots=True)
 class _WindowPass:
-    """State of reading one context in time windows, from the datetime ``lower`` to ``end``."""
+    """State of one reading of a context (a partition or parent record) in time windows.
+
+    Attributes:
+        cursor: Cursor that defines the windows.
+        context: Context to read, or None.
+        lower: Start of the first window.
+        end: End of the last window.
+        record_filter: Filter that drops records which the cursor excludes; None to keep all.
+        threads: Resources of the reading threads, closed at the end of the reading.
+        is_taken: True if the reading has begun.
+        in_sync: True during a sync; otherwise no state is changed and no threads are used.
+        is_trial: True if one window is enough, as in a connection test.
+    """
 
     cursor: DatetimeBasedCursor
     context: Context | None
@@ -55,12 +67,9 @@ class _WindowPass:
     end: dt.datetime
     record_filter: CursorRecordFilter | None
     threads: ExitStack = field(default_factory=ExitStack)
-    """Resources of the reading threads, closed at the end of the pass."""
     is_taken: bool = False
     in_sync: bool = False
-    """True during a sync; otherwise no state is changed and no threads are used."""
     is_trial: bool = False
-    """True if one window is enough, as in a connection test."""
 
     @property
     def is_one(self) -> bool:
@@ -78,16 +87,16 @@ class WindowedStreamProtocol(SyncStream, Protocol):
 
     @property
     def incremental_sync(self) -> DatetimeBasedCursor | None:
-        """Cursor that defines the windows; None for a stream without windows."""
+        """Cursor that defines the time windows; None for a stream without windows."""
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
-        """Return the records of a context in the window ``stream_interval``."""
+        """Return the records of a context in the current time window, ``stream_interval``."""
 
     def _prepare_for_threads(self, threads: int) -> None: ...
 
 
 class WindowReader(ContextReader):
-    """Reader that reads a context in the time windows of the stream's cursor.
+    """Reader of a stream's contexts in the time windows of ``incremental_sync``, its cursor.
 
     A stream without a cursor is read without windows.
     """
@@ -100,18 +109,24 @@ class WindowReader(ContextReader):
 
     @property
     def has_cursor(self) -> bool:
-        """True if the stream has a cursor, which compares and limits the bookmarks."""
+        """True if the stream has ``incremental_sync``, a cursor that defines its bookmarks."""
         return self.stream.incremental_sync is not None
 
     @property
     def cursor_field(self) -> str | None:
-        """Replication key of a stream that declares none, from its cursor; None without one."""
+        """Replication key from the stream's cursor (``incremental_sync``); None without a cursor.
+
+        It is used if the stream declares no replication key.
+        """
         cursor = self.stream.incremental_sync
         return cursor.cursor_field if cursor else None
 
     @property
     def state_partitioning_keys(self) -> Sequence[str] | None:
-        """Default of the stream's property: empty if ``global_substream_cursor`` is set."""
+        """Default of ``Stream.state_partitioning_keys``: empty with a global cursor, else None.
+
+        A cursor with ``global_substream_cursor`` has one bookmark for all contexts.
+        """
         cursor = self.stream.incremental_sync
         return [] if cursor and cursor.global_substream_cursor else None
 
@@ -124,7 +139,11 @@ class WindowReader(ContextReader):
         return cursor.format.write(self.find_time_range(cursor)[0])
 
     def make_comparator(self) -> ReplicationKeyComparator:
-        """Return the comparator for replication key values: that of the cursor if there is one."""
+        """Return the comparator of the stream's replication key values.
+
+        With ``incremental_sync`` it is that of the cursor, which parses values in the cursor's
+        formats.
+        """
         cursor = self.stream.incremental_sync
         if cursor is None:
             return super().make_comparator()
@@ -138,19 +157,22 @@ class WindowReader(ContextReader):
         return value if order.newer_or_equal(value, start_date) else start_date
 
     def parse_datetime(self, value: str) -> dt.datetime | None:
-        """Parse a date-time in a format of the cursor; None if the value has another format."""
+        """Parse a date-time in a format of the stream's cursor; None if it has another format."""
         order = _find_cursor_order(self.stream.state_manager.order)
         return None if order is None else order.instant(value)
 
     @property
     def has_ended(self) -> bool:
-        """True if a newest-first feed has reached records of an earlier sync, so reading stops."""
+        """True if reading can stop, because an earlier sync has sent all remaining records.
+
+        This is known only for a feed, which is sorted from newest to oldest.
+        """
         record_filter = self.stream._record_filter
         return record_filter is not None and record_filter.is_past
 
     @property
     def end_time(self) -> str | None:
-        """End of the current context in the cursor's format; None without a datetime cursor.
+        """End of the current context's time range, in the cursor's format; None without a cursor.
 
         The bookmark does not pass it, because later records may not have been read.
         """
@@ -160,7 +182,7 @@ class WindowReader(ContextReader):
     # Reading
 
     def read(self, context: Context | None) -> Iterable[Record]:
-        """Return the records of a context; with a cursor, one time window after the other."""
+        """Return the records of a context; with ``incremental_sync``, window after window."""
         request_records = self.stream.request_records
         if self.stream.incremental_sync is None and isgeneratorfunction(request_records):
             return request_records(context)  # each generator on the way costs time per record
@@ -191,11 +213,16 @@ class WindowReader(ContextReader):
     ) -> Iterator[tuple[TimeWindow, Iterable[Record]]]:
         """Yield each time window with its records.
 
-        Consume the records of a window before requesting the next window.
+        The caller must consume the records of a window before it requests the next one.
         """
         stream, cursor = self.stream, current.cursor
         only = self._only
-        windows = [only.window] if only else cursor.windows(current.lower, current.end)
+        is_sorted = stream.state_manager.is_sorted  # its bookmark advances with each record
+        windows = (
+            [only.window]
+            if only
+            else cursor.windows(current.lower, current.end, reads_end=is_sorted)
+        )
         size, run = self._get_thread_count(current), stream._tap.run
         if size > 1:
             pool = current.threads.enter_context(WorkerPool(run, size, [stream]))
@@ -242,7 +269,7 @@ class WindowReader(ContextReader):
 
     @contextmanager
     def reading_only(self, interval: ReadInterval) -> Iterator[None]:
-        """Return a context manager within which only one time window of a context is read."""
+        """Return a context manager within which only the time window ``interval`` is read."""
         self._only = interval
         try:
             yield
@@ -285,9 +312,9 @@ class WindowReader(ContextReader):
             current.threads.__exit__(*sys.exc_info())
 
     def _take_pass(self, cursor: DatetimeBasedCursor, context: Context | None) -> _WindowPass:
-        """Return the prepared `_WindowPass` of a context, or a new one.
+        """Return the `_WindowPass` that `begin` has prepared for a context, or a new one.
 
-        A new pass is created for another context, for a second reading, and outside a sync.
+        A new one is created for another context, for a second reading, and outside a sync.
         """
         current = self._current
         if current is None or current.is_taken or current.context != context:
@@ -323,7 +350,7 @@ class WindowReader(ContextReader):
         return _WindowPass(cursor, context, lower, end, record_filter)
 
     def find_time_range(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
-        """Return the start and end of the data to read.
+        """Return the start and end of the time range to read.
 
         They come from the cursor's settings, or from a backfill. A backfill may start before the
         configured start, and never reads beyond the configured end.
@@ -344,7 +371,7 @@ class WindowReader(ContextReader):
         return found
 
     def make_edge_error(self, message: str, name: str) -> ConfigurationError:  # noqa: ARG002
-        """Return the error for a start or end setting of a cursor that is not a valid date-time.
+        """Return the error for a cursor's start or end setting that is not a valid date-time.
 
         ``name`` is ``start`` or ``end``; a subclass may mention it in the message.
         """
@@ -399,12 +426,16 @@ class WindowReader(ContextReader):
         if order is None or (passed is None and not cursor.filters):
             return None
         upper = end if cursor.filters else None
-        lower = cursor.format.read(cursor.format.write(lower))  # the start that a request would get
+        lower = cursor.format.read(cursor.format.write(lower))  # as precise as in a request
         find = make_getter(self.stream.replication_path)
         return CursorRecordFilter(order, find, lower=lower, upper=upper, passed=passed)
 
     def complete(self, *, saw_all: bool) -> None:
-        """Finalize the states of all partitions; log how many records of a feed were misplaced."""
+        """Finalize the states of all partitions; log the number of misplaced records of a feed.
+
+        A record of a feed, sorted from newest to oldest, is misplaced if it comes after an older
+        one.
+        """
         super().complete(saw_all=saw_all)
         order = _find_cursor_order(self.stream.state_manager.order)
         if order is not None and order.ranks.misplaced:
@@ -419,10 +450,10 @@ class WindowReader(ContextReader):
 
 
 def _find_cursor_order(order: ReplicationKeyComparator) -> CursorComparator | None:
-    """Return ``order`` if it compares the values of a cursor, else None."""
+    """Return ``order`` if it is a `CursorComparator`, the comparator of a cursor, else None."""
     if type(order) is ReplicationKeyComparator:
         return None
-    from tap_core.incremental.cursor_comparator import CursorComparator  # only if there is one
+    from tap_core.incremental.cursor_comparator import CursorComparator  # only for a cursor
 
     return order if isinstance(order, CursorComparator) else None
 
@@ -430,6 +461,6 @@ def _find_cursor_order(order: ReplicationKeyComparator) -> CursorComparator | No
 def _read_window(
     stream: WindowedStreamProtocol, window: TimeWindow, current: _WindowPass
 ) -> Iterable[Record]:
-    """Set the stream's current time window and return the records of that window."""
+    """Set the time window that the stream reads, and return the records of that window."""
     stream.stream_interval, stream._record_filter = window, current.record_filter
     return stream.request_records(current.context)

@@ -38,7 +38,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a module of this package when it is first accessed.
+    """Import and return the module ``name`` of this package when it is first accessed.
 
     Raises:
         AttributeError: Any other name.

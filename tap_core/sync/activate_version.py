@@ -5,8 +5,8 @@ stream. Every row has the version. A second ACTIVATE_VERSION message at the end 
 the target delete the rows of older versions.
 
 A stream whose parent resumes from a bookmark gets no version: this run reads only the children of
-some parent records, and the rows of the others must stay. Neither does a stream that has one name
-with another, by stream maps: the rows of the other stream would be deleted.
+some parent records, and the rows of the others must stay. Two streams to which stream maps give the
+same name get no version either, because each would delete the rows of the other.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["emit_activate_version"]
 
 
 def emit_activate_version(stream: SyncStream, run: SyncRun) -> None:
-    """Choose the table version of a FULL_TABLE stream and write its first ACTIVATE_VERSION.
+    """Choose the table version of a FULL_TABLE stream, and write its first ACTIVATE_VERSION.
 
-    The version is the tap's start time in seconds since 1970. Nothing is done if the stream
-    already has a version, is read only in part, is not FULL_TABLE, or sets
-    ``emit_activate_version_messages`` to False.
+    The version is the tap's start time in seconds since 1970. Do nothing if the stream already has
+    a version, is read only in part, is not FULL_TABLE, or sets ``emit_activate_version_messages``
+    to False.
     """
     if (
         stream.replication_method == REPLICATION_FULL_TABLE

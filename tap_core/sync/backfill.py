@@ -25,7 +25,10 @@ __all__ = ["KeptStateWriter", "apply_range", "begin_backfill"]
 
 
 class KeptStateWriter:
-    """Protocol writer of a backfill, which writes the saved state in place of each new state."""
+    """Protocol writer of a backfill, so that the backfill does not change the saved state.
+
+    In place of each new state, it writes the saved state of the last regular sync.
+    """
 
     def __init__(self, writer: ProtocolWriter, state: Mapping[str, Any] | bytes | None) -> None:
         """Wrap a protocol writer, and write the saved state first.
@@ -46,7 +49,7 @@ class KeptStateWriter:
         return getattr(self._writer, name)
 
     def emit(self, event: Event) -> None:
-        """Write an event; in place of a state, write the saved state, if there is one."""
+        """Write an event. For a state, write the saved state instead, or nothing without one."""
         if not isinstance(event, Checkpoint):
             self._writer.emit(event)
         elif self._kept is not None:
@@ -93,7 +96,11 @@ def apply_range(tap: SyncTap, read_range: ReadRange) -> None:
 
 
 def _refuse(stream: SyncStream, read_range: ReadRange) -> str | None:
-    """Return the reason, for a message, why a stream cannot be read in a range; None if it can."""
+    """Return why a backfill cannot read a stream in a range of replication key values.
+
+    The reason is part of a warning, such as "it has no replication key". Return None if the
+    backfill can read the stream.
+    """
     is_forced = any(
         child.selected and child.ignore_parent_replication_key
         for child in stream.descendent_streams

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from tap_core.events import Event
     from tap_core.metrics import Counter
 
-__all__ = ["BatchFileOutput", "BatchFolder"]
+__all__ = ["BatchFileOutput", "StreamBatchWriter"]
 
 
-class BatchFolder:
-    """Writer of one output stream's batch files, which starts a new file when one is full."""
+class StreamBatchWriter:
+    """Writer of the batch files of one output stream. It starts a new file when one is full."""
 
     def __init__(
         self, describe: SchemaEvent, tap_name: str, config: BatchConfig, counter: Counter
@@ -58,12 +58,12 @@ class BatchFolder:
         self._version: int | None = None
 
     @property
-    def room(self) -> int:
+    def free_rows(self) -> int:
         """Number of rows that fit into the open file, or the batch size if no file is open."""
         return self._config.batch_size - (self._file.count if self._file is not None else 0)
 
-    def take(self, rows: Rows) -> Iterator[BatchFiles]:
-        """Append rows to the open file; yield an event for each file that is completed.
+    def write(self, rows: Rows) -> Iterator[BatchFiles]:
+        """Append rows to the open file. Yield an event for each file that becomes full.
 
         Raises:
             BatchFileError: A file cannot be written.
@@ -76,14 +76,14 @@ class BatchFolder:
         unencoded: Sequence[Any] = rows.rows  # a Singer message writer keeps records, not bytes
         bodies = [row if isinstance(row, bytes) else encode_row(row) for row in unencoded]
         while bodies:
-            fitting = bodies[: self.room]
+            fitting = bodies[: self.free_rows]
             self._open_file().write(fitting)
             del bodies[: len(fitting)]
-            if not self.room:
+            if not self.free_rows:
                 yield from self.close()
 
     def close(self) -> Iterator[BatchFiles]:
-        """Complete the open file and yield its event; yield nothing if no file is open.
+        """Complete the open file, and yield the event for its BATCH message, if a file is open.
 
         Raises:
             BatchFileError: The file cannot be completed.
@@ -104,110 +104,112 @@ class BatchFolder:
 
 
 class BatchFileOutput:
-    """Writer of all batch files of one sync, used by all threads.
+    """Stage of a sync's output that writes the rows of some streams into batch files.
 
-    The caller of a method must hold the lock of the `OutputQueue`.
+    All threads of the sync share it. The caller of a method must hold the lock of the
+    `OutputQueue`.
     """
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
-        """Create an output without streams; ``emit`` is called with each event to be written."""
+        """Create a stage without streams. It passes the resulting events to ``emit``."""
         self._emit = emit
-        self._sources: dict[str, tuple[BatchFolder, ...]] = {}
-        self._folders: dict[StreamId, BatchFolder] = {}
+        self._sources: dict[str, tuple[StreamBatchWriter, ...]] = {}
+        self._writers: dict[StreamId, StreamBatchWriter] = {}
         self._has_filled = False
         self._batching: set[tuple[str, int]] = set()
         self._held: set[tuple[str, int]] = set()
 
     def __contains__(self, source: str) -> bool:
-        """Return True if the SDK writes batch files for the stream named ``source`` in the tap."""
+        """Return True if this stage writes batch files for the tap's stream named ``source``."""
         return source in self._sources
 
-    def begin(self, source: str, folders: Iterable[BatchFolder]) -> None:
+    def begin(self, source: str, writers: Iterable[StreamBatchWriter]) -> None:
         """Start writing batch files for a stream.
 
         Args:
             source: Name of the stream in the tap, before stream maps rename it.
-            folders: One writer for each output stream of the stream maps.
+            writers: One writer for each output stream of the stream maps.
         """
-        self._sources[source] = tuple(folders)
-        for folder in self._sources[source]:
-            self._folders[folder.stream] = folder
+        self._sources[source] = tuple(writers)
+        for writer in self._sources[source]:
+            self._writers[writer.stream] = writer
 
     def finish(self, source: str) -> None:
-        """Close the open files of a stream, emit their events and log the number of files."""
-        for folder in self._sources.get(source, ()):
-            self._emit_files(folder.close())
-            folder.counter.exit()
-        for folder in self._sources.pop(source, ()):
-            del self._folders[folder.stream]
+        """Close the files of the stream ``source``, emit their events and log their number."""
+        for writer in self._sources.get(source, ()):
+            self._emit_files(writer.close())
+            writer.counter.exit()
+        for writer in self._sources.pop(source, ()):
+            del self._writers[writer.stream]
 
-    def room(self, source: str, limit: int) -> int:
-        """Return the number of records to buffer before the next write to a stream's files.
+    def get_row_limit(self, source: str, limit: int) -> int:
+        """Return the number of records to buffer before the files of ``source`` are written.
 
-        This is ``limit``, or fewer if one of the open files has room for fewer rows.
+        This is ``limit``, or fewer if one of the open files has space for fewer rows.
         """
-        folders = self._sources.get(source)
-        return min(limit, *(each.room for each in folders)) if folders else limit
+        writers = self._sources.get(source)
+        return min(limit, *(each.free_rows for each in writers)) if writers else limit
 
     def emit(self, event: Event) -> None:
-        """Write rows into batch files if their stream has batch files; emit all other events.
+        """Write rows into the batch files of their stream, and pass all other events on.
 
-        Before a state, a changed schema or a table version is emitted, open files are closed and
-        their events emitted, because the target must load those rows first.
+        Rows of a stream without batch files are passed on too. Before a state, a changed schema or
+        a table version, open files are closed and their events are passed on, because the target
+        must load those rows first.
         """
         if isinstance(event, Rows):
-            folder = self._folders.get(event.stream)
-            if folder is not None:
-                self._has_filled = self._emit_files(folder.take(event)) or self._has_filled
+            writer = self._writers.get(event.stream)
+            if writer is not None:
+                self._has_filled = self._emit_files(writer.write(event)) or self._has_filled
                 return
         elif isinstance(event, Checkpoint):
-            for folder in self._folders.values():
-                self._emit_files(folder.close())
+            for writer in self._writers.values():
+                self._emit_files(writer.close())
             self._has_filled = False
         elif isinstance(event, ActivateVersion | SchemaEvent):
             self._close_before(event)
         self._emit(event)
 
     def _close_before(self, event: ActivateVersion | SchemaEvent) -> None:
-        folder = self._folders.get(event.stream)
-        if folder is None or (isinstance(event, SchemaEvent) and event.schema == folder.schema):
+        writer = self._writers.get(event.stream)
+        if writer is None or (isinstance(event, SchemaEvent) and event.schema == writer.schema):
             return
-        self._emit_files(folder.close())
+        self._emit_files(writer.close())
         if isinstance(event, SchemaEvent):
-            folder.schema = event.schema
+            writer.schema = event.schema
 
     def _emit_files(self, finished: Iterable[BatchFiles]) -> bool:
-        """Emit an event for each finished file. Return True if there was at least one file."""
+        """Pass on the BATCH event of each finished file. Return True if there was one."""
         found = False
         for files in finished:
             found = True
             self._emit(files)
-            self._folders[files.stream].counter.increment()
+            self._writers[files.stream].counter.increment()
         return found
 
     # State control
 
     def wants_state(self) -> bool:
-        """Return True if a file became full since the last call, so that a state is due."""
+        """Return True if a batch file became full since the last call, so that a state is due."""
         filled, self._has_filled = self._has_filled, False
         return filled
 
     def allows_state(self, *, owed: bool) -> bool:
         """Return True if a state may be written now.
 
-        No state may be written while some record that was read is not in a BATCH message yet.
+        No state may be written while a record that the tap has read is not in a BATCH message yet.
 
         Args:
-            owed: True for a required state. False for an optional one, which is only allowed while
-                no stream writes batch files.
+            owed: True for a required state. False for an optional one, which is not written while a
+                stream has batch files, because it would end the files early.
         """
         return not self._held and (owed or not self._sources)
 
     @contextmanager
     def batching(self, source: str) -> Iterator[None]:
-        """Context manager for the sync of a stream whose batch files are made by the tap's code.
+        """During the ``with`` block, let `hold` block states and `release` allow them again.
 
-        In the block, `hold` and `release` control if states may be written. If the block fails,
+        The block syncs the stream ``source``, whose batch files the tap's code writes. If it fails,
         states stay blocked, because records may be missing from the files.
         """
         thread_key = _make_thread_key(source)
@@ -225,7 +227,7 @@ class BatchFileOutput:
             self._held.add(_make_thread_key(source))
 
     def release(self, source: str) -> None:
-        """Allow states again: all records that this thread has read are in BATCH messages."""
+        """Allow states again, because BATCH messages list all records of ``source`` read so far."""
         self._held.discard(_make_thread_key(source))
 
 

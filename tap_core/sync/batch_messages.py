@@ -17,7 +17,7 @@ import msgspec
 
 from tap_core.batch.writer import is_builtin_encoding
 from tap_core.exceptions import ConfigurationError
-from tap_core.sync.batch_file_output import BatchFolder
+from tap_core.sync.batch_file_output import StreamBatchWriter
 from tap_core.sync.override_detection import BATCH_HOOKS, is_overridden
 from tap_core.sync.plan import get_plan
 
@@ -60,8 +60,8 @@ def begin_batches(stream: SyncStream, run: SyncRun, plan: Plan) -> BatchConfig |
     name, counter = stream._tap.name, stream.get_batch_counter()
     with run.outbox.lock:
         if stream.name not in run.files:
-            folders = [BatchFolder(each, name, config, counter) for each in plan.describes]
-            run.files.begin(stream.name, folders)
+            writers = [StreamBatchWriter(each, name, config, counter) for each in plan.describes]
+            run.files.begin(stream.name, writers)
     return None
 
 
@@ -93,7 +93,9 @@ def sync_own_batches(stream: SyncStream, config: BatchConfig, context: Context |
 
 
 def iterate_processed_records(stream: SyncStream, context: Context | None) -> Iterator[Record]:
-    """Yield the records of a stream for a tap's own batch files: converted and mapped.
+    """Yield the records of a stream for batch files that the tap's code writes.
+
+    Their values are converted to the types of the schema, and stream maps are applied.
 
     Raises:
         ConfigurationError: Stream maps split the stream into several output streams, whose records

@@ -15,7 +15,7 @@ __all__ = ["Change", "ChangeLog", "LogEntry", "Position", "SchemaUpdate"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Inserted, updated or deleted row of a stream."""
+    """Entry of a change log for a row of a stream that was inserted, updated or deleted."""
 
     stream: str
     record: Record
@@ -24,14 +24,20 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class SchemaUpdate:
-    """Change of a stream's schema; the log has changed ``stream.schema`` before it yields this."""
+    """Entry of a change log for a changed schema of a stream.
+
+    The `ChangeLog` has set ``schema`` of the stream before it yields this entry.
+    """
 
     stream: str
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Position in the log at which a sync can resume: all changes before it were yielded."""
+    """Entry of a change log for a position at which a later sync can resume.
+
+    All changes before it were yielded.
+    """
 
     value: int
 
@@ -40,16 +46,16 @@ LogEntry: TypeAlias = Change | SchemaUpdate | Position
 
 
 class ChangeLog(abc.ABC):
-    """Log of a source, from which the LOG_BASED streams of a tap are read.
+    """Base class for the log of a source (such as a database) with the changes of its rows.
 
-    A stream is read from a log if its ``change_log`` is one and its replication method is
+    A stream is read from a log if its ``change_log`` is a `ChangeLog` and its replication method is
     LOG_BASED. Its ``replication_key`` names the property with the position of a record, and its
     ``get_records`` reads the snapshot. Positions are integers that grow with the log.
     """
 
     @abc.abstractmethod
     def begin(self, starts: Mapping[str, int | None]) -> int:
-        """Prepare the log for a run and return its end: the run reads the changes before it.
+        """Prepare the log for a run, and return its end: the position up to which the run reads.
 
         A snapshot that begins after this method has returned contains all changes before the end.
 
@@ -63,7 +69,7 @@ class ChangeLog(abc.ABC):
 
     @abc.abstractmethod
     def confirm(self, position: int) -> None:
-        """Allow the source to discard the changes before a position."""
+        """Tell the source that it may discard the changes before a position."""
 
     @abc.abstractmethod
     def read(self, starts: Mapping[str, int], end: int) -> Iterator[LogEntry]:

@@ -46,10 +46,11 @@ __all__ = [
 
 
 def sync_child_contexts(stream: SyncStream, record: Record, child_context: Context | None) -> None:
-    """Sync the child streams of a stream with each child context generated from one record.
+    """Sync the child streams of a stream for one of its records.
 
-    ``child_context`` is the context passed to ``generate_child_contexts``: by default that of the
-    parent, or the one that ``get_records`` has yielded with the record.
+    They are synced once for each context that ``generate_child_contexts`` yields for the record.
+    ``child_context`` is the context that this method gets: by default that of the parent, or the
+    one that ``get_records`` has yielded with the record.
     """
     keeps = get_plan(stream).keeps
     for context in stream.generate_child_contexts(record=record, context=child_context):
@@ -58,7 +59,7 @@ def sync_child_contexts(stream: SyncStream, record: Record, child_context: Conte
 
 
 def sync_children(stream: SyncStream, child_context: Context | None) -> None:
-    """Sync each selected child stream with one context.
+    """Sync each selected child stream of a stream for one context, given by a parent record.
 
     If ``child_context`` is None, log a warning and sync no child.
     """
@@ -84,7 +85,7 @@ def _sync_child(child: SyncStream, context: Context) -> None:
 
 
 def require_child_contexts(stream: SyncStream) -> None:
-    """Check that child streams can be synced if their parent does not define child contexts.
+    """Check that the child streams of a stream without ``get_child_context`` can be synced.
 
     Raises:
         NotImplementedError: A child has one bookmark per context, because its
@@ -102,9 +103,9 @@ def require_child_contexts(stream: SyncStream) -> None:
 
 
 def ensure_state_entry(stream: SyncStream, context: Context | None) -> None:
-    """Create a context's state entry, before a worker thread syncs the context.
+    """Create the state entry of a context before a worker thread syncs the context.
 
-    This gives the entries in the state the same order as in a sync without threads.
+    The entries in the state then have the same order as in a sync without threads.
     """
     bookmark = stream._get_state_partition_context(context)
     if context == bookmark or stream.replication_method != REPLICATION_FULL_TABLE:
@@ -151,7 +152,10 @@ class ChildSyncPool:
         self.pool.__exit__(kind, error, trace)
 
     def submit(self, child: SyncStream, context: Context) -> None:
-        """Queue the sync of a child stream with one context, and create its state entry."""
+        """Queue the sync of a child stream for the parent's current record, which gave ``context``.
+
+        The state entry of the context is created at once.
+        """
         pending, own = self._pending, dict(context)
         if not is_overridden(child, "preprocess_context"):
             ensure_state_entry(child, own)
@@ -164,15 +168,15 @@ class ChildSyncPool:
 
         self.pool.submit(SyncJob(child, own, lambda made: _sync_child(made, own), done))
 
-    def hold(self, bookmark: DeferredBookmark | None) -> None:
-        """Set the parent's bookmark, which `count_children` keeps up to date; None removes it."""
+    def set_bookmark(self, bookmark: DeferredBookmark | None) -> None:
+        """Set the bookmark of the parent that advances with its children; None removes it."""
         self._bookmark = bookmark
 
     def count_children(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield the parent's records, and add each to the parent's bookmark when it is written.
+        """Yield the parent's records, and add each to the parent's bookmark once it is written.
 
-        A record counts as written when the caller requests the next one. It is added with the
-        number of its child contexts that are not synced yet.
+        The caller requests the next record when it has written the current one. The bookmark
+        stores, with each record, the number of its child contexts that are not synced yet.
         """
         for record in records:
             yield record
@@ -180,15 +184,15 @@ class ChildSyncPool:
             pending, self._pending = self._pending, [0]
             if self._bookmark is not None:
                 with self._lock:
-                    self._bookmark.note(pending)
+                    self._bookmark.add_record(pending)
 
     def reload(self) -> None:
-        """Reset the parent's bookmark to the value in the state, after other code changed it."""
+        """Reset the parent's cursor to the bookmark in the state, after other code changed it."""
         if self._bookmark is not None:
             self._bookmark.reload()
 
     def drain(self) -> None:
-        """Wait until the children of all records read so far are synced."""
+        """Wait until the child streams of all parent records read so far are synced."""
         self.pool.drain()
 
 
@@ -207,7 +211,7 @@ class DeferredBookmark:
         self._move = move
         self._records: deque[tuple[list[int], Any]] = deque()
 
-    def note(self, pending: list[int]) -> None:
+    def add_record(self, pending: list[int]) -> None:
         """Add a written parent record, whose replication key value is the cursor's latest value.
 
         ``pending`` is a list with one number: the record's child contexts that are not synced yet.
@@ -221,13 +225,14 @@ class DeferredBookmark:
         self._records.append((pending, value))
 
     def reload(self) -> None:
-        """Reset the parent's cursor to the bookmark in the state."""
+        """Reset the parent's cursor to the bookmark in the state, after other code changed it."""
         self._cursor.reload()
 
     def settle(self) -> bool:
-        """Advance the bookmark to the last record up to which all children are synced.
+        """Advance the bookmark in the state to the last record up to which all children are synced.
 
-        Return False if there is no such record since the last call.
+        Return False if the bookmark does not advance, because there is no such record since the
+        last call.
         """
         ready: tuple[list[int], Any] | None = None
         while self._records and not self._records[0][0][0]:

@@ -51,9 +51,10 @@ __all__ = ["abort_sync", "check_record_limit", "sync_with_hooks", "write_record"
 def sync_with_hooks(
     stream: SyncStream, context: Context | None, *, write_messages: bool
 ) -> Iterator[Record]:
-    """Sync a stream by calling its overridable methods for each record, and yield the records.
+    """Sync a stream by calling its overridable methods, such as ``post_process``, per record.
 
-    If ``write_messages`` is False, no messages are written, because the caller writes the records.
+    Yield each record after it is written. If ``write_messages`` is False, write no messages,
+    because the caller writes the records.
     """
     run = stream._tap.run
     signpost = None if context else stream.get_replication_key_signpost(context)
@@ -93,7 +94,9 @@ class _PartitionSync:
     def records(self, context: Context | None, bookmark: Context | None) -> Iterator[Record]:
         """Process each record of a partition with the stream's overridable methods, then yield it.
 
-        ``bookmark`` has the keys and values of ``context`` that identify the bookmark.
+        Args:
+            context: Context of the partition.
+            bookmark: Keys and values of ``context`` that identify the partition's bookmark.
         """
         stream = self.stream
         child_context = None if context is None else copy.copy(context)
@@ -147,23 +150,24 @@ class _PartitionSync:
                 stream._write_record_message(record)
             else:  # before the bookmark moves, after which another thread may write a state
                 self.run.files.hold(stream.name)
-            self.tally.pulled(1)
+            self.tally.count_read(1)
         stream._increment_stream_state(record, context=context)
         if self.write_messages and self._owes_state():
             stream._write_state_message()
         yield record
 
     def _owes_state(self) -> bool:
-        """Return True if a state should be written after the current record."""
+        """Return True if a STATE message is due after the current record."""
         done, frequency = self.done + 1, self.stream.STATE_MSG_FREQUENCY
         next_state = done if done % frequency == 0 else done + 1
         return state_is_due(self.stream, self.tally, done, next_state)
 
 
 def write_record(stream: SyncStream, record: Record) -> None:
-    """Encode one record and add it to the buffered rows, which are written if the buffer is full.
+    """Encode one record of a stream, and add it to the buffered rows.
 
-    Deselected properties are removed and stream maps are applied first.
+    Deselected properties are removed and stream maps are applied first. If the buffer is then full,
+    its rows are written.
     """
     run, plan = stream._tap.run, get_plan(stream)
     before = run.open(plan)
@@ -203,7 +207,9 @@ def check_record_limit(stream: SyncStream, current_record_index: int) -> None:
 
 
 def abort_sync(stream: SyncStream, abort_reason: Exception) -> None:
-    """Write the current state, then raise an error that ends the sync.
+    """End the sync of a stream early: write the current state, then raise an error.
+
+    ``abort_reason`` becomes the cause of the error.
 
     Raises:
         AbortedSyncFailedException: The next sync cannot resume from the state.

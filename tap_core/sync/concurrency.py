@@ -40,7 +40,7 @@ _WHOLE = ("_sync_records", "state_manager")
 
 
 def apply_user_limit(number: int, config: Mapping[str, Any], setting: str) -> int:
-    """Return a number of threads, lowered to the limit in the user's settings if that is smaller.
+    """Return the number of threads that both the tap's code and the user's settings allow.
 
     Args:
         number: Number of threads that the tap's code allows.
@@ -76,9 +76,10 @@ def get_child_thread_count(stream: SyncStream) -> int:
 
 
 def explain_not_distributed(stream: SyncStream) -> str | None:
-    """Return the reason, for a log message, why a stream must be synced in one process.
+    """Return why the contexts of a stream cannot be synced in several processes.
 
-    Return None if several processes may sync the contexts of the stream.
+    The reason is part of a log message, such as "its rows are written to batch files". Return None
+    if several processes may sync the contexts.
     """
     makes = stream.get_batch_config(stream.config) is not None or _makes_batches(stream)
     reasons = (
@@ -100,9 +101,9 @@ def explain_not_distributed(stream: SyncStream) -> str | None:
 
 
 def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
-    """Return True if the contexts of all ``streams`` may be synced in other processes.
+    """Return True if the contexts (partitions) of all ``streams`` may be synced in other processes.
 
-    For each stream that prevents other processes, the reason is logged.
+    Log the reason for each stream whose contexts may not.
     """
     distributor = run.outbox.distributor
     if distributor is None or not streams or run.stop_signal is not None:
@@ -118,9 +119,10 @@ def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
 
 
 def stream_classes(tap_class: type) -> Iterator[Any]:
-    """Yield the stream classes named in the modules that define a tap class and its base classes.
+    """Yield the stream classes that a tap may have, without creating the tap.
 
-    If such a module imports another module of its package, that module is searched too.
+    They are found by name in the modules that define the tap class and its base classes, and in
+    modules of the same package that these import.
     """
     for kind in tap_class.__mro__:
         module = sys.modules.get(kind.__module__)
@@ -171,7 +173,7 @@ def _own_limit(stream: SyncStream) -> int:
 
 
 def _makes_batches(stream: SyncStream) -> bool:
-    """Return True if a stream has batch files that are made by the tap's code, not by the SDK."""
+    """Return True if a stream has batch files that the tap's code writes, not the SDK."""
     config = stream.get_batch_config(stream.config)
     if config is None:
         return False

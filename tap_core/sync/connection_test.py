@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tap_core.exceptions import SyncLifecycleSignal
 from tap_core.sync.engine import begin_partition, get_contexts
 from tap_core.sync.record_input import call_get_records
+from tap_core.sync.stop_signal import close_records
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
@@ -38,7 +39,5 @@ def _pull_first(stream: SyncStream, context: Context | None) -> None:
     try:
         next(records, None)
     finally:
-        close = getattr(records, "close", None)
-        if close is not None:
-            close()
+        close_records(records)
         stream._reader.end()

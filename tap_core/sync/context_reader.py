@@ -1,4 +1,4 @@
-"""`ContextReader`: start, order and end of the reading of a stream's contexts.
+"""`ContextReader`: prepares and ends the reading of each context of a stream.
 
 The sync engine calls it before and after it reads a context. Streams with a cursor, which are read
 in time windows or slices, have a subclass of it. Each stream object, including the copies in worker
@@ -25,10 +25,10 @@ __all__ = ["ContextReader"]
 
 
 class ContextReader:
-    """Callbacks for reading a context of a stream; by default there is no cursor.
+    """Reader of a stream's contexts; the sync engine calls it before and after each context.
 
-    Subclasses divide a context into the time windows or slices of a cursor, and read one after the
-    other.
+    This class is for streams without a cursor. Subclasses divide a context into the time windows or
+    slices of a cursor, and read one after the other.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -38,17 +38,23 @@ class ContextReader:
 
     @property
     def has_cursor(self) -> bool:
-        """True if the stream has a cursor, which compares and limits the bookmarks."""
+        """True if the stream has a cursor object, which compares and limits its bookmarks."""
         return False
 
     @property
     def cursor_field(self) -> str | None:
-        """Replication key of a stream that declares none, from its cursor; None without one."""
+        """Replication key that the cursor defines for a stream; None without a cursor.
+
+        It is used if the stream declares no replication key.
+        """
         return None
 
     @property
     def state_partitioning_keys(self) -> Sequence[str] | None:
-        """Default of the stream's property of this name: None, or empty for a global cursor."""
+        """Default of the stream's ``state_partitioning_keys``.
+
+        It is None for one bookmark per context, and empty for a cursor with one global bookmark.
+        """
         return None
 
     @property
@@ -62,27 +68,31 @@ class ContextReader:
         return make_comparator(get_definition(path, self.stream.effective_schema) if path else None)
 
     def find_later(self, value: str, start_date: str) -> str:  # noqa: ARG002
-        """Return the later of a bookmark and a start date, in the order of the cursor."""
+        """Return the later of a bookmark and a start date, in the order of the cursor.
+
+        Without a cursor, return the bookmark ``value``.
+        """
         return value
 
     def parse_datetime(self, value: str) -> dt.datetime | None:  # noqa: ARG002
-        """Parse a date-time in a format of the cursor; None if the value has another format."""
+        """Parse a date-time in a format of the cursor. Return None for any other text."""
         return None
 
     # Contexts
 
     def begin(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
-        """Prepare the sync of a context; return a filter for its records, or None to keep all.
+        """Prepare the sync of a context, and return a filter for its records.
 
         A record for which the filter returns False is not written, and its children are not synced.
-        The filter is called after ``post_process``.
+        The filter is called after ``post_process``. None keeps all records.
         """
         return None
 
     def begin_preview(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
-        """Prepare to read a context for a preview, which changes no state and uses no threads.
+        """Prepare to read the first records of a context for a preview that the user has requested.
 
-        Return a filter for the records, as `begin` does.
+        A preview changes no state and uses no threads. Return a filter for the records, as `begin`
+        does.
         """
         return None
 
@@ -90,14 +100,17 @@ class ContextReader:
         """Prepare a connection test, which reads only the first records of a context."""
 
     def end(self) -> None:
-        """Release the resources of the context that was read, also after an error."""
+        """Release the resources of the context that was read; called after an error too."""
 
     def find_intervals(self, context: Context | None) -> Sequence[ReadInterval]:  # noqa: ARG002
-        """Return the time windows of a context that other processes can sync; empty by default."""
+        """Return the time windows of a context, which different processes can sync.
+
+        Return ``()`` if the context is not divided into time windows, which is the default.
+        """
         return ()
 
     def reading_only(self, interval: ReadInterval) -> AbstractContextManager[None]:
-        """Return a context manager in which only one time window of a context is read.
+        """Return a context manager in which only the time window ``interval`` of a context is read.
 
         Raises:
             NotImplementedError: The stream has no time windows.
@@ -106,25 +119,28 @@ class ContextReader:
 
     @property
     def has_gap(self) -> bool:
-        """True if records of the context were skipped, so that the bookmark must not advance."""
+        """True if some records of the context were not read, so that its bookmark must not move."""
         return False
 
     @property
     def has_ended(self) -> bool:
-        """True if a newest-first feed has reached records of an earlier sync, so reading stops."""
+        """True if reading can stop, because an earlier sync has read the remaining records.
+
+        This happens if the source returns the newest records first.
+        """
         return False
 
     # End of the stream
 
     def continues_after(self, error: Exception) -> bool:  # noqa: ARG002
-        """Return True if the sync goes to the next context after an error; False by default."""
+        """Return True to sync the next context after ``error``, False (default) to end the sync."""
         return False
 
     def complete(self, *, saw_all: bool) -> None:
         """Finalize the states of all partitions of the stream at the end of its sync.
 
-        With ``saw_all`` True all existing partitions were read. Other partitions are then removed
-        from the state if the stream's ``retain_partition`` returns False for them.
+        If ``saw_all`` is True, the sync has read all existing partitions. Other partitions are then
+        removed from the state if the stream's ``retain_partition`` returns False for them.
         """
         stream = self.stream
         if not stream.parent_stream_type and not is_overridden(stream, "partitions"):

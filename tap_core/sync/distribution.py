@@ -41,7 +41,7 @@ def make_pool(
     distributes: bool = False,
     in_order: bool = False,
 ) -> WorkerPool | DistributedPool:
-    """Return a pool that syncs contexts of streams, in threads or in other processes.
+    """Return a pool that syncs contexts (partitions) of streams, in threads or in other processes.
 
     Args:
         run: Sync of the calling thread.
@@ -58,7 +58,10 @@ def make_pool(
 
 
 class DistributedPool:
-    """Pool that syncs contexts in other processes, with the interface of `WorkerPool`."""
+    """Pool that syncs contexts (partitions) of streams in other processes, such as Spark executors.
+
+    It has the methods of `WorkerPool`, which uses threads.
+    """
 
     def __init__(
         self, owner: SyncRun, distributor: WorkDistributor, *, in_order: bool = False
@@ -80,10 +83,13 @@ class DistributedPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Do nothing: after an error, contexts that are still queued are not synced."""
+        """Do nothing at the end of the ``with`` block. Contexts still in the queue are dropped."""
 
     def submit(self, job: SyncJob) -> None:
-        """Queue a context to sync; if the queue is then full, sync all queued contexts and wait."""
+        """Queue a context of a stream. If the queue is then full, sync its contexts and wait.
+
+        They are synced in other processes.
+        """
         self._begin(job.stream)
         self._jobs.append((job, _build_work_unit(job, len(self._jobs), self._below)))
         if len(self._jobs) >= self._distributor.most:
@@ -98,7 +104,7 @@ class DistributedPool:
                 emit_activate_version(each, self.owner)
 
     def check(self) -> None:
-        """Do nothing: failures are raised by `drain`, after all contexts are synced."""
+        """Do nothing: `drain` raises the errors of contexts (partitions), after all are synced."""
 
     def drain(self) -> None:
         """Sync all queued contexts and wait for them.
@@ -130,9 +136,10 @@ class DistributedPool:
             stream._write_state_message()
 
     def _merge_result(self, job: SyncJob, unit: WorkUnit, result: WorkResult) -> None:
-        """Merge the state and the row counts of a work unit, or record its error.
+        """Merge the state and the row counts that another process has returned for a work unit.
 
-        With ``in_order``, results after the first error are discarded.
+        If the unit has failed, store its error for `drain`. If the pool was created with
+        ``in_order``, ignore results after the first error.
         """
         if result.error is not None:
             self._failed.append((job, result.error))
@@ -148,9 +155,9 @@ class DistributedPool:
 
 
 def _build_work_unit(job: SyncJob, number: int, descendants: _DescendantStates) -> WorkUnit:
-    """Return the work unit for the context of a job.
+    """Return the work unit with all that another process needs to sync the context of a job.
 
-    The work unit contains the state of the context, and of the descendants of its stream.
+    This includes the state of the context, and the states of the stream's descendants.
 
     Args:
         job: Job with the stream and the context.
@@ -180,19 +187,19 @@ def _build_work_unit(job: SyncJob, number: int, descendants: _DescendantStates) 
 
 
 def _make_stream_state(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of a stream that has only one context, whose state is ``entry``."""
+    """Return the state of a stream as if it had only the context whose state is ``entry``."""
     own = {name: copy.deepcopy(value) for name, value in entry.items() if name != "partitions"}
     return {"partitions": [own]} if "context" in own else own
 
 
 class _DescendantStates:
-    """Lookup of the states of child streams by the context of their parent stream."""
+    """Lookup of the states of child streams by the context (partition) of their parent stream."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, tuple[str, ...]], dict[Any, list[dict[str, Any]]]] = {}
 
     def select(self, stream: SyncStream, context: Context | None) -> dict[str, Any]:
-        """Return a copy of a child stream's state with only the partitions of a parent context.
+        """Return a copy of a child stream's state with only the partitions below a parent context.
 
         These are the partitions whose context contains all keys of ``context`` with equal values.
         """
@@ -218,7 +225,10 @@ class _DescendantStates:
 
 
 def _merge(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]) -> None:
-    """Merge ``returned``, the new state of one stream from a work unit, into the tap's state."""
+    """Merge the state of a stream that another process has returned for a work unit.
+
+    ``returned`` is this state. It is merged into the state of the tap in this process.
+    """
     entries = [entry for entry in returned.get("partitions") or () if "context" in entry]
     if unit.interval is not None:
         _merge_interval(stream, unit, entries[0] if entries else returned)
@@ -233,14 +243,20 @@ def _merge(stream: SyncStream, unit: WorkUnit, returned: Mapping[str, Any]) -> N
 
 
 def _merge_interval(stream: SyncStream, unit: WorkUnit, entry: Mapping[str, Any]) -> None:
-    """Advance a context's bookmark to the end of the time window that a work unit has read."""
+    """Advance a context's bookmark to the end of the time window that a work unit has read.
+
+    ``entry`` is the state that the work unit has returned for the context.
+    """
     value, key = entry.get("replication_key_value"), stream.replication_key
     if value is not None and key:
         stream.state_manager.close_window(unit.context, replication_key=key, until=value)
 
 
 def _merge_shared(stream: SyncStream, entry: Mapping[str, Any]) -> None:
-    """Advance a bookmark that several contexts share, if the work unit's value is greater."""
+    """Advance a bookmark that several contexts share, if a work unit has reached a greater value.
+
+    ``entry`` is the state that the work unit has returned for the bookmark.
+    """
     markers, key = entry.get("progress_markers") or {}, stream.replication_key
     if "replication_key_value" in markers and key:
         value = markers["replication_key_value"]
@@ -256,7 +272,11 @@ def _count(run: SyncRun, stream: SyncStream, counts: Mapping[str, int]) -> None:
 
 
 def _make_error(failed: Sequence[tuple[SyncJob, str]]) -> PartitionsFailedError:
-    """Return the error that lists failed contexts, at most five of them with the reason."""
+    """Return the error about contexts whose sync in other processes has failed.
+
+    Its message names at most five of them, each with the reason. ``failed`` has each job with its
+    reason.
+    """
     details = [f"{_describe_job(job)}: {reason}" for job, reason in failed[:_NAMED]]
     more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
     names = sorted({job.stream.name for job, _ in failed})

@@ -53,6 +53,7 @@ from tap_core.sync.replication_errors import (
     require_replication_key,
 )
 from tap_core.sync.resend_filter import make_resend_filter
+from tap_core.sync.stop_signal import close_records
 from tap_core.sync.worker_pool import SyncJob
 
 if TYPE_CHECKING:
@@ -81,7 +82,10 @@ __all__ = [
 
 
 def sync_stream(stream: SyncStream, context: Context | None) -> None:
-    """Read and write the records of a stream: of all its partitions, or only of ``context``."""
+    """Sync a stream: read its records and write them to the output, with states.
+
+    Sync all partitions of the stream, or only ``context`` if it is not None.
+    """
     run = stream._tap.run
     stream = run.get_thread_stream(stream)
     context = stream.preprocess_context(context) if context else None
@@ -114,7 +118,7 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
 
 
 def _log_start(stream: SyncStream, context: Context | None) -> None:
-    """Log that a sync begins: at INFO for a whole stream, at DEBUG for one context."""
+    """Log that the sync of a stream begins: at INFO level, or at DEBUG for only one context."""
     method = stream.replication_method.lower()
     if context:
         stream.log(
@@ -151,7 +155,7 @@ def _sync_contexts(
         run: Sync of the calling thread.
         plan: Sync plan of the stream.
         context: The only context to sync; None for all.
-        signpost: Upper limit of the bookmarks, usually the start time of the sync.
+        signpost: Upper limit of the bookmarks, such as the start time of the sync.
     """
     contexts: Iterable[Context | None] = get_contexts(stream, context)
     if (plan.threads > 1 or plan.distributes) and context is None:
@@ -176,7 +180,7 @@ def _sync_contexts(
 def _list_contexts(
     contexts: Iterable[Context | None],
 ) -> tuple[list[Context | None], Exception | None]:
-    """Return the contexts as a list, with the error that ended the iteration early, or None."""
+    """Return a list of the contexts, and the error that ended their iteration early (or None)."""
     found: list[Context | None] = []
     try:
         found.extend(contexts)
@@ -195,8 +199,8 @@ def _sync_in_parallel(
 ) -> None:
     """Sync several contexts of a stream in threads or in other processes.
 
-    ``failure`` is an error raised while the contexts were listed, or None. It is raised again after
-    the contexts that could be listed are synced.
+    ``failure`` is the error that ended the listing of the contexts early, or None. It is raised
+    after the listed contexts are synced. ``signpost`` is the upper limit of their bookmarks.
     """
     _create_state_entries(stream, plan, contexts, signpost)
     failures = ContextFailures(stream)
@@ -219,9 +223,9 @@ def _create_state_entries(
 ) -> None:
     """Create the state entries of contexts before any context is read.
 
-    The partitions in the state then have the order of ``contexts``, whichever context ends first.
-    For a sync in other processes, the starting value and the signpost are stored too, because each
-    process gets a copy of the entry.
+    The partitions in the state then have the order of ``contexts``, even if the contexts end in
+    another order. For a sync in other processes, also store the starting values and the
+    ``signpost`` (upper limit of the bookmarks), because each process gets a copy of the entry.
     """
     for context in contexts:
         ensure_state_entry(stream, context)
@@ -230,9 +234,9 @@ def _create_state_entries(
 
 
 def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | None) -> bool:
-    """Sync a context in other processes, one time window per work unit; return True if done.
+    """Sync the time windows of a context in several other processes, and return True.
 
-    Return False without a sync if the context has less than two windows or shares its bookmark.
+    If the context has less than two windows or shares its bookmark, return False and do nothing.
     """
     if stream.state_partitioning_keys is not None:
         return False
@@ -253,9 +257,10 @@ def _distribute_windows(stream: SyncStream, run: SyncRun, context: Context | Non
 
 
 def sync_work_unit(stream: SyncStream, unit: WorkUnit) -> Mapping[str, Any]:
-    """Sync a work unit received from another process; return the new state of each stream by name.
+    """Sync one context, or one time window of it, that another process has sent as a work unit.
 
-    The state of this process's tap is first replaced by the bookmarks in the work unit.
+    The state of this process's tap is first replaced by the bookmarks in the work unit. Return the
+    new states by stream name.
     """
     document = stream._tap.document
     document.replace({"bookmarks": unit.bookmarks})
@@ -298,9 +303,9 @@ def sync_context(stream: SyncStream, context: Context | None, signpost: Any = No
 def lock_context(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> AbstractContextManager[None]:
-    """Return a lock, as a context manager, that keeps other threads from syncing the same context.
+    """Return a context manager in which no other thread can sync the same context of a stream.
 
-    The lock does nothing outside a worker pool, or if the context shares its bookmark with others.
+    It has no effect outside a worker pool, or if the context shares its bookmark with others.
     """
     stop_signal = run.stop_signal
     if stop_signal is None or stream._get_state_partition_context(context) != context:
@@ -312,9 +317,10 @@ def lock_context(
 def open_child_pool(
     stream: SyncStream, run: SyncRun, plan: Plan
 ) -> AbstractContextManager[ChildSyncPool | None]:
-    """Return a pool, for a ``with`` block, that syncs a stream's children while it is read.
+    """Return a context manager that yields a pool for the child streams of a stream.
 
-    If the children are synced without a pool, return a context manager that yields None.
+    The pool syncs them while the stream is read. If they are synced without a pool, the context
+    manager yields None.
     """
     if (plan.child_threads > 1 or plan.distributes_children) and run.may_create_pools:
         return ChildSyncPool(stream, run, plan.child_threads, distributes=plan.distributes_children)
@@ -323,18 +329,16 @@ def open_child_pool(
 
 @contextmanager
 def closing_records(stream: SyncStream, records: Iterable[Any]) -> Iterator[None]:
-    """Context manager that ends the reading of one context.
+    """Release the resources of reading a context (see `ContextReader.end`) after a ``with`` block.
 
-    It calls `ContextReader.end` and closes the iterator ``records``. Otherwise, after an error, the
-    iterator would be closed while the interpreter shuts down, when it can no longer log.
+    The block reads ``records``. This iterator is closed too. Otherwise, after an error, it would be
+    closed while the interpreter shuts down, when it can no longer log.
     """
     try:
         yield
     finally:
         stream._reader.end()
-        close = getattr(records, "close", None)
-        if close is not None:
-            close()
+        close_records(records)
 
 
 # Fast path
@@ -350,7 +354,9 @@ def _sync_contexts_here(
 ) -> None:
     """Sync contexts of a stream one after the other in this thread, on the fast path.
 
-    The fast path does not call the methods in `OVERRIDABLE_HOOKS` for each record.
+    The fast path does not call the methods in `OVERRIDABLE_HOOKS` for each record. ``context`` is
+    the only context to sync; None syncs all. ``signpost`` is the upper limit of the bookmarks if
+    all are synced.
     """
     done, failures = 0, ContextFailures(stream)
     with record_metrics(stream, run) as tally, open_child_pool(stream, run, plan):
@@ -406,9 +412,11 @@ def sync_partition(
 def _read_records(
     stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, bookmark: Context | None
 ) -> Iterable[Any]:
-    """Return the records of a context to write: post-processed and filtered.
+    """Call ``get_records`` for a context, and return the records to write.
 
-    If the stream needs neither, the result of ``get_records`` is returned unchanged.
+    They are post-processed and filtered, and their child streams are synced, if the stream needs
+    it. Otherwise, the result of ``get_records`` is returned unchanged. ``bookmark`` has the keys
+    and values of ``context`` that identify its bookmark.
     """
     admits = stream._reader.begin(context)
     records = run.guarded(call_get_records(stream, context))
@@ -430,14 +438,14 @@ def _process_records(  # noqa: C901 - one flat loop
     extra: tuple[tuple[str, Any], ...],
     admits: Callable[[Record], bool] | None,
 ) -> Iterator[Record]:
-    """Yield each record after ``post_process``, with the context's values, and sync its children.
+    """Post-process each record of a context, sync its child streams, and yield it.
 
     Args:
         stream: Stream of the records.
         plan: Sync plan of the stream.
         records: Records as ``get_records`` yields them.
         context: Context of the records.
-        extra: Names and values to add to each record that lacks them.
+        extra: Names and values of the context to add to each record that lacks them.
         admits: Filter, or None. Records for which the filter returns False are dropped.
     """
     post = stream.post_process if plan.post_process else None
@@ -462,7 +470,7 @@ def _process_records(  # noqa: C901 - one flat loop
 
 
 class _WriteArguments(NamedTuple):
-    """Arguments of `_write` and `_write_mapped`, which write the records of one context."""
+    """Objects needed to write the records of a context (partition), such as the bookmark cursor."""
 
     stream: SyncStream
     run: SyncRun
@@ -472,7 +480,7 @@ class _WriteArguments(NamedTuple):
 
 
 def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int:  # noqa: C901 - one flat loop
-    """Write the records of a context, for a stream without stream maps.
+    """Encode and write the records of a context of a stream without stream maps.
 
     ``done`` is the number of the stream's records before this context. Return the number after it.
     """
@@ -518,16 +526,16 @@ def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int
         size += len(body)
         if done >= stop or size >= max_bytes:
             run.waiting = size
-            tally.pulled(done - counted)
+            tally.count_read(done - counted)
             next_state = _end_chunk(arguments, done, next_state)
             counted, stop = done, min(done + run.get_row_limit(), next_state)
     run.waiting = size
-    tally.pulled(done - counted)
+    tally.count_read(done - counted)
     return done
 
 
 def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int:
-    """Write the records of a context after applying the stream maps.
+    """Apply stream maps to the records of a context (partition), and write the results.
 
     ``done`` is the number of the stream's records before this context. Return the number after it.
     The bookmark also advances for records that a stream map drops.
@@ -556,19 +564,19 @@ def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int)
                     _raise_key_error(stream, cursor, error, record, done, start)
             if done >= stop or run.waiting >= run.chunk_bytes:
                 ready, counted = done - counted, done
-                tally.pulled(ready)
+                tally.count_read(ready)
                 next_state = _end_chunk(arguments, done, next_state)
                 stop = min(done + run.get_row_limit(), next_state)
     finally:
-        tally.pulled(done - counted)
+        tally.count_read(done - counted)
     return done
 
 
 def _end_chunk(arguments: _WriteArguments, done: int, next_state: int) -> int:
     """Write the buffered records, and then a state if one is due.
 
-    ``done`` is the number of records of the stream so far, and ``next_state`` the number at which a
-    state is due. Return the number at which the following state is due.
+    ``done`` is the number of the stream's records so far, and ``next_state`` the number at which a
+    state is due. Return the number at which the next one is due.
     """
     stream = arguments.stream
     arguments.run.settle()
@@ -580,10 +588,16 @@ def _end_chunk(arguments: _WriteArguments, done: int, next_state: int) -> int:
 
 
 def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -> bool:
-    """Return True if a STATE message should be written now.
+    """Return True if a STATE message is due.
 
     It is due after each full batch file or, for a stream without batch files, after every
-    ``STATE_MSG_FREQUENCY`` records, counted over all threads that sync the stream.
+    ``STATE_MSG_FREQUENCY`` records. Records of all threads that sync the stream are counted.
+
+    Args:
+        stream: Stream that is synced.
+        tally: Counter of the stream's records, used in worker threads.
+        done: Number of the stream's records so far, used otherwise.
+        next_state: Value of ``done`` at which a message is due.
     """
     run = stream._tap.run
     if stream.name in run.files:
@@ -594,9 +608,10 @@ def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -
 
 
 def _next_state(stream: SyncStream, done: int) -> int:
-    """Return the number of records at which the next state is due: a multiple of the frequency.
+    """Return the number of records at which the next state of a stream is due.
 
-    For a stream with batch files return `sys.maxsize`, because full files decide on its states.
+    It is the next multiple of ``STATE_MSG_FREQUENCY`` after ``done``. For a stream with batch
+    files, it is `sys.maxsize`, because a state is due when a file is full.
     """
     if stream.name in stream._tap.run.files:
         return sys.maxsize
@@ -604,9 +619,9 @@ def _next_state(stream: SyncStream, done: int) -> int:
 
 
 def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Context | None]:
-    """Yield the contexts to sync: ``context``, or all partitions if it is None.
+    """Yield the contexts of a stream to sync: ``context``, or all partitions if it is None.
 
-    A stream without partitions yields None once.
+    For a stream without partitions, yield None once.
     """
     if context is not None:
         yield context or None
@@ -619,10 +634,10 @@ def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Contex
 def _open_cursor(
     stream: SyncStream, run: SyncRun, context: Context | None
 ) -> Iterator[BookmarkCursor | None]:
-    """Context manager for the `BookmarkCursor` of a context.
+    """Yield, for a ``with`` block, the cursor that advances the bookmark of a context.
 
-    It yields None for a stream that is not incremental or not selected. States written inside the
-    block include the cursor's latest value.
+    States written in the block include the cursor's latest value. Yield None for a stream that is
+    not incremental or not selected.
     """
     if not stream.selected or stream.replication_method != REPLICATION_INCREMENTAL:
         yield None
@@ -647,10 +662,10 @@ def _open_cursor(
 def _open_deferred_cursor(
     stream: SyncStream, run: SyncRun, context: Context | None, key: str, child_pool: ChildSyncPool
 ) -> Iterator[BookmarkCursor]:
-    """Context manager for the cursor of a parent stream whose children are synced in a pool.
+    """Yield, for a ``with`` block, the cursor of a parent stream with a pool for its children.
 
     The cursor advances with each parent record. The bookmark in the state advances only when the
-    children of those records are synced.
+    children of those records are synced. ``key`` is the replication key of the parent.
     """
     manager = stream.state_manager
     entry = manager.get_context_state(context).items()
@@ -661,12 +676,12 @@ def _open_deferred_cursor(
         manager.increment_state({key: value}, context=context, replication_key=key)
 
     bookmark = DeferredBookmark(cursor, move)
-    child_pool.hold(bookmark)
+    child_pool.set_bookmark(bookmark)
     run.outbox.held[bookmark.settle] = None
     try:
         yield cursor
     finally:
-        child_pool.hold(None)
+        child_pool.set_bookmark(None)
         with run.outbox.lock:
             bookmark.settle()
             del run.outbox.held[bookmark.settle]
@@ -676,10 +691,10 @@ def _open_deferred_cursor(
 
 
 def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) -> Context | None:
-    """Store in the state the starting value of a context and the upper limit of its bookmark.
+    """Begin the sync of a context: store its starting value and the limit of its bookmark.
 
-    ``signpost`` is the limit; None stores none. Return the keys and values of ``context`` that
-    identify its bookmark (see ``state_partitioning_keys``).
+    ``signpost`` is the upper limit of the bookmark, or None. Return the keys and values of
+    ``context`` that identify its bookmark (see ``state_partitioning_keys``).
     """
     bookmark = stream._get_state_partition_context(context)
     stream._write_starting_replication_value(context)
@@ -689,10 +704,10 @@ def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) 
 
 
 def end_partition(stream: SyncStream, context: Context | None, bookmark: Context | None) -> None:
-    """Finalize the bookmark of a context after its last record.
+    """End the sync of a context: make its bookmark final.
 
     ``bookmark`` is the result of `begin_partition`. If it has fewer keys than ``context``, other
-    contexts share the bookmark, and nothing is finalized.
+    contexts share the bookmark, so that it is not final yet.
     """
     if context == bookmark:
         stream._finalize_state(stream.state_manager.get_context_state(context))
@@ -703,7 +718,7 @@ def end_partition(stream: SyncStream, context: Context | None, bookmark: Context
 def end_records(stream: SyncStream, context: Context | None, *, write: bool = True) -> None:
     """End the sync of a stream or of one context, and write the state unless ``write`` is False.
 
-    If ``context`` is None or empty, all contexts were synced, so the stream's state is finalized.
+    If ``context`` is None or empty, all contexts were synced, so the stream's state becomes final.
     """
     if not context:
         stream._finalize_state(stream.state_manager.stream_state)
@@ -723,11 +738,11 @@ def _raise_key_error(
 ) -> None:
     """Raise the error for a record whose replication key value is missing or out of order.
 
-    No error is raised for an empty record, or if a missing value only causes a warning.
+    Raise nothing for an empty record, or if a missing value only causes a warning.
 
     Args:
         stream: Stream of the record.
-        cursor: Bookmark cursor of the context.
+        cursor: Bookmark cursor of the context (partition).
         error: Error raised when the value was looked up or compared.
         record: The record.
         done: Number of the record in the sync of the stream.

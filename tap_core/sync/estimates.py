@@ -21,9 +21,10 @@ __all__ = ["emit_stream_estimate", "emit_total_estimate", "estimate_stream", "es
 
 
 def estimate_stream(stream: SyncStream) -> None:
-    """Emit the size that the stream's ``estimate_sync`` returns, unless the tap returned a total.
+    """Call a stream's ``estimate_sync``, and emit the estimated size that it returns.
 
-    Nothing is emitted if the output protocol does not support estimates, or if the method fails.
+    Emit nothing if the output protocol does not support estimates, if the method fails, or if an
+    estimate for all streams was emitted.
     """
     outbox = stream._tap.run.outbox
     if not outbox.takes_estimates or outbox.has_total:
@@ -38,9 +39,9 @@ def estimate_stream(stream: SyncStream) -> None:
 
 
 def estimate_total(tap: SyncTap, run: SyncRun) -> None:
-    """Emit the total size of all streams that the tap's ``estimate_sync`` returns.
+    """Call a tap's ``estimate_sync``, and emit the estimated size of all streams that it returns.
 
-    Nothing is emitted if the output protocol does not support estimates, or if the method fails.
+    Emit nothing if the output protocol does not support estimates, or if the method fails.
     """
     if not run.outbox.takes_estimates:
         return

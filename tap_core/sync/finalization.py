@@ -25,7 +25,10 @@ __all__ = ["StreamFinalizer"]
 
 
 class StreamFinalizer:
-    """Emitter of the status of streams (started, complete), which also finalizes their states."""
+    """Emitter of status events at the start and end of each stream.
+
+    At the end of a stream, it also makes the states of the stream's partitions final.
+    """
 
     def __init__(self, streams: Iterable[SyncStream]) -> None:
         self._roots: dict[SyncStream, list[SyncStream]] = {}
@@ -37,11 +40,11 @@ class StreamFinalizer:
             if not stream.parent_stream_type:
                 self._note(stream, stream)
 
-    def after(self, root: SyncStream, failed: Collection[str] = ()) -> None:
-        """Finalize the states of a top-level stream and its descendants; emit that they ended.
+    def complete(self, root: SyncStream, failed: Collection[str] = ()) -> None:
+        """Complete a top-level stream and its descendants: finalize their states, and emit the end.
 
-        A descendant that a later top-level stream also syncs is finalized after that stream. It is
-        not complete if one of its top-level streams is in ``failed``, the names of failed streams.
+        A descendant that several top-level streams sync is completed after the last of them, and
+        not at all if one of them is in ``failed``, the names of the failed streams.
         """
         for stream, roots in self._roots.items():
             has_failed = any(one.name in failed for one in roots)
@@ -50,7 +53,7 @@ class StreamFinalizer:
                 _emit_progress(stream, Progress.COMPLETE)
 
     def begin(self, root: SyncStream) -> None:
-        """Emit the start of a top-level stream and its descendants, with estimates of their size.
+        """Emit the start of the top-level stream ``root`` and its descendants, with size estimates.
 
         Streams that are not selected, or have started before, are skipped.
         """
@@ -72,14 +75,14 @@ class StreamFinalizer:
                 self._note(child, root)
 
     def is_complete_after(self, stream: SyncStream, root: SyncStream) -> bool:
-        """Return True if no top-level stream after ``root`` syncs ``stream``."""
+        """Return True if ``root`` is the last top-level stream that syncs ``stream``."""
         return self._roots.get(stream, [None])[-1] is root
 
     def _is_read_in_part(self, stream: SyncStream) -> bool:
-        """Return True if this run may write only a part of the rows that are in a stream's table.
+        """Return True if a stream's table may have current rows that this run does not write.
 
-        The other rows are those of parent records before a bookmark, or of other streams that are
-        mapped to the same name.
+        They are rows of children of parent records before a bookmark, or rows of other streams that
+        stream maps write to the same table. The rows of older table versions must then stay.
         """
         if not stream.emit_activate_version_messages:
             return False
@@ -89,16 +92,16 @@ class StreamFinalizer:
 
     @cached_property
     def _outputs(self) -> Counter[StreamId]:
-        """Number of streams that write rows under each name, after stream maps."""
+        """Number of selected streams per output stream (the name after stream maps)."""
         selected = [stream for stream in self._streams if stream.selected]
         return Counter(
             name for stream in selected for name in {each.stream for each in get_schemas(stream)}
         )
 
     def _reads_all(self, stream: SyncStream) -> bool:
-        """Return True if all parents of a stream, and their parents, are read from the beginning.
+        """Return True if all ancestors of a stream are read from the beginning, without a bookmark.
 
-        Call it before the parents are read, because their bookmarks then move.
+        Call this before the ancestors are read, because reading moves their bookmarks.
         """
         return all(
             not _has_bookmark(parent) and self._reads_all(parent)
@@ -113,7 +116,7 @@ class StreamFinalizer:
 
 
 def _has_bookmark(stream: SyncStream) -> bool:
-    """Return True if an incremental stream resumes from a bookmark, at least in one context."""
+    """Return True if an incremental stream has a bookmark in at least one context (partition)."""
     if stream.replication_method != REPLICATION_INCREMENTAL:
         return False
     found = get_state_if_exists(stream.state_manager.document.tap_state, stream.name)
@@ -124,5 +127,5 @@ def _has_bookmark(stream: SyncStream) -> bool:
 
 
 def _emit_progress(stream: SyncStream, progress: Progress) -> None:
-    """Emit the status of a stream, such as started or complete, after its buffered rows."""
+    """Emit a status of a stream, such as STARTED, after the rows that are still buffered."""
     stream._tap.run.emit(StreamStatus(get_stream_id(stream), progress))

@@ -109,14 +109,14 @@ class SyncTap(Protocol):
 
     @property
     def state(self) -> Any:
-        """State of the whole tap as a dict, which the caller may change."""
+        """State of the tap with all its streams as a dict, which the caller may change."""
 
     @property
     def document(self) -> StateDocument:
-        """State of the whole tap, as the `StateDocument` that the sync updates."""
+        """State of the tap with all its streams, as the `StateDocument` that the sync updates."""
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Load the bookmarks of an earlier sync, which this sync resumes from."""
+        """Load the state of an earlier sync, from whose bookmarks this sync resumes."""
 
     def setup_mapper(self) -> None:
         """Create the stream maps from the settings."""
@@ -156,7 +156,7 @@ class SyncTap(Protocol):
 
     @property
     def run(self) -> SyncRun:
-        """Sync in progress; a new one is created if no sync is in progress."""
+        """The `SyncRun` of the sync in progress, created if no sync is in progress."""
 
     @property
     def stopped_by(self) -> int | None:

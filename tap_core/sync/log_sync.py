@@ -42,9 +42,10 @@ def is_read_from_log(stream: SyncStream) -> bool:
 
 
 def sync_change_log(log: ChangeLog, streams: Sequence[SyncStream], run: SyncRun) -> None:
-    """Sync all streams of a log: new ones by a snapshot, then all by the changes in the log.
+    """Sync the LOG_BASED streams that are read from the change log of a source.
 
-    The run ends at the position that was the end of the log when it began.
+    New streams are read by a snapshot first. Then the changes of all streams are read from the log,
+    up to the position that was its end when this call began.
     """
     bookmarks = {stream.name: _get_bookmark(stream) for stream in streams}
     end = log.begin(bookmarks)
@@ -75,7 +76,11 @@ def _write_changes(
     starts: Mapping[str, int],
     end: int,
 ) -> None:
-    """Write the changes of all streams from their starts to ``end``, with a state at the end."""
+    """Read the changes of streams from a change log and write them, with states.
+
+    ``starts`` has the position of each stream's first change by stream name. ``end`` is the
+    position after the last change.
+    """
     frequency = min(stream.STATE_MSG_FREQUENCY for stream in streams.values())
     waiting = 0
     with ExitStack() as stack:
@@ -92,7 +97,7 @@ def _write_changes(
                 record = stream.post_process(entry.record, None)
                 if record is not None:
                     stream._write_record_message(record)
-                    tallies[entry.stream].pulled(1)
+                    tallies[entry.stream].count_read(1)
                     waiting += 1
             elif isinstance(entry, SchemaUpdate):
                 _change_schema(streams[entry.stream], run)
@@ -103,7 +108,7 @@ def _write_changes(
 
 
 def _change_schema(stream: SyncStream, run: SyncRun) -> None:
-    """Write the new schema of a stream, after the buffered rows of the old one."""
+    """Write the schema of a stream that has changed, after the buffered rows of the old schema."""
     run.open(None)
     stream._plan = None
     if stream._tap.has_mapper:
@@ -117,9 +122,9 @@ def _change_schema(stream: SyncStream, run: SyncRun) -> None:
 def _move_bookmarks(
     streams: Mapping[str, SyncStream], starts: Mapping[str, int], position: int, run: SyncRun
 ) -> None:
-    """Move the bookmarks of all streams to a position, and write the state.
+    """Move the bookmarks of all streams to a position in the log, and write the state.
 
-    The bookmark of a stream that starts after the position stays.
+    A bookmark is not moved before the stream's start, its position in ``starts``.
     """
     for name, stream in streams.items():
         _set_bookmark(stream, max(position, starts[name]))
@@ -127,7 +132,9 @@ def _move_bookmarks(
 
 
 def _get_bookmark(stream: SyncStream) -> int | None:
-    """Return the position in the state of a stream, or None if it has none.
+    """Return the position in the change log at which a stream resumes, from its state.
+
+    Return None for a stream without a bookmark.
 
     Raises:
         ConfigurationError: The bookmark is not a position.
@@ -145,7 +152,10 @@ def _get_bookmark(stream: SyncStream) -> int | None:
 
 
 def _set_bookmark(stream: SyncStream, position: int, *, pending: bool = False) -> None:
-    """Store the position of a stream in its state; ``pending`` if its snapshot is not complete."""
+    """Store a position in the change log as the bookmark of a stream.
+
+    If ``pending`` is True, the state also says that the snapshot of the stream is not complete.
+    """
     manager = stream.state_manager
     with manager.document.lock:
         state = manager.stream_state

@@ -61,7 +61,7 @@ def generate_schema_messages(stream: SyncStream) -> Iterator[SchemaMessage]:
 
 
 def generate_record_messages(stream: SyncStream, record: Record) -> Iterator[RecordMessage]:
-    """Yield a RECORD message for each output stream of the stream maps.
+    """Yield the RECORD messages for a record: one for each output stream of its stream maps.
 
     The record is first converted to the types of the schema. Deselected properties are deleted from
     ``record`` itself.
@@ -93,13 +93,13 @@ def generate_record_messages(stream: SyncStream, record: Record) -> Iterator[Rec
 def generate_batch_messages(
     stream: SyncStream, encoding: BaseBatchFileEncoding, manifest: list[str]
 ) -> Iterator[SDKBatchMessage]:
-    """Yield BATCH messages for a list of file URLs, one for each output of the stream maps."""
+    """Yield the BATCH messages for a list of file URLs: one for each output of stream maps."""
     for event in get_plan(stream).describes:
         yield SDKBatchMessage(event.stream.name, encoding, manifest, stream._stream_version)
 
 
 def write_activate_version_messages(stream: SyncStream, version: int) -> None:
-    """Write an ACTIVATE_VERSION message for each output stream of the stream maps."""
+    """Write the ACTIVATE_VERSION messages of a stream: one for each output of stream maps."""
     for event in get_plan(stream).describes:
         stream._tap.write_message(ActivateVersionMessage(event.stream.name, version))
 

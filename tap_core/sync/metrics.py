@@ -23,10 +23,10 @@ __all__ = ["record_metrics"]
 
 @contextmanager
 def record_metrics(stream: SyncStream, run: SyncRun) -> Iterator[Tally]:
-    """Context manager that counts the records of a stream and measures the time of its sync.
+    """Count the records and measure the time of a stream's sync in a ``with`` block.
 
-    It yields the record counter. If it is used inside another one, as for child streams, the
-    metrics are logged at the end of the outer block, once per stream.
+    Yield the record counter. The metrics are logged at the end of the block. For a nested block, as
+    for child streams, they are logged at the end of the outer block, once per stream.
     """
     if run.meter_stack is not None:
         with run.outbox.lock:

@@ -60,7 +60,7 @@ class ProtocolWriter(Protocol):
 
 
 class OutputQueue:
-    """Queue that passes the events of all threads to one protocol writer, one at a time."""
+    """Queue through which all threads of a sync pass their events to one protocol writer."""
 
     def __init__(
         self, writer: ProtocolWriter, document: StateDocument, cadence: CheckpointPolicy
@@ -70,7 +70,7 @@ class OutputQueue:
         Args:
             writer: Protocol writer.
             document: State of the tap.
-            cadence: Policy that decides if an optional state is written.
+            cadence: Policy that decides if a state that may be skipped is written.
         """
         self.protocol_writer = writer
         self.files = BatchFileOutput(writer.emit)
@@ -124,7 +124,7 @@ class OutputQueue:
             raise
 
     def finish_files(self, source: str) -> None:
-        """Close the open batch files of the stream ``source`` and emit their events."""
+        """Close the open batch files of the stream ``source``, and emit their BATCH events."""
         with self.lock:
             if self.failure is not None:
                 raise self.failure
@@ -160,7 +160,8 @@ class OutputQueue:
     def check_caller_and_cadence(self) -> None:
         """Check that the caller is connected, and request a state if the last one is too old.
 
-        The timer thread calls this method; the syncing thread then writes the requested state.
+        The timer thread calls this method. The syncing thread then writes the requested state, or
+        stops if the caller has disconnected.
         """
         if self.check_caller is None or self.failure is not None:
             return
@@ -173,8 +174,8 @@ class OutputQueue:
     def call_on_change(self, key: Hashable, value: Any, write: Callable[[], None]) -> None:
         """Call ``write`` if ``value`` differs from the value of the last call with this key.
 
-        Used to write a message, such as a schema, only when it has changed. Other threads that
-        call this method wait until ``write`` has returned.
+        So a message, such as a schema, is written only when it has changed. Other threads that call
+        this method wait until ``write`` has returned.
         """
         with self.lock:
             if self._last_values.get(key) != value:
@@ -182,15 +183,15 @@ class OutputQueue:
                 self._last_values[key] = value
 
     def describe(self, event: SchemaEvent, emit: Callable[[Event], None]) -> None:
-        """Call ``emit`` with a stream's schema unless the last one emitted for it is the same."""
+        """Emit a stream's schema by ``emit``, unless it is the last one emitted for the stream."""
         self.call_on_change(event.stream.name, event, lambda: emit(event))
 
     @contextmanager
     def lock_key(self, key: Hashable, owner: object, check: Callable[[], None]) -> Iterator[None]:
-        """Context manager that holds the lock for ``key``, such as a stream and context.
+        """Hold the lock for ``key``, such as a stream and context, during the ``with`` block.
 
-        An ``owner`` that already holds the lock may enter again. While waiting, ``check`` is called
-        repeatedly; it raises an error if the sync has ended.
+        An ``owner`` that already holds the lock may enter again. Others wait, and call ``check``
+        repeatedly, which raises an error if the sync has ended.
         """
         with self._condition:
             while self._key_owners.get(key, owner) is not owner:

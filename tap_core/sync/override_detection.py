@@ -45,7 +45,7 @@ def is_overridden(stream: Any, *names: str) -> bool:
 
 
 def get_member(owner: type, name: str) -> Any:
-    """Return a class member without evaluating it: the property object, not the property's value.
+    """Return the member ``name`` of a class without evaluating it, for example a property itself.
 
     Raises:
         StopIteration: The class has no member of this name.

@@ -20,7 +20,10 @@ __all__ = ["ContextFailures"]
 
 
 class ContextFailures:
-    """Thread-safe collector of the errors of single contexts during the sync of a stream."""
+    """Collector of the errors of contexts (partitions) after which a stream's sync continues.
+
+    Threads share it. The stream's ``continues_after`` decides for each error.
+    """
 
     def __init__(self, stream: SyncStream) -> None:
         self._stream = stream
@@ -29,10 +32,10 @@ class ContextFailures:
 
     @contextmanager
     def record_errors(self) -> Iterator[None]:
-        """Context manager for the sync of one context, which may suppress its error.
+        """Suppress an error of the block, which syncs one context (partition), or raise it.
 
-        If the stream's other contexts are still to be synced (``continues_after``), the error is
-        logged, and stored for `raise_first`. Otherwise it is raised.
+        If the stream's other contexts are still synced after the error, it is logged, and stored
+        for `raise_first`. Otherwise it is raised.
         """
         try:
             yield
@@ -49,7 +52,7 @@ class ContextFailures:
             )
 
     def wrap(self, work: Callable[[Any], object]) -> Callable[[Any], None]:
-        """Return a function that calls ``work`` and may suppress its error, like `record_errors`.
+        """Return a function that calls ``work`` in a ``with`` block of `record_errors`.
 
         The function is called in a worker thread with the thread's copy of the stream.
         """
@@ -61,6 +64,6 @@ class ContextFailures:
         return call
 
     def raise_first(self) -> None:
-        """Raise the first error that `record_errors` has suppressed; do nothing without one."""
+        """Raise the first error that `record_errors` has suppressed, if any, to fail the stream."""
         if self._first is not None:
             raise self._first

@@ -47,9 +47,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Plan(ChunkSource):
-    """Sync plan of one stream, such as its record encoder and its number of threads.
+    """Decisions about the sync of one stream that are made once, before its first record.
 
-    A plan is computed once, before the first record.
+    Examples are the compiled record encoder and the number of threads.
     """
 
     describes: tuple[SchemaEvent, ...]
@@ -125,10 +125,10 @@ def _compile(stream: SyncStream, run: SyncRun) -> Plan:
 def get_transforms(
     stream: SyncStream,
 ) -> Sequence[tuple[str, Callable[[Record], Record | None]]]:
-    """Return (output stream name, function) pairs that map a converted record.
+    """Return the stream maps of a stream, as pairs of an output stream's name and a function.
 
-    A function returns the mapped record, or None to drop it. Without stream maps there is one pair,
-    whose function returns the record unchanged.
+    The function takes a record, already converted to the types of the schema, and returns the
+    mapped record, or None to drop it. Without stream maps it returns the record unchanged.
     """
     if get_plan(stream).mapped is None:
         return ((stream.name, lambda record: record),)
@@ -136,7 +136,10 @@ def get_transforms(
 
 
 def _get_maps(stream: SyncStream) -> Sequence[StreamMap] | None:
-    """Return the stream maps, or None if they change neither the records nor the stream name."""
+    """Return the stream maps of a stream, or None if they change neither its records nor its name.
+
+    Skipping such maps is faster.
+    """
     if not (stream._tap.has_mapper or is_overridden(stream, "stream_maps")):
         return None
     from tap_core.sync.stream_maps import is_identity
@@ -174,7 +177,10 @@ def _compile_serializer(
 
 
 def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncoder:
-    """Return the encoder for records after stream maps, which does not convert values."""
+    """Return a function that encodes records after stream maps, without converting values.
+
+    ``described`` is the schema of the output stream.
+    """
     make_encoder = run.outbox.make_encoder
     if make_encoder is None:
         return compile_record_encoder(run.protocol_writer.encode)
@@ -200,16 +206,14 @@ def _compile_pruning_serializer(
     unmapped = warn_once(stream.name, stream.logger)
     if maps is not None:
         return compile_conformer_only(
-            schema=stream.schema,
-            effective_schema=stream.effective_schema,
+            schema=stream.effective_schema,
             mask=stream.mask,
             level=stream.TYPE_CONFORMANCE_LEVEL,
             unmapped=unmapped,
             copies=any(one.may_mutate for one in maps),
         )
     return compile_serializer(
-        schema=stream.schema,
-        effective_schema=stream.effective_schema,
+        schema=stream.effective_schema,
         mask=stream.mask,
         level=stream.TYPE_CONFORMANCE_LEVEL,
         encode=run.protocol_writer.encode,

@@ -35,17 +35,18 @@ def prefetch_in_order(
     parts: Iterable[_Part],
     pull: Callable[[Any, _Part], Iterable[Any]],
 ) -> Iterator[tuple[_Part, Iterator[Any]]]:
-    """Read time windows or contexts of a stream in parallel; yield (part, records) in order.
+    """Read time windows or contexts of a stream ahead in several threads.
 
-    The consumer must exhaust ``records`` before it requests the next pair.
+    Yield each window or context with an iterator of its records, in the order of ``parts``. The
+    consumer must exhaust the iterator before it requests the next pair.
 
     Args:
-        pool: Worker pool whose threads read the parts.
+        pool: Worker pool whose threads read.
         stream: Stream to read.
-        size: Number of parts to read in parallel.
-        parts: Time windows or contexts, in the order in which to yield them.
-        pull: Function that returns the records of a part. It is called with a thread's copy of the
-            stream, and the part.
+        size: Number of windows or contexts to read in parallel.
+        parts: The time windows or contexts.
+        pull: Called with a thread's copy of the stream, and a window or context. Returns its
+            records.
     """
     waiting: deque[tuple[_Part, _Pipe]] = deque()
     coming = iter(parts)
@@ -79,7 +80,10 @@ class _Pipe:
         self._is_awaited = False
 
     def fill(self, records: Iterable[Any]) -> None:
-        """Add all records to the queue; an error of the iterable is stored for `records`."""
+        """Add all records to the queue. The reading thread calls this.
+
+        An error of the iterable is stored, and `records` raises it in the other thread.
+        """
         batch: list[Any] = []
         try:
             for record in self._stop_signal.until_set(records):
@@ -116,7 +120,7 @@ class _Pipe:
             raise self._error
 
     def _next_batch(self) -> list[Any] | None:
-        """Wait for the next batch and return it. Return None after the last batch."""
+        """Wait for the next batch of records, and return it. Return None after the last batch."""
         with self._condition:
             while not self._batches and not self._has_ended:
                 self._is_awaited = True

@@ -31,15 +31,15 @@ class Tally:
         self._lock = threading.Lock()
         self._since_state = 0
 
-    def sent(self, rows: int) -> None:
-        """Count rows that were written: in the metric, if ``counts_rows`` is True."""
+    def count_written(self, rows: int) -> None:
+        """Record that rows were written. The metric counts them if ``counts_rows`` is True."""
         if self._counts_rows:
             self.count(rows)
 
-    def pulled(self, records: int) -> None:
-        """Count records that were read: in the metric only if ``counts_rows`` is False.
+    def count_read(self, records: int) -> None:
+        """Record that records were read. The metric counts them if ``counts_rows`` is False.
 
-        For the next state (see `is_due`) they are always counted.
+        `is_due` counts them in any case.
         """
         with self._lock:
             self._since_state += records
@@ -47,14 +47,14 @@ class Tally:
             self.count(records)
 
     def count(self, records: int) -> None:
-        """Increment the metric by a number of records, without a check of ``counts_rows``."""
+        """Add a number of records to the metric, such as those that other processes have synced."""
         with self._lock:
             self._counter.increment(records)
 
     def is_due(self, frequency: int) -> bool:
         """Return True if ``frequency`` records were read since the last call that returned True.
 
-        Used to write a state after every ``frequency`` records.
+        The caller then writes a state.
         """
         with self._lock:
             if self._since_state < frequency:

@@ -41,10 +41,10 @@ def call_get_records(stream: SyncStream, context: Context | None) -> Iterable[An
 
 
 def as_record(pulled: Any, stream: str) -> Any:
-    """Return a record yielded by ``get_records`` as a dict; None is returned unchanged.
+    """Convert a value that ``get_records`` has yielded to a dict, or to None for None.
 
-    Of a (record, child context) tuple only the record is returned. Another mapping is converted to
-    a dict. ``stream`` is the stream's name for the error message.
+    Of a (record, child context) tuple, only the record is used. ``stream`` is the stream's name for
+    the error message.
 
     Raises:
         FatalSyncError: The value is neither a mapping nor None.
@@ -68,7 +68,7 @@ def check_record(record: Any, stream: str) -> None:
 
 
 def is_not_dict(record: Any) -> bool:
-    """Return True if a record is a mapping but not a dict. The encoders accept only dicts."""
+    """Return True if a record is a mapping that must be converted to a dict to be encoded."""
     return isinstance(record, Mapping) and not isinstance(record, dict)
 
 

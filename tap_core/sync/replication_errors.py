@@ -15,7 +15,7 @@ __all__ = ["log_sort_error", "missing_replication_key", "require_replication_key
 
 
 def require_replication_key(name: str, key: str | None) -> str:
-    """Return ``key``, the replication key of the INCREMENTAL stream ``name``, if it is not empty.
+    """Check that the INCREMENTAL stream ``name`` has a replication key, and return the key.
 
     Raises:
         StreamSetupError: ``key`` is None or empty.
@@ -51,7 +51,10 @@ def log_sort_error(
 def missing_replication_key(
     name: str, key: str | None, record: Record
 ) -> InvalidReplicationKeyException:
-    """Return the error for a record without its replication key; the message lists its keys."""
+    """Return the error for a record that has no replication key.
+
+    The message lists the names of the record's properties, and says how to correct this.
+    """
     return InvalidReplicationKeyException(
         f"Stream '{name}': a record has no replication key '{key}'; it has"
         f" {', '.join(map(repr, sorted(map(str, record))))}. Add the key to each record"

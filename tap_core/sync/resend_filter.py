@@ -28,11 +28,11 @@ _NO_VALUE = (
 
 
 def make_resend_filter(stream: SyncStream, context: Context | None) -> Callable[[Any], bool] | None:
-    """Return a function that returns True for records not to write; None if all are written.
+    """Return a function that returns True for records that are read but must not be written.
 
-    In a backfill, records outside of its range are not written. Otherwise, records older than the
-    bookmark are not written: an earlier sync has written them, and they are read again only to
-    sync their children.
+    In a backfill, these are the records outside of its range. Otherwise, they are older than the
+    bookmark: an earlier sync has written them, and they are read again only to sync their child
+    streams. Return None if all records are written.
     """
     if stream._read_range is not None:
         return _make_range_filter(stream, stream._read_range)
@@ -56,11 +56,11 @@ def make_resend_filter(stream: SyncStream, context: Context | None) -> Callable[
 
 
 def _make_range_filter(stream: SyncStream, limits: KeyRange) -> Callable[[Any], bool]:
-    """Return a function that returns True for records with a replication key outside of a range.
+    """Return a function that returns True for records that a backfill does not write.
 
-    A null, or a value that does not have the key's type, is outside of any range. For a record
-    without the key the function returns False, because the sync raises an error for it. Only for
-    the cursor of an Airbyte manifest, a missing key counts as null.
+    These are the records whose replication key value is outside of the range ``limits``, null, or
+    not of the key's type. For a record without the key the function returns False, because the sync
+    raises an error for it. For the cursor of an Airbyte manifest, a missing key counts as null.
     """
     order, find = stream.state_manager.order, make_getter(stream.replication_path)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-__all__ = ["StopSignal", "WorkerStopped"]
+__all__ = ["StopSignal", "WorkerStopped", "close_records"]
 
 
 class WorkerStopped(BaseException):
-    """Exception that ends the work of a worker thread; ``except Exception`` does not catch it."""
+    """Raised in a worker thread to end its work. ``except Exception`` does not catch it."""
 
 
 class StopSignal:
@@ -34,13 +34,13 @@ class StopSignal:
 
     @property
     def is_set(self) -> bool:
-        """True if the threads must stop."""
+        """True if the threads of the worker pool must stop."""
         return (
             self.error is not None or self.is_over or (self.outer is not None and self.outer.is_set)
         )
 
     def check(self) -> None:
-        """Raise an error if the threads must stop; do nothing otherwise.
+        """Raise an error if the threads of the pool must stop.
 
         Raises:
             BaseException: The first error of a thread.
@@ -54,7 +54,7 @@ class StopSignal:
     def check_output(self) -> None:
         """Raise `WorkerStopped` if the pool no longer waits for its threads.
 
-        The threads must not write rows then.
+        Threads call this before they write rows, which is not allowed then.
         """
         if self.is_abandoned:
             raise WorkerStopped
@@ -62,9 +62,7 @@ class StopSignal:
             self.outer.check_output()
 
     def until_set(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield the records, and raise an error between two of them if the signal is set.
-
-        In any case ``records`` is closed at the end.
+        """Yield the records of an iterator until this stop signal is set, then close the iterator.
 
         Raises:
             WorkerStopped: The signal is set.
@@ -75,6 +73,11 @@ class StopSignal:
                     raise WorkerStopped
                 yield record
         finally:
-            close = getattr(records, "close", None)
-            if close is not None:
-                close()
+            close_records(records)
+
+
+def close_records(records: object) -> None:
+    """Close a generator of records; an iterable without the method ``close`` is left as it is."""
+    close = getattr(records, "close", None)
+    if close is not None:
+        close()

@@ -29,7 +29,7 @@ __all__ = ["MappedOutput", "get_child_filter", "is_identity", "map_records", "ma
 
 @dataclass(frozen=True, slots=True)
 class MappedOutput:
-    """Compiled stream maps of one stream, as functions from a record to encoded rows."""
+    """Compiled stream maps of one stream: functions that map a record to encoded rows."""
 
     bodies: Callable[[Record], Sequence[Any]]
     """Function that returns the encoded rows of a record. For several output streams, these are
@@ -41,7 +41,7 @@ class MappedOutput:
 
 
 def is_identity(maps: Sequence[StreamMap], name: str) -> bool:
-    """Return True if the maps change neither the records nor the name of the stream ``name``."""
+    """Return True if stream maps change neither the records nor the name of the stream ``name``."""
     return (
         len(maps) == 1
         and type(maps[0]) is SameRecordTransform
@@ -51,9 +51,10 @@ def is_identity(maps: Sequence[StreamMap], name: str) -> bool:
 
 
 def get_child_filter(maps: Sequence[StreamMap]) -> Callable[[Record], bool] | None:
-    """Return the filter of the first stream map, or None if that map drops no records.
+    """Return a function that returns True for parent records whose child streams are synced.
 
-    The filter returns False for records that the map drops; their children are not synced.
+    It returns False for records that the first stream map drops. Return None if that map drops no
+    records.
     """
     primary = maps[0]
     if type(primary) is SameRecordTransform:
@@ -64,7 +65,7 @@ def get_child_filter(maps: Sequence[StreamMap]) -> Callable[[Record], bool] | No
 
 
 def mapped_schemas(maps: Sequence[StreamMap], cursor: str | None) -> tuple[SchemaEvent, ...]:
-    """Return the schemas of a stream after stream maps: one for each output stream.
+    """Return the schemas of a stream's output streams, which its stream maps define.
 
     ``cursor`` is the replication key, or None.
     """
@@ -142,9 +143,9 @@ def _size_of_pairs(pairs: Sequence[tuple[int, Any]]) -> int:
 def _make_grouping(
     names: Sequence[StreamId],
 ) -> Callable[[list[Any]], Iterable[tuple[StreamId, list[Any]]]]:
-    """Return a function that groups rows by output stream.
+    """Return a function that groups encoded rows by output stream.
 
-    The function takes (index of the output stream in ``names``, encoded row) pairs.
+    The function takes pairs of a row's output stream, as an index in ``names``, and the row.
     """
 
     def parts(rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:

@@ -54,11 +54,11 @@ class StreamScheduler:
 
     @property
     def unfinished(self) -> str | None:
-        """Name of a stream that is being synced or has failed, or None."""
+        """Name of a stream that is being synced or has failed; None if all streams are complete."""
         return next(iter(self._unfinished), None)
 
     def sync(self) -> None:
-        """Sync all streams and finalize their states.
+        """Sync all streams of the tap, and make their states final.
 
         Raises:
             Exception: The first error of a stream.
@@ -75,7 +75,7 @@ class StreamScheduler:
             elif stream is together[0]:
                 self._sync_together(together)
             if stream.name not in self._failures:
-                self._endings.after(stream, self._failures)
+                self._endings.complete(stream, self._failures)
         if self._failures:
             self._unfinished = list(self._failures)
             raise next(iter(self._failures.values()))
@@ -101,7 +101,10 @@ class StreamScheduler:
                 )
 
     def _sync_or_record_error(self, stream: SyncStream) -> None:
-        """Sync a stream; record its error if ``goes_on`` is True, otherwise raise the error."""
+        """Sync a stream. Raise its error, or store the error if the other streams are still synced.
+
+        They are still synced if the tap allows it and the protocol reports the end of each stream.
+        """
         try:
             self._sync_alone(stream)
         except Exception as error:
@@ -113,7 +116,7 @@ class StreamScheduler:
             )
 
     def _find_parallel_streams(self) -> list[SyncStream]:
-        """Return the streams to sync in parallel; an empty list if there are less than two."""
+        """Return the top-level streams to sync in parallel. Return ``[]`` instead of only one."""
         shared = _find_shared_descendants(self._streams)
         found = [
             stream
@@ -138,7 +141,10 @@ class StreamScheduler:
             self._sync_root(stream)
 
     def _sync_from_log(self, streams: Sequence[SyncStream]) -> None:
-        """Sync the LOG_BASED streams, log by log; after an error none of them is complete."""
+        """Sync the LOG_BASED streams that are read from change logs, one log after the other.
+
+        After an error, all of them are incomplete.
+        """
         self._unfinished = [stream.name for stream in streams]
         for stream in streams:
             self._endings.begin(stream)
@@ -169,7 +175,7 @@ class StreamScheduler:
     def _sync_root(self, stream: SyncStream) -> None:
         """Sync a top-level stream and its children, finalize its state and write ACTIVATE_VERSION.
 
-        The rows of a descendant that a later top-level stream also syncs are not complete yet.
+        A descendant that a later top-level stream also syncs gets its ACTIVATE_VERSION then.
         """
         stream.sync()
         stream.finalize_state_progress_markers()
@@ -203,9 +209,9 @@ def _create_state_entries(stream: SyncStream) -> None:
 
 
 def force_full_table_parents(tap: SyncTap) -> None:
-    """Use FULL_TABLE for parents of a selected child with ``ignore_parent_replication_key``.
+    """Read parent streams as FULL_TABLE if a child stream needs all of their records.
 
-    Such a child needs all records of its parents.
+    This is so for a selected child with ``ignore_parent_replication_key``.
     """
     streams: Iterable[Any] = tap.streams.values()  # their replication_key is set here
     for stream in streams:

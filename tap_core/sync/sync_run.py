@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from tap_core.events import Rows
 from tap_core.sync.output import OutputQueue
 from tap_core.sync.output import ProtocolWriter as ProtocolWriter
+from tap_core.sync.stop_signal import close_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -66,7 +67,7 @@ def _now_text() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSource:
-    """Stream whose rows are buffered, with its table version and its compiled stream maps."""
+    """Stream whose encoded rows a `SyncRun` buffers, with its table version and stream maps."""
 
     stream: StreamId
     version: Callable[[], int | None]
@@ -75,12 +76,15 @@ class ChunkSource:
     """Compiled stream maps, or None if they change nothing."""
 
     def parts(self, rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:
-        """Return (output stream, rows) pairs: one, or several if stream maps split the stream."""
+        """Return the buffered ``rows`` of the stream as pairs of an output stream and its rows.
+
+        There are several pairs if stream maps split the stream.
+        """
         return ((self.stream, rows),) if self.mapped is None else self.mapped.parts(rows)
 
 
 class SyncRun:
-    """Sync of a tap as used by one thread: the thread's buffered rows and bookmark cursors.
+    """State of a running sync for one thread: its buffered rows and bookmark cursors.
 
     Each thread that syncs has its own `SyncRun`. All of them write to one `OutputQueue`.
     """
@@ -92,12 +96,12 @@ class SyncRun:
         cadence: CheckpointPolicy,
         clock: Callable[[], str] = _now_text,
     ) -> None:
-        """Create the run of the first thread; other threads get their run from `branch`.
+        """Create the `SyncRun` of a sync's first thread. Other threads get theirs from `branch`.
 
         Args:
             writer: Writer of the output protocol, such as Singer.
             document: State of the tap.
-            cadence: Policy that decides if an optional state is written.
+            cadence: Policy that decides if a state that may be skipped is written.
             clock: Function that returns the extraction time of rows as ISO 8601 text.
         """
         self.outbox = OutputQueue(writer, document, cadence)
@@ -113,7 +117,7 @@ class SyncRun:
         self._init_thread()
 
     def _init_thread(self, owner: SyncRun | None = None, *, may_create_pools: bool = True) -> None:
-        """Initialize the attributes that belong to one thread.
+        """Initialize the attributes that each thread has separately, such as the row buffer.
 
         Args:
             owner: Run from which this one was branched; None for the first thread.
@@ -151,9 +155,9 @@ class SyncRun:
     # Rows
 
     def open(self, source: ChunkSource | None) -> ChunkSource | None:
-        """Switch the buffer to rows of ``source``, after writing it; return the previous source.
+        """Write the buffered rows, use the buffer for ``source``, and return the previous source.
 
-        A child stream calls `open` again with the returned source at its end, so that its parent
+        At the end of a child stream, the previous source is opened again, so that its parent
         continues. The first row of a stream is written at once, so that the reader of the output
         sees a record immediately.
         """
@@ -166,13 +170,13 @@ class SyncRun:
         return before
 
     def begin_chunk(self) -> None:
-        """Start buffering: the current time becomes the extraction time of the next rows."""
+        """Start a chunk of buffered rows, whose extraction time is the current time."""
         self._extracted_at = self._clock()
         self._opened = time.monotonic()
         self.waiting = 0
 
     def flush(self) -> None:
-        """Write the buffered rows to the output.
+        """Write the rows that this thread has buffered to the output.
 
         Raises:
             BaseException: The error of a write that failed now or before.
@@ -199,17 +203,19 @@ class SyncRun:
                 self.outbox.emit(Rows(stream, bodies, extracted_at=at, version=version))
             tally = self.tallies.get(self._source.stream.name)
             if tally is not None:
-                tally.sent(count)
+                tally.count_written(count)
             self.limit = self.get_row_limit()
         del self.bodies[:count]
 
     def get_row_limit(self) -> int:
-        """Return the number of rows to buffer before the next write.
+        """Return the number of rows to buffer before they are written.
 
-        This is `CHUNK_ROWS`, or fewer if the stream's open batch file has room for fewer rows.
+        This is `CHUNK_ROWS`, or fewer if the stream's open batch file has space for fewer rows.
         """
         source = self._source
-        return CHUNK_ROWS if source is None else self.files.room(source.stream.name, CHUNK_ROWS)
+        if source is None:
+            return CHUNK_ROWS
+        return self.files.get_row_limit(source.stream.name, CHUNK_ROWS)
 
     @property
     def files(self) -> BatchFileOutput:
@@ -226,19 +232,19 @@ class SyncRun:
                 self.send()
 
     def _check_output(self) -> None:
-        """Raise `WorkerStopped` if the owner of this worker thread no longer waits for it."""
+        """Raise `WorkerStopped` if this is a worker thread for which its pool no longer waits."""
         if self.stop_signal is not None:
             self.stop_signal.check_output()
 
     # Bookmarks, events and states
 
     def settle(self) -> None:
-        """Store the latest values of the bookmark cursors, then write the buffered rows."""
+        """Store the latest values of this thread's cursors as bookmarks, then write its rows."""
         self.settle_bookmarks()
         self.flush()
 
     def settle_bookmarks(self) -> None:
-        """Store the latest values of the bookmark cursors in the state dicts of their contexts."""
+        """Store the latest values of this thread's cursors in the states of their contexts."""
         if self.cursors:
             with self.outbox.lock:
                 for cursor, moved in list(self.cursors.items()):
@@ -252,7 +258,7 @@ class SyncRun:
                 settle()
 
     def reload_bookmarks(self) -> None:
-        """Reset all cursors to the bookmarks in the state, after other code has changed them."""
+        """Reset this thread's cursors to the bookmarks in the state, after these have changed."""
         with self.outbox.lock:
             for cursor in self.cursors:
                 cursor.reload()
@@ -309,7 +315,7 @@ class SyncRun:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Context manager that registers this object as the `SyncRun` of the current thread."""
+        """Make this object the `SyncRun` of the current thread during the ``with`` block."""
         me = threading.get_ident()
         with self.outbox.lock:
             self.outbox.threads[me] = self
@@ -326,9 +332,9 @@ class SyncRun:
         return threads.get(threading.get_ident(), self) if threads else self
 
     def get_thread_stream(self, stream: _Stream) -> _Stream:
-        """Return this thread's copy of a stream, or the stream itself in the first thread.
+        """Return the copy of a stream that this thread uses, or the stream in the first thread.
 
-        A worker thread uses one copy, so that threads do not change each other's attributes.
+        Each worker thread has a copy, so that threads do not change each other's attributes.
         """
         if self.owner is None:
             return stream
@@ -344,13 +350,16 @@ class SyncRun:
         return self._copies.values()
 
     def guarded(self, records: Iterable[Any]) -> Iterable[Any]:
-        """Wrap the result of ``get_records`` so that iteration raises when the sync must stop."""
+        """Return the records of ``get_records`` as an iterable that stops with the sync.
+
+        If the sync must stop, it raises an error instead of yielding the next record.
+        """
         if self.stop_signal is not None:
             records = self.stop_signal.until_set(records)
         return records if self.outbox.check_caller is None else self._serve_requests(records)
 
     def _serve_requests(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield the records, and write a state between two records if one was requested.
+        """Yield the records, and write a state between two of them if the timer has requested one.
 
         Raises:
             BaseException: The caller has disconnected, or a write has failed.
@@ -365,15 +374,13 @@ class SyncRun:
                     self.checkpoint(owed=True)
                 yield record
         finally:
-            close = getattr(records, "close", None)
-            if close is not None:
-                close()
+            close_records(records)
 
     # Signals and time
 
     @contextmanager
     def delaying_stop(self) -> Iterator[None]:
-        """Context manager that delays a stop request, such as SIGTERM, until its block ends."""
+        """Delay a stop request, such as SIGTERM, until the end of the ``with`` block."""
         self._busy += 1
         try:
             yield
@@ -384,9 +391,9 @@ class SyncRun:
             stop()
 
     def stop(self, leave: Callable[[], None]) -> None:
-        """Stop the sync by calling ``leave``, a function that raises an exception.
+        """Handle a stop request: call ``leave``, a function that raises an exception.
 
-        Inside a block of `delaying_stop`, ``leave`` is called when the block ends.
+        In a block of `delaying_stop`, ``leave`` is called when the block ends.
 
         Raises:
             SystemExit: This is the second stop request. The process exits at once with code 1.
@@ -406,7 +413,7 @@ class SyncRun:
 
     @contextmanager
     def timer(self) -> Iterator[None]:
-        """Context manager with a timer thread, which writes rows that were buffered for too long.
+        """Run a timer thread during the ``with`` block, which writes rows buffered for too long.
 
         The limit is `MAX_CHUNK_AGE_SECONDS`.
         """
@@ -433,7 +440,10 @@ class SyncRun:
 
 
 def _copy_stream(stream: Any) -> Any:
-    """Return a shallow copy of a stream for one thread, with its sync costs reset to zero."""
+    """Return a shallow copy of a stream for one thread.
+
+    The copy has no sync plan, and its sync costs (such as request counts) are zero.
+    """
     made = copy.copy(stream)
     made._origin = made._origin or stream
     made._plan = None

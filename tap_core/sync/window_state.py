@@ -25,7 +25,8 @@ __all__ = ["begin_window", "close_window"]
 def begin_window(stream: SyncStream, context: Context | None, *, end: str, last: str) -> None:
     """Limit the bookmark of a context to the end of the time window that is read next.
 
-    If several contexts share the bookmark, the limit is the earliest end of their last windows.
+    A record with a later date does not move the bookmark beyond the window then. If several
+    contexts share the bookmark, the limit is the earliest end of their last windows.
 
     Args:
         stream: Stream to read.
@@ -52,16 +53,15 @@ def close_window(
     is_last: bool,
     keep: Callable[[], object] | None = None,
 ) -> None:
-    """Store the end of a time window that was read as the bookmark, and write the state.
+    """End a time window that was read: advance the bookmark to its end, and write the state.
 
     Args:
         stream: Stream of the window.
         context: Context of the window.
         until: Value up to which all records are read, stored as the bookmark. None stores no
             bookmark.
-        is_last: True for the last window. The state is then not written here, but at the end of the
-            sync.
-        keep: Function that makes further changes to the state; called after the bookmark is set.
+        is_last: True for the last window. The state is then written at the end of the sync instead.
+        keep: Makes further changes to the state, after the bookmark is set.
     """
     if not _keeps_state(stream):
         return

@@ -42,7 +42,7 @@ class WorkUnit:
 
 @dataclass(frozen=True, slots=True)
 class WorkResult:
-    """Result of a work unit.
+    """Result of a work unit (a context of a stream) that another process has synced.
 
     Attributes:
         number: Number of the work unit.
@@ -59,7 +59,10 @@ class WorkResult:
 
 @dataclass(frozen=True, slots=True)
 class WorkResults:
-    """Results of a group of work units, and the events that pass their rows to the output."""
+    """Results of work units that other processes have synced.
+
+    ``events`` pass the rows of these units to the output.
+    """
 
     events: Sequence[Event]
     results: Sequence[WorkResult]
@@ -75,7 +78,7 @@ class WorkDistributor(Protocol):
     """Maximum number of work units per call of `sync`."""
 
     def refuses(self, stream: Any, /) -> str | None:
-        """Return the reason why a stream cannot be synced in other processes, or None if it can."""
+        """Return why a stream cannot be synced in other processes, or None if it can."""
 
     def sync(self, units: Sequence[WorkUnit], /, *, in_order: bool) -> WorkResults:
         """Sync work units in other processes, and return their results when all are done.

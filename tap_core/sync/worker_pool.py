@@ -41,7 +41,10 @@ _OUTSTANDING = 2
 
 @dataclass(frozen=True, slots=True)
 class SyncJob:
-    """Job for a worker thread, which calls ``work`` with its copy of ``stream``."""
+    """Sync of one context of a stream, which a worker thread or another process runs.
+
+    A worker thread calls ``work`` with its copy of ``stream``.
+    """
 
     stream: SyncStream
     context: Context | None
@@ -53,7 +56,7 @@ class SyncJob:
 
 
 class WorkerPool:
-    """Pool of threads that sync contexts or streams.
+    """Pool of threads that sync contexts (partitions) or streams.
 
     Args:
         owner: `SyncRun` of the thread that submits the jobs. Each worker thread gets a `SyncRun`
@@ -92,7 +95,7 @@ class WorkerPool:
         return self
 
     def submit(self, job: SyncJob) -> None:
-        """Queue a job. If too many jobs are queued, wait until a thread takes one.
+        """Queue a job for the worker threads. If too many are queued, wait until one is taken.
 
         Raises:
             BaseException: The first error of a worker.
@@ -106,7 +109,7 @@ class WorkerPool:
             self._condition.notify_all()
 
     def drain(self) -> None:
-        """Wait until all jobs are done.
+        """Wait until the worker threads have done all jobs.
 
         Raises:
             BaseException: The first error of a worker.
@@ -115,7 +118,7 @@ class WorkerPool:
             self._wait_until(lambda: not self._outstanding)
 
     def check(self) -> None:
-        """Raise the first error of a worker, if one has failed.
+        """Raise the first error of a worker, if a worker has failed.
 
         Raises:
             WorkerStopped: No worker has failed, but the threads must stop.
@@ -134,10 +137,11 @@ class WorkerPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for the threads, merge their stream copies, and raise the first error of a worker.
+        """Wait for the threads to end, and raise the first error of a worker.
 
-        If the block failed, the threads stop at their next record. After a signal, such as
-        SIGTERM, the wait ends after `GRACE_SECONDS`.
+        If the ``with`` block failed, the threads stop at their next record. After a signal, such as
+        SIGTERM, the wait ends after `GRACE_SECONDS`. Table versions and sync costs of the threads'
+        stream copies are transferred to the streams.
         """
         is_interrupted = error is not None and not isinstance(error, (Exception, WorkerStopped))
         with self._condition:
@@ -154,7 +158,7 @@ class WorkerPool:
             self.check()
 
     def _join_threads(self, patience: float | None) -> None:
-        """Wait at most ``patience`` seconds for the threads to end; None means no limit."""
+        """Wait at most ``patience`` seconds for the worker threads to end; None means no limit."""
         until = None if patience is None else time.monotonic() + patience
         try:
             for thread in self._threads:
@@ -201,7 +205,7 @@ class WorkerPool:
                 self._fail(error, None)
 
     def _next(self) -> SyncJob | None:
-        """Wait for a queued job and return it; return None if the thread should end."""
+        """Wait for a queued job, and return it. Return None if the worker thread must end."""
         with self._condition:
             self._idle += 1
             try:
@@ -233,7 +237,10 @@ class WorkerPool:
 
 
 def _prepare(stream: Any, threads: int) -> None:
-    """Create the objects that a stream shares with its copies, such as its HTTP session."""
+    """Create the objects that the copies of a stream for ``threads`` threads share.
+
+    Examples are its HTTP session and its stream maps.
+    """
     _ = stream.state_manager
     get_plan(stream)  # also makes the stream maps
     stream._prepare_for_threads(threads)

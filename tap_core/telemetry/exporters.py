@@ -63,7 +63,10 @@ def is_configured() -> bool:
 
 
 def _is_on(signal: str) -> bool:
-    """Return True if environment variables enable a signal: ``TRACES`` or ``METRICS``."""
+    """Return True if environment variables enable OpenTelemetry's ``TRACES`` or ``METRICS``.
+
+    ``signal`` is one of these two words.
+    """
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporters = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
@@ -76,7 +79,8 @@ def _is_on(signal: str) -> bool:
 def start_exporters(service: str, version: str) -> Exporters | None:
     """Create the OpenTelemetry exporters of this process, or return those of an earlier call.
 
-    If this fails, log a warning and return None.
+    ``service`` is the plugin's name, and ``version`` its version. If an exporter cannot be created,
+    log a warning and return None.
     """
     try:
         _hide_variables()

@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _ignore_status(_status: int) -> None:
-    """Ignore the status of a response, because telemetry is off."""
+    """Do nothing. `trace_request` yields this function if telemetry is off."""
 
 
 _OFF: Final = Trace()
@@ -47,7 +47,7 @@ _active: Telemetry | None = None
 
 
 def trace_run(service: str, find_version: Callable[[], str]) -> AbstractContextManager[Trace]:
-    """Return a context manager that traces a run of a tap or a target as a span.
+    """Return a context manager that records a run of a tap or a target as an OpenTelemetry span.
 
     The parent of the span is a run in progress, or the span in the environment variable
     ``TRACEPARENT``. The end of the last run waits at most five seconds for buffered data to be
@@ -103,25 +103,28 @@ def _end_run(telemetry: Telemetry) -> bool:
 
 
 def begin_stream(stream: str) -> None:
-    """Start the span of a stream that a target receives, unless started. It ends with the run."""
+    """Start the OpenTelemetry span of a stream that a target receives. It ends with the run.
+
+    Nothing is done if the span was already started.
+    """
     if (telemetry := _active) is not None:
         telemetry.begin_stream("target", stream)
 
 
 def trace_stream(stream: str) -> AbstractContextManager[object]:
-    """Return a context manager that traces the reading of a tap's stream as a span."""
+    """Return a context manager that records the reading of a stream as an OpenTelemetry span."""
     return _NO_TRACE if (telemetry := _active) is None else telemetry.stream_span(stream)
 
 
 def trace_batch(stream: str, table: str) -> AbstractContextManager[Trace]:
-    """Return a context manager that traces the commit of a batch to a table as a span."""
+    """Return a context manager that records the commit of a batch as an OpenTelemetry span."""
     return _NO_TRACE if (telemetry := _active) is None else telemetry.batch_span(stream, table)
 
 
 def trace_request(
     stream: str, request: requests.PreparedRequest, secrets: Callable[[], Secrets]
 ) -> AbstractContextManager[Callable[[int], None]]:
-    """Return a context manager that traces an HTTP request as a span.
+    """Return a context manager that records an HTTP request as an OpenTelemetry span.
 
     It yields a function, which the caller must call with the status code of the response.
 
@@ -136,10 +139,11 @@ def trace_request(
 
 
 def record_metric(metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
-    """Add a value of a Singer METRIC log line to the OpenTelemetry metric.
+    """Add the value in a Singer METRIC log line to the corresponding OpenTelemetry metric.
 
     Args:
-        metric: Name of the metric in the log line, such as ``record_count``. Others are ignored.
+        metric: Name of the metric, such as ``record_count``; names without an OpenTelemetry metric
+            are ignored.
         value: A count, or a duration in seconds.
         tags: Tags of the log line; ``stream`` and ``status`` become attributes.
     """
@@ -148,12 +152,18 @@ def record_metric(metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
 
 
 def count_commit(stream: str, quarantined: int, nbytes: int) -> None:
-    """Add to a stream's metrics: ``nbytes`` of committed rows, ``quarantined`` records."""
+    """Add a commit to the metrics of a stream.
+
+    Args:
+        stream: Name of the stream.
+        quarantined: Number of records that were written to the quarantine table.
+        nbytes: Size of the committed rows in bytes.
+    """
     if (telemetry := _active) is not None:
         telemetry.count_commit(stream, quarantined, nbytes)
 
 
 def count_retry(kind: str) -> None:
-    """Add 1 to the metric for retries. ``kind`` is ``http`` or ``storage``."""
+    """Count a retry of a request (``kind`` is ``http``) or a storage operation (``storage``)."""
     if (telemetry := _active) is not None:
         telemetry.count_retry(kind)

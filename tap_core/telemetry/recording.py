@@ -79,7 +79,7 @@ class Telemetry:
 
     @contextmanager
     def run_span(self, name: str) -> Iterator[Trace]:
-        """Context manager: trace a run as a span, the parent of the spans of its streams."""
+        """Context manager that records a run as a span, the parent of its streams' spans."""
         span = self.begin(name, self._parents[-1], {})
         parent = _as_parent(span)
         self._parents.append(parent)
@@ -92,7 +92,7 @@ class Telemetry:
                 self.end_streams()
 
     def begin(self, name: str, parent: Context | None, attributes: Mapping[str, Any]) -> Span:
-        """Start and return a span. If traces are off, the span records nothing."""
+        """Start and return an OpenTelemetry span. If traces are off, it records nothing."""
         from opentelemetry.trace import INVALID_SPAN, SpanKind
 
         if self._exporters.tracer is None:
@@ -101,7 +101,10 @@ class Telemetry:
         return self._exporters.tracer.start_span(name, parent, kind, attributes=attributes)
 
     def begin_stream(self, role: str, stream: str) -> Span:
-        """Return the span of a stream; start it at the first call. ``role``: tap or target."""
+        """Return the span of a stream, started at the first call.
+
+        ``role`` is ``tap`` or ``target``.
+        """
         known = self._streams.get((role, stream))
         if known is None:
             span = self.begin(f"{role} stream", self._parents[-1], {_STREAM: stream})
@@ -109,7 +112,10 @@ class Telemetry:
         return known[0]
 
     def find_parent(self, role: str, stream: str) -> Context | None:
-        """Return the parent for new spans of a stream: the stream's span, else the run's span."""
+        """Return the parent for new spans of a stream: the stream's span, else the run's span.
+
+        ``role`` is ``tap`` or ``target``.
+        """
         known = self._streams.get((role, stream))
         return self._parents[-1] if known is None else known[1]
 
@@ -121,7 +127,7 @@ class Telemetry:
 
     @contextmanager
     def stream_span(self, stream: str) -> Iterator[None]:
-        """Context manager: trace the reading of a tap's stream as a span."""
+        """Context manager that records the reading of a tap's stream as an OpenTelemetry span."""
         try:
             with _ended(self.begin_stream("tap", stream)):
                 yield
@@ -129,7 +135,7 @@ class Telemetry:
             self._streams.pop(("tap", stream), None)
 
     def batch_span(self, stream: str, table: str) -> AbstractContextManager[Trace]:
-        """Return a context manager that traces the commit of a batch to a table as a span."""
+        """Return a context manager that records the commit of a batch of rows as a span."""
         attributes = {_STREAM: stream, "db.collection.name": table}
         return _ended(self.begin("commit batch", self.find_parent("target", stream), attributes))
 
@@ -137,9 +143,9 @@ class Telemetry:
     def request_span(
         self, stream: str, request: requests.PreparedRequest, secrets: Callable[[], Secrets]
     ) -> Iterator[Callable[[int], None]]:
-        """Context manager: trace an HTTP request as a span and record its duration.
+        """Context manager that records an HTTP request as a span, and its duration as a metric.
 
-        Yield a function to call with the status code of the response.
+        It yields a function, which the caller must call with the status code of the response.
         """
         from tap_core.redaction.http import collect_sent_secrets
 
@@ -172,7 +178,10 @@ class Telemetry:
             self.record_seconds("request", time.monotonic() - started, {**common, **outcome})
 
     def record(self, metric: str, value: Any, tags: Mapping[Any, Any]) -> None:
-        """Add a value of a METRIC log line to the OpenTelemetry metric; ignore unknown metrics."""
+        """Add the value in a Singer METRIC log line to the corresponding OpenTelemetry metric.
+
+        `tap_core.telemetry.record_metric` describes the arguments.
+        """
         attributes = {_TAGS[tag]: str(value) for tag, value in _plain_tags(tags) if tag in _TAGS}
         if metric in _COUNTERS:
             self._count(metric, value, attributes)
@@ -180,12 +189,12 @@ class Telemetry:
             self.record_seconds(metric, value, attributes)
 
     def count_commit(self, stream: str, quarantined: int, nbytes: int) -> None:
-        """Add to a stream's metrics: ``nbytes`` of committed rows, ``quarantined`` records."""
+        """Add a commit to a stream's metrics: its bytes, and the number of quarantined records."""
         self._count("bytes", nbytes, {_STREAM: stream})
         self._count("quarantined", quarantined, {_STREAM: stream})
 
     def count_retry(self, kind: str) -> None:
-        """Add 1 to the metric for retries. ``kind`` is ``http`` or ``storage``."""
+        """Count a retry of a request (``kind`` is ``http``) or storage operation (``storage``)."""
         self._count("retries", 1, {"tap_core.retry.kind": kind})
 
     def _count(self, metric: str, value: int, attributes: Mapping[str, Any]) -> None:
@@ -193,7 +202,10 @@ class Telemetry:
             _get_counter(self._exporters.meter, metric).add(value, attributes)
 
     def record_seconds(self, metric: str, seconds: float, attributes: Mapping[str, Any]) -> None:
-        """Add a duration to a histogram; ``metric`` is a key of `_DURATIONS`."""
+        """Add a duration in seconds to a histogram, such as the one for ``sync_duration``.
+
+        ``metric`` is the name of the metric, a key of `_DURATIONS`, which lists the histograms.
+        """
         if self._exporters.meter is not None:
             _get_histogram(self._exporters.meter, metric).record(seconds, attributes)
 
@@ -219,7 +231,7 @@ class Telemetry:
 
 @contextmanager
 def _ended(span: Span) -> Iterator[Trace]:
-    """Context manager: end a span when the block ends. An exception marks the span as failed."""
+    """Context manager that ends a span when its block ends; an exception marks it as failed."""
     trace = Trace(span)
     try:
         yield trace

@@ -37,6 +37,6 @@ class Trace:
 
 
 def name_error_type(error: BaseException) -> str:
-    """Return OpenTelemetry's ``error.type``, such as ``ValueError`` or ``json.JSONDecodeError``."""
+    """Return an error's class name for OpenTelemetry's ``error.type``, such as ``ValueError``."""
     kind = type(error)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"

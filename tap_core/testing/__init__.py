@@ -40,7 +40,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return one of the two deprecated functions, such as `get_standard_tap_tests`.
+    """Return a deprecated function of this package, such as `get_standard_tap_tests`.
 
     The access emits a DeprecationWarning.
 

@@ -58,7 +58,7 @@ class StreamAttributeTestParams(NamedTuple):
 
 @dataclass(frozen=True)
 class TestParam:
-    """Arguments for one run of a test method.
+    """Arguments with which pytest runs a parametrized test method once.
 
     ``id`` is the name that pytest shows for the run, such as ``users.email``.
     """
@@ -70,7 +70,7 @@ class TestParam:
 
 
 class BaseTestClass:
-    """Base class of generated test classes.
+    """Base class of the generated pytest classes with the standard tests of a tap or target.
 
     The dict ``params`` maps the name of a test method to the arguments of its runs: pytest runs
     the method once per `TestParam`.
@@ -118,7 +118,11 @@ class TapTestClassFactory:
         suite_config: SuiteConfig | None = None,
         **kwargs: Any,
     ) -> type[BaseTestClass]:
-        """Return a new test class; the arguments are those of `get_tap_test_class`."""
+        """Return a new pytest class with the standard tests that the ``include_…`` flags select.
+
+        ``custom_suites`` are added to these tests, ``suite_config`` has the options of the tests,
+        and ``kwargs`` are further arguments of the tap.
+        """
         standard = (
             (include_tap_tests, tap_tests),
             (include_stream_tests, tap_stream_tests),
@@ -174,10 +178,10 @@ def get_tap_test_class(
 
 
 def _tap_test_class(test_runner: TapTestRunner, suite_config: SuiteConfig) -> type[BaseTestClass]:
-    """Return a pytest class for a tap that has the fixtures, but no tests yet."""
+    """Return a pytest class with the fixtures for the standard tests of a tap, but no tests yet."""
 
     class TapTestClass(BaseTestClass):
-        """Standard tests of a tap."""
+        """Generated pytest class with the standard tests of a tap."""
 
         @pytest.fixture
         def config(self) -> SuiteConfig:
@@ -221,7 +225,11 @@ class TargetTestClassFactory:
         include_target_tests: bool = True,
         **kwargs: Any,
     ) -> type[BaseTestClass]:
-        """Return a new test class; the arguments are those of `get_target_test_class`."""
+        """Return a new pytest class with the tests of the target.
+
+        ``custom_suites`` are added to the standard tests, ``suite_config`` has the options of the
+        tests, and ``kwargs`` are further arguments of the target.
+        """
         suites = [*(custom_suites or ()), *([target_tests] if include_target_tests else ())]
         kwargs.setdefault("parse_env_config", True)
         test_class = _target_test_class(self.target_class, self.config, suite_config, kwargs)
@@ -268,10 +276,10 @@ def _target_test_class(
     suite_config: SuiteConfig | None,
     kwargs: Mapping[str, Any],
 ) -> type[BaseTestClass]:
-    """Return a pytest class for a target that has the fixtures, but no tests yet."""
+    """Return a pytest class with the fixtures for the tests of a target, but no tests yet."""
 
     class TargetTestClass(BaseTestClass):
-        """Standard tests of a target."""
+        """Generated pytest class with the standard tests of a target."""
 
         @pytest.fixture
         def config(self) -> SuiteConfig:
@@ -321,7 +329,7 @@ def _add_suite(
 def _attribute_params(
     template: type[AttributeTestTemplate], streams: Iterable[Stream]
 ) -> Iterator[TestParam]:
-    """Yield the arguments of a property test, for each property to which it applies."""
+    """Yield the arguments of a property test for each property of the streams that it tests."""
     for stream in streams:
         schema = stream.stream_maps[-1].transformed_schema
         for name, definition in schema.get("properties", {}).items():

@@ -179,7 +179,7 @@ def _select_all(catalog_dict: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_keys(tap: Tap, role: str, get_keys: Callable[[Stream], Iterable[str]]) -> None:
-    """Check that the keys of every stream are properties of its schema.
+    """Check that the keys of every stream of a tap are properties of the stream's schema.
 
     Args:
         tap: The tap.

@@ -15,7 +15,7 @@ __all__ = ["pytest_generate_tests"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize the standard tests of a class that overrides the hook of `BaseTestClass`.
+    """Parametrize the standard tests of a class whose author has overridden this pytest hook.
 
     Without this plugin, the standard tests of such a class would get no arguments.
     """

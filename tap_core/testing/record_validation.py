@@ -46,7 +46,7 @@ class RecordFault:
     Attributes:
         path: Path of the invalid property, such as ``a.b[]``.
         rule: Violated JSON Schema keyword, such as ``type``.
-        words: Error message for the first invalid record.
+        words: Error message of jsonschema for the first invalid record.
         record: Number of the first invalid record, counted from 1.
         count: Number of times that the error occurs.
     """
@@ -73,7 +73,9 @@ _checkers: dict[str, JSONSchemaValidator] = {}
 
 
 def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
-    """Return a validator for a schema, from a cache; ``format`` keywords are checked too.
+    """Return a validator of records for a JSON Schema, which also checks ``format`` keywords.
+
+    Validators are cached by schema.
 
     Raises:
         InvalidJSONSchema: The schema is invalid.
@@ -85,10 +87,11 @@ def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
 
 
 def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFault]:
-    """Validate records, and return the errors; equal errors are merged to one entry.
+    """Validate records against a JSON Schema, and return the errors, equal ones merged.
 
+    Of a schema that is not valid, the valid rules apply, as in singer_sdk's tests.
     Two errors are equal if they have the same path and violate the same keyword. Errors about
-    different missing properties are never equal. The schema must be valid; this is not checked.
+    different missing properties are never equal.
     """
     faults: dict[tuple[str, str, str], RecordFault] = {}
     surely_fits, validator = _build_rules(schema)
@@ -108,9 +111,9 @@ def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFau
 
 
 def _build_rules(schema: JsonSchema) -> tuple[Callable[[Any], bool], Any]:
-    """Return a quick check and a jsonschema validator for a schema.
+    """Return a quick function that checks records, and a validator of the package jsonschema.
 
-    The quick check returns True only for records that are certainly valid. Any other record must be
+    The function returns True only for records that are certainly valid. Any other record must be
     passed to the validator.
     """
     try:
@@ -147,7 +150,7 @@ def format_faults(faults: Sequence[RecordFault]) -> str:
 
 
 def excerpt(text: str) -> str:
-    """Return a text of at most about 160 characters; the middle of a longer text is left out.
+    """Shorten a text for an error message to about 160 characters, by omitting its middle.
 
     Beginning and end are kept because messages of jsonschema begin with the value and end with
     the violated rule.
@@ -159,7 +162,7 @@ def excerpt(text: str) -> str:
 
 
 def _is_valid(check: Callable[[Any], object], value: Any) -> bool:
-    """Return True if ``check(value)`` is true; False if it is false or raises an exception."""
+    """Return True if ``check`` accepts a value, False if it rejects it or raises an exception."""
     try:
         return bool(check(value))
     except Exception:  # noqa: BLE001  an exception means an invalid value

@@ -16,6 +16,7 @@ from tap_core.plugin_base import PluginBase
 from tap_core.tap_base import Tap
 from tap_core.testing.capture import capture_output, parse_messages
 from tap_core.testing.config import SuiteConfig
+from tap_core.testing.legacy import target_sync_test
 from tap_core.types import Record
 
 if TYPE_CHECKING:
@@ -68,11 +69,10 @@ class SingerTestRunner(abc.ABC, Generic[_T]):
         self.records: defaultdict[str, list[Record]] = defaultdict(list)
 
     def create(self, kwargs: Mapping[str, Any] | None = None) -> _T:
-        """Return a new instance of the plugin.
+        """Create an instance of the plugin (tap or target).
 
         Args:
-            kwargs: Arguments of the plugin besides ``config``, which replace those passed to the
-                runner.
+            kwargs: Arguments of the plugin besides ``config``; by default those of the runner.
         """
         return self.singer_class(config=self.config, **(kwargs or self.default_kwargs))
 
@@ -137,7 +137,7 @@ class TapTestRunner(SingerTestRunner[Tap]):
         self._collect(parse_messages(out.read()))
 
     def _collect(self, messages: list[dict[str, Any]]) -> None:
-        """Store the messages of a run in the attributes for their types, and records by stream."""
+        """Store the messages of a run in attributes by type, and the records by stream."""
         kinds = {
             "SCHEMA": self.schema_messages,
             "RECORD": self.record_messages,
@@ -189,7 +189,10 @@ class TargetTestRunner(SingerTestRunner["Target"]):
 
     @property
     def target_input(self) -> IO[str] | None:
-        """Open file with the input messages, or None; ``input_filepath`` is opened on access."""
+        """Open file with the target's input messages, or None for no input.
+
+        If only ``input_filepath`` was passed, the first access opens that file.
+        """
         if self._input is None:
             if self.input_io is not None:
                 self._input = self.input_io
@@ -212,13 +215,16 @@ class TargetTestRunner(SingerTestRunner["Target"]):
         target = self.new_target()
         self._reset()
         with self._open_input() as messages:
-            out, err = capture_output(lambda: _feed(target, messages, finalize=finalize))
+            out, err = target_sync_test(target, messages, finalize=finalize)
         self.stdout, self.stderr = out.read(), err.read()
         self.state_messages.extend(parse_messages(self.stdout))
 
     @contextlib.contextmanager
     def _open_input(self) -> Iterator[IO[str] | None]:
-        """Return a context manager for the input; it closes only a file that it opened itself."""
+        """Yield the open file with the input for a ``with`` block, or None for no input.
+
+        At the end, the file is closed if this method has opened it.
+        """
         was_given = self._input is not None or self.input_io is not None
         messages = self.target_input
         try:
@@ -227,14 +233,6 @@ class TargetTestRunner(SingerTestRunner["Target"]):
             if messages is not None and not was_given:
                 messages.close()
                 self._input = None
-
-
-def _feed(target: Target, messages: IO[str] | None, *, finalize: bool) -> None:
-    """Send messages to a target; if ``finalize`` is True, also signal the end of the input."""
-    if messages is not None:
-        target.process_lines(messages)
-    if finalize:
-        target.process_endofpipe()
 
 
 def _check_limit_names(limits: Iterable[str], streams: Iterable[str]) -> None:

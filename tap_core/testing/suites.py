@@ -134,7 +134,7 @@ target_tests: SingerTestSuite[TargetTestTemplate] = SingerTestSuite(
 
 
 def __getattr__(name: str) -> Any:
-    """Return `SingerTestSuite` for its old name ``TestSuite``, and emit a DeprecationWarning.
+    """Return `SingerTestSuite` for its deprecated name ``TestSuite``, and emit a warning.
 
     Raises:
         AttributeError: Any other name.

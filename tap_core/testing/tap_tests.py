@@ -166,7 +166,7 @@ class StreamCatalogSchemaMatchesRecordTest(StreamTestTemplate):
         __tracebackhide__ = True
         if not self.stream_records:
             return
-        missing = _properties(self.stream).keys() - _collect_keys(self.stream_records)
+        missing = _get_mapped_properties(self.stream).keys() - _collect_keys(self.stream_records)
         if missing:
             warnings.warn(
                 f"Fields in transformed catalog but not in records: ({_listed(missing)})."
@@ -184,7 +184,7 @@ class StreamRecordSchemaMatchesCatalogTest(StreamTestTemplate):
     def test(self) -> None:
         """Fail if a record has a property that the schema does not declare."""
         __tracebackhide__ = True
-        unknown = _collect_keys(self.stream_records) - _properties(self.stream).keys()
+        unknown = _collect_keys(self.stream_records) - _get_mapped_properties(self.stream).keys()
         if unknown:
             first = next(record for record in self.stream_records if unknown & record.keys())
             name = min(unknown & first.keys())
@@ -268,7 +268,7 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
 
 
 def _declares_type(schema: JsonSchema) -> bool:
-    """Return True if the schema of a property has a type; any value is allowed without one."""
+    """Return True if the schema of a property declares a type. Otherwise, any value is allowed."""
     try:
         is_date_or_datetime_type(schema)
     except (EmptySchemaTypeError, ValueError):
@@ -376,7 +376,7 @@ def _format_schema_error(stream: Stream, error: InvalidJSONSchema) -> str:
     return f"Schema is not valid: stream '{stream.name}', {where}: {excerpt(cause.message)}."
 
 
-def _properties(stream: Stream) -> JsonSchema:
+def _get_mapped_properties(stream: Stream) -> JsonSchema:
     """Return the ``properties`` of a stream's schema, with all stream maps applied."""
     properties: JsonSchema = stream.stream_maps[-1].transformed_schema.get("properties", {})
     return properties

@@ -42,7 +42,7 @@ _R = TypeVar("_R", bound=SingerTestRunner[Any])
 
 
 class TestTemplate(Generic[_R]):
-    """Base class of tests; subclasses set ``name`` and override `test` or other methods.
+    """Base class of the standard tests. Subclasses set ``name``, and override `test` for example.
 
     Attributes:
         name: Name of the test, such as ``discovery``.
@@ -61,7 +61,7 @@ class TestTemplate(Generic[_R]):
 
     @property
     def id(self) -> str:
-        """Identifier of the test, such as ``tap__discovery``; each kind of test defines it."""
+        """Identifier of the test, such as ``tap__discovery``. Subclasses must define it."""
         raise NotImplementedError("A template must define its id.")
 
     def setup(self) -> None:
@@ -118,7 +118,10 @@ class TapTestTemplate(TestTemplate[TapTestRunner]):
         return f"tap__{self.name}"
 
     def run(self, config: SuiteConfig, resource: Any, runner: TapTestRunner) -> None:
-        """Create a tap and run the test on it; the arguments are those of `TestTemplate.run`."""
+        """Create a tap with ``runner``, and run the test on it with the options ``config``.
+
+        ``resource`` is the value of the fixture ``resource``, by default None.
+        """
         __tracebackhide__ = True
         self.tap = runner.new_tap()
         super().run(config, resource, runner)
@@ -157,9 +160,9 @@ class StreamTestTemplate(TestTemplate[TapTestRunner]):
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """Definition of a property test for one type of values, such as boolean.
+    """Type of values, such as boolean, that a standard test checks.
 
-    The test applies to properties whose schema allows the type, and checks their values.
+    The test applies to the properties whose schema allows the type.
     """
 
     kind: str
@@ -173,9 +176,10 @@ class ValueType:
 
 
 class AttributeTestTemplate(StreamTestTemplate):
-    """Base class of tests that run once per property; its name is ``self.attribute_name``.
+    """Base class of tests that run once per property of a stream.
 
-    Subclasses set `value_type`, or override `evaluate` (the choice of properties) and `test`.
+    ``self.attribute_name`` is the name of the property. Subclasses set `value_type`, or override
+    `evaluate`, which chooses the properties, and `test`.
     """
 
     attribute_name: str
@@ -203,7 +207,7 @@ class AttributeTestTemplate(StreamTestTemplate):
 
     @cached_property
     def non_null_attribute_values(self) -> list[Any]:
-        """Values of the property in all records, except null; warn if there are no such values."""
+        """Values of the tested property in all records, except null. Warn if no record has one."""
         all_values = (record.get(self.attribute_name) for record in self.stream_records)
         values = [value for value in all_values if value is not None]
         if not values and not self.ignore_no_records:
@@ -263,7 +267,10 @@ class TargetTestTemplate(TestTemplate[TargetTestRunner]):
         return f"target__{self.name}"
 
     def run(self, config: SuiteConfig, resource: Any, runner: TargetTestRunner) -> None:
-        """Create a target and run the test on it; the arguments are those of `TestTemplate.run`."""
+        """Create a target with ``runner``, and run the test on it with the options ``config``.
+
+        ``resource`` is the value of the fixture ``resource``, by default None.
+        """
         __tracebackhide__ = True
         self.target = runner.new_target()
         super().run(config, resource, runner)

@@ -16,10 +16,11 @@ from typing import Any, Final
 
 import typer
 
-from tap_core.config.loading import ConfigInput, coerce_text, read_text
+from tap_core.config.loading import ConfigInput, coerce_text
 from tap_core.exceptions import CatalogFileError, ConfigurationError
 from tap_core.io.stdin import open_binary
 from tap_core.io.stdout import StdoutWriter
+from tap_core.parsing.command_line import read_input_file
 from tap_core.protocols.airbyte.cli_args import get_files
 from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
 from tap_core.protocols.airbyte.messages import line, trace_line
@@ -71,7 +72,7 @@ class _CommandState:
         self._hide: Callable[[str], str] = str
 
     def hide(self, text: str) -> str:
-        """Return a text for the output, without the secrets of the settings that have been read."""
+        """Return ``text`` with the secrets of the settings redacted, so that it can be output."""
         return self._hide(text)
 
     def read_settings(self, path: str) -> ConfigInput:
@@ -85,7 +86,7 @@ class _CommandState:
         return config_input
 
     def target(self, config_input: ConfigInput) -> CommandTarget:
-        """Create the target with the settings in ``config_input``; remove its secrets from output.
+        """Create the target with the settings in ``config_input``; redact their secrets in output.
 
         Raises:
             ConfigurationError: ``after_load`` is set, but not allowed by an environment variable.
@@ -120,7 +121,7 @@ class _CommandState:
 
 
 def _parse_spark_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with the object that the text of the setting ``spark`` describes as JSON.
+    """Return the settings with the JSON text of the setting ``spark`` parsed to an object.
 
     Airbyte's form can only enter text. Text that is not a JSON object is kept, and is rejected when
     the settings are validated.
@@ -195,7 +196,7 @@ def _write(state: _CommandState, files: Mapping[str, str]) -> list[BaseException
 
     target = state.target(state.read_settings(files["config"]))
     path = files["catalog"]
-    catalog = parse_configured_catalog(read_text(path, CatalogFileError, "Catalog"), path)
+    catalog = parse_configured_catalog(read_input_file(path, CatalogFileError, "Catalog"), path)
     config = with_defaults(target.config)
     catalog_request = parse_catalog(catalog, config["format"])
     options = build_options(config, catalog_request)

@@ -82,7 +82,7 @@ def build_options(config: Mapping[str, Any], request: CatalogRequest) -> LoadOpt
     """
     options = load_options(config)
     quarantines = with_defaults(config).get("misfits") == "quarantine"
-    columns = replace(options.columns, airbyte=True, quarantines_misfits=quarantines)
+    columns = replace(options.columns, airbyte=True, quarantines_invalid_rows=quarantines)
     return replace(options, columns=columns, configured=request.options, by_status=True)
 
 

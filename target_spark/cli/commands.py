@@ -340,7 +340,7 @@ def _print_overview(
     find: Callable[[Mapping[str, Any]], Any],
     describe: Callable[[Mapping[str, Any], Any], str],
 ) -> int:
-    """Print a description of what ``find`` returns for the settings; return the exit code.
+    """Read tables with ``find``, print its result as text from ``describe``; return the exit code.
 
     Args:
         context: Context of the typer command, whose ``obj`` is the target class.
@@ -393,9 +393,10 @@ def _run_with_target(
 
 
 def _create_target(plugin: type[CommandTarget], config_input: ConfigInput) -> CommandTarget:
-    """Create the target from the option ``--config``, but without its setting ``report``.
+    """Create the target from the option ``--config``; SIGINT and SIGTERM then end the process.
 
-    Otherwise an invalid configuration would overwrite the report file of the last run.
+    The setting ``report`` is left out, because a target that has it writes a report even if its
+    settings are invalid, and would overwrite the report of the last run.
     """
     config = {**config_input.config, "report": None}
     target = plugin(config=config, parse_env_config=config_input.parse_env)

@@ -140,8 +140,8 @@ def _read_configuration(
 ) -> tuple[Mapping[str, Any], list[str]]:
     """Read and validate the settings files; return the settings and a list of error texts.
 
-    If there are errors, the settings are those of the files, without validation, or empty if the
-    files cannot be read.
+    If there are errors, the settings are returned without validation; they are empty if the files
+    cannot be read.
 
     Args:
         check: A function that validates the configuration. It returns the settings, or raises

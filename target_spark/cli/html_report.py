@@ -22,7 +22,7 @@ from tap_core.exceptions import ConfigurationError
 from tap_core.io.private_files import replace_file
 from tap_core.redaction import clean_document, make_redactor, redact_lines
 from tap_core.redaction.row_values import show_value
-from target_spark.cli.table_overview import read_runs, read_table
+from target_spark.cli.table_overview import read_run_rows, read_table
 from target_spark.config.options import LoadOptions
 from target_spark.loader.report import COMPLETE
 from target_spark.storage.retry import first_error_line
@@ -122,7 +122,7 @@ def _read_page(
         limit: The number of newest runs that the report contains.
         clean: Function that redacts secrets and escapes control characters in a text.
     """
-    rows = read_runs(reader, options, limit)
+    rows = read_run_rows(reader, options, limit)
     now = datetime.now(timezone.utc)
     tables = [
         _read_table(reader, options, stream, clean)
@@ -235,7 +235,7 @@ def _show_document(
 
 
 def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
-    """Return the bar charts of the HTML report, by section ("runs" or "tables")."""
+    """Return the bar charts for the values of `_read_page`, by section: "runs" or "tables"."""
     from target_spark.cli.report_plots import plot_by_stream, plot_per_run
 
     runs = page["runs"][::-1]

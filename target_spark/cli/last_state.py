@@ -40,7 +40,7 @@ UNCOVERED_ROWS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RecoveredTable:
-    """An existing table, with the metadata of its newest commit, from which a state is recovered.
+    """An existing table, and the metadata of its newest commit, which may contain a state.
 
     Attributes:
         table: The name of the table.
@@ -57,7 +57,7 @@ class RecoveredTable:
 def get_job_metadata(
     jobs: Collection[str], tables: Iterable[RecoveredTable]
 ) -> CommitMetadata | None:
-    """Return the commit metadata that contains the last state of a job.
+    """Return the newest commit metadata of a job in any of ``tables``, with the job's last state.
 
     Return None if no table contains a state of the job.
 

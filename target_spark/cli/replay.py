@@ -244,7 +244,7 @@ class ReplayWriter(BatchWriter):
             yield count
 
     def records(self, described: SchemaEvent) -> Iterator[Rows]:
-        """Yield the quarantined records as record events, in the order of their quarantining."""
+        """Yield the quarantined records as record events, in the order of their arrival there."""
         positioned = self._source.selectExpr(
             f"`{_PLACE}` AS place", "raw", f"{_TIME} AS extracted", "version"
         )
@@ -335,6 +335,8 @@ class ReplayWriter(BatchWriter):
 
     def _claim_records(self, spark: SparkSession, stay: Collection[int]) -> DataFrame:
         """Return the quarantined records, with this run's id in the column ``replay``.
+
+        The id marks the records that this run loads, so that the next run can complete the replay.
 
         Args:
             spark: The session.

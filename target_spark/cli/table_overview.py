@@ -30,7 +30,7 @@ __all__ = [
     "describe_table",
     "list_runs",
     "open_reader",
-    "read_runs",
+    "read_run_rows",
     "read_table",
     "show_table",
     "to_json",
@@ -59,7 +59,7 @@ def list_runs(
     """
     options = settings.load_options(config)
     with open_reader(config, options) as reader:
-        return read_runs(reader, options, limit, stream)
+        return read_run_rows(reader, options, limit, stream)
 
 
 def show_table(config: Mapping[str, Any], stream: str) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def open_reader(config: Mapping[str, Any], options: LoadOptions) -> Iterator[Tab
         yield TableReader(options.format, get_spark)
 
 
-def read_runs(
+def read_run_rows(
     reader: TableReader, options: LoadOptions, limit: int, stream: str | None = None
 ) -> list[dict[str, Any]]:
     """Return rows of the table of runs, newest run first; each run has one row per stream.

@@ -133,7 +133,7 @@ def schema_from_json_schema(
         keys=tuple(by_source[source] for source in sources),
         key_sources=sources,
         truncate_timestamps=options.truncate_timestamps,
-        nulls_misfits=options.nulls_misfits,
+        nulls_invalid_values=options.nulls_invalid_values,
     )
 
 

@@ -23,14 +23,14 @@ _Paths: TypeAlias = Mapping[str, Sequence[str]]
 
 
 def nested_sources(nested: _Paths, declared: Collection[str]) -> dict[str, str]:
-    """Return a unique name for each key or replication key that is inside an object of the record.
+    """Return the value of `Column.source` for each key or replication key nested in an object.
 
-    The name of ``user.id`` is ``user.id``, or ``user.id_2`` if a property has that name.
+    For the key ``user.id`` it is ``user.id``, or ``user.id_2`` if a property has that name.
 
     Args:
         nested: The path of each key by name, such as ``{"user.id": ["user", "id"]}``. A name whose
             path is only the name itself is a top-level property and not in the result.
-        declared: The names of the declared properties, which are not used as names.
+        declared: The names of the declared properties, which must not occur in the result.
     """
     sources: dict[str, str] = {}
     for name, path in nested.items():
@@ -95,7 +95,7 @@ def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
     Args:
         schema: The JSON Schema of the object.
         path: The path of the nested key, such as ``("user", "id")``, for error messages.
-        at: The length of the object's own path; 1 for ``user``.
+        at: The number of names of ``path`` that lead to the object; 1 for ``user``.
 
     Raises:
         UnsupportedError: The schema is not an object or declares no properties.

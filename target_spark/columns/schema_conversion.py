@@ -63,9 +63,9 @@ def to_json_schema(table_schema: TableSchema) -> dict[str, Any]:
 
 
 def from_table(types: Mapping[str, str], sources: Mapping[str, str] | None = None) -> TableSchema:
-    """Return the `TableSchema` of an existing table, without properties that fill its columns.
+    """Return the `TableSchema` of an existing table; no property fills its columns yet.
 
-    `diff_with_table` later assigns the properties of a stream to the columns.
+    `diff_with_table` later determines which property of a stream fills each column.
 
     Args:
         types: The type (DDL) of each column by name, in table order.

@@ -132,10 +132,10 @@ def can_share_batch(old: TableSchema, new: TableSchema) -> bool:
 
 
 def _map_paths(columns: Iterable[Column]) -> dict[_Path, _Path]:
-    """Return the place in the table of each value in a record, including fields of structs.
+    """Map the path of each value in a record to the path of the column or field that stores it.
 
-    The keys are paths in the record, in which each name follows its kind of source; the values are
-    paths in the table: ``("property", "user", "property", "id")`` -> ``("user", "id")``.
+    In a path of the record, the kind of source precedes each name: ``("property", "user",
+    "property", "id")`` -> ``("user", "id")``.
     """
     targets: dict[_Path, _Path] = {}
     for column in columns:
@@ -208,10 +208,10 @@ def _is_ours(column: Column) -> bool:
 def _drop_whole_record_source(
     columns: Iterable[Column], keys: Collection[str]
 ) -> tuple[Column, ...]:
-    """Stop filling the column with the whole record as JSON once the schema declares properties.
+    """Return the columns; the one that stores whole records loses its source if it is not needed.
 
-    The column is filled as long as the schema declares only keys. After that, the returned column
-    has the ``feed`` (source of values) NOTHING.
+    It is needed as long as keys are the only declared properties. A column without a source has
+    the ``feed`` NOTHING and is not written.
     """
     all_columns = tuple(columns)
     if not any(
@@ -225,10 +225,10 @@ def _drop_whole_record_source(
 
 
 def _mark_unfed_columns(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns, with ``feed`` (the source of values) changed where no value arrives.
+    """Return the columns, with the ``feed`` (source of values) set for those that nothing fills.
 
-    It becomes EMPTIED, so that null is written, in metadata columns and in columns whose property
-    now fills another column. Otherwise it becomes NOTHING, so that the column is not written.
+    It becomes EMPTIED, so that null is written, for metadata columns and for columns whose property
+    now fills another column. For all others it becomes NOTHING: the column is not written.
     """
     all_columns = tuple(columns)
     filled = {column.source for column in all_columns if column.feed is ColumnSource.PROPERTY}
@@ -333,8 +333,8 @@ class _Merge:
     def _match_or_add(self, new: Column) -> None:
         """Assign a column of the new schema to a table column of its name, or add it to the table.
 
-        If the table column of that name has a type that does not fit, the name ``<name>__<type>``
-        is tried next. Under the policy IGNORE no column is added.
+        If the type of that table column does not fit, the name ``<name>__<type>`` is tried next. A
+        name that belongs to another property gets a number. The policy IGNORE adds no column.
         """
         first = self._find_by_source(new)
         name = new.name if first is None else self.columns[first].name
@@ -476,7 +476,7 @@ class _Merge:
         self._by_feed[_feed(self.columns[at])] = at
 
     def _release_property(self, new: Column) -> None:
-        """Stop filling the table column that the property of ``new`` has filled so far, if any."""
+        """Stop filling the column that got the values of ``new``'s property so far, if any."""
         at = self._by_feed.get(_feed(new))
         if at is not None:
             self.columns[at] = replace(self.columns[at], feed=ColumnSource.NOTHING)
@@ -492,7 +492,7 @@ _JoinedType: TypeAlias = tuple[ColumnType, list[SchemaChange]]
 def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _JoinedType | None:
     """Return a type that can store the values of two types, and the schema changes that it needs.
 
-    Return None if there is no such type, or if the column must not or cannot be widened to it.
+    Return None if there is no such type, or if the policy or the table format forbids widening.
 
     Args:
         old: The type of the existing column.
@@ -525,7 +525,7 @@ def _join_structs(old: Struct, new: Struct, rules: _Rules, path: _Path) -> _Join
 
 
 def _fill_fields(type_: ColumnType, *, only_scalars: bool = False) -> ColumnType | None:
-    """Return a table column's type in which records' properties fill the fields of structs.
+    """Return the type of a table column, with its struct fields marked as filled by properties.
 
     A type without struct fields is returned unchanged. Return None if target-spark cannot write
     values of the type.

@@ -131,12 +131,12 @@ class ColumnOptions:
         metadata: True to add the columns of `METADATA_COLUMNS`.
         table_version: True to add the column of `METADATA_COLUMNS` with the table version.
         history: True to add the columns of `HISTORY_COLUMNS`.
-        reserved: Column names that no property of a record may get.
+        reserved: Names that the column of a property must not have.
         airbyte: True to add the columns of `AIRBYTE_COLUMNS`. The generation id is then the table
             version. Rows with conversion errors are loaded: the value becomes null, and the column
             `_airbyte_meta` records the error. False to quarantine such rows.
-        quarantines_misfits: True to quarantine rows with conversion errors even if ``airbyte`` is
-            True. Quarantined rows go to a separate table.
+        quarantines_invalid_rows: True to quarantine rows with conversion errors even if ``airbyte``
+            is True. Quarantined rows go to a separate table.
     """
 
     plain_numbers: Decimal | None = None
@@ -148,15 +148,15 @@ class ColumnOptions:
     history: bool = False
     reserved: frozenset[str] = frozenset()
     airbyte: bool = False
-    quarantines_misfits: bool = False
+    quarantines_invalid_rows: bool = False
 
     @property
-    def nulls_misfits(self) -> bool:
+    def nulls_invalid_values(self) -> bool:
         """True if rows with conversion errors are loaded, with null instead of the bad value.
 
         False if such rows are quarantined.
         """
-        return self.airbyte and not self.quarantines_misfits
+        return self.airbyte and not self.quarantines_invalid_rows
 
     @property
     def version_column(self) -> str:
@@ -197,9 +197,10 @@ class TableSchema:
         key_sources: Names of the properties that fill the key columns.
         truncate_timestamps: True to truncate date-times to microseconds. False to quarantine rows
             with more digits.
-        filled: Names of the properties whose text must not be empty.
-        nulls_misfits: True to load a row with conversion errors and write null instead of the bad
-            values, unless a key or the deletion time is bad. False to quarantine the row.
+        filled: Names of the properties in which an empty string quarantines the row. They fill text
+            partition columns of a Delta table.
+        nulls_invalid_values: True to load a row with conversion errors and write null instead of
+            the bad values, unless a key or the deletion time is bad. False to quarantine the row.
         on_change: The policy for an existing table whose columns differ.
     """
 
@@ -208,7 +209,7 @@ class TableSchema:
     key_sources: tuple[str, ...] = ()
     truncate_timestamps: bool = False
     filled: tuple[str, ...] = ()
-    nulls_misfits: bool = False
+    nulls_invalid_values: bool = False
     on_change: OnSchemaChange = OnSchemaChange.EVOLVE
 
     @property
@@ -244,7 +245,7 @@ class TableSchema:
         """Names of the properties for which a value of the wrong type always quarantines the row.
 
         They are the keys, `_sdc_deleted_at` and `_ab_cdc_deleted_at`. A bad value of another
-        property may be replaced by null (`nulls_misfits`).
+        property may be replaced by null (`nulls_invalid_values`).
         """
         return frozenset((*self.key_sources, DELETED_AT, CDC_DELETED_AT))
 
@@ -306,26 +307,25 @@ class SchemaChange:
     def describe(self) -> str:
         """Return the change of a table as text for the log, such as ``new column a (bigint)``."""
         name = ".".join(self.path)
-        if self.kind == "omit":
+        if self.kind == "omit" or (self.kind == "refuse" and self.old is None):
             return f"column {name} ({self.ddl}) is not in the table"
         if self.kind == "keep":
             return (
                 f"column {name} stays {self.old}, although its schema says {self.ddl}: values that"
                 " do not fit are not stored in it"
             )
-        if self.kind == "refuse" and self.old is not None:
-            return f"column {name} is {self.old} in the table and {self.ddl} in the schema"
         if self.kind == "refuse":
-            return f"column {name} ({self.ddl}) is not in the table"
+            return f"column {name} is {self.old} in the table and {self.ddl} in the schema"
         if self.kind == "widen":
             return f"column {name} is now {self.ddl}"
-        beside = f", beside {self.instead_of}, which cannot take it" if self.instead_of else ""
-        return f"new column {name} ({self.ddl}){beside}"
+        if self.instead_of is None:
+            return f"new column {name} ({self.ddl})"
+        return f"new column {name} ({self.ddl}), because column {self.instead_of} cannot be widened"
 
     def refuse(self) -> SchemaChange:
         """Return this change as one that ends the run (kind ``refuse``), for an error message.
 
-        If the change adds a second column to a property, the path is that of its first column.
+        If the change adds a second column for a property, the path is that of its first column.
         """
         path = (*self.path[:-1], self.instead_of) if self.instead_of else self.path
         return SchemaChange("refuse", path, self.requested or self.ddl, old=self.old)

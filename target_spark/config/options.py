@@ -158,8 +158,8 @@ class StreamOptions:
         hard_delete: True to delete rows that the source deleted; False to mark them as deleted.
         by_cursor: If several rows have the same key: True to keep the row with the greatest cursor
             value (the last one if equal), False to keep the last row in the input.
-        least_version: A table version. Rows with a lower version are treated as older than all
-            other rows.
+        least_version: The minimum generation id of an Airbyte catalog. Rows of earlier generations
+            are treated as older than all other rows.
         sync_id: Airbyte's id of the sync, which is stored in the metadata column of rows.
         on_schema_change: The policy for a schema that does not fit the stream's existing table.
     """
@@ -264,7 +264,7 @@ class LoadOptions:
         return self.format not in APPENDING_FORMATS
 
     def of(self, stream: StreamId) -> StreamOptions:
-        """Return the options of a stream. Options that are not set are those of all streams."""
+        """Return the options of a stream, completed by the options of all streams."""
         return self._get_stream_options(stream).with_defaults(self.every)
 
     def _get_stream_options(self, stream: StreamId) -> StreamOptions:

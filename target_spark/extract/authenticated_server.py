@@ -34,13 +34,12 @@ class AuthenticatedConnections:
     authenticated, the one that has been idle longest is closed.
 
     Args:
-        limit: The maximum number of connections.
-        unauthenticated_limit: The maximum number of connections that are not yet authenticated.
+        limit: The maximum number of connections. At most 64 of them are not authenticated.
     """
 
-    def __init__(self, limit: int, unauthenticated_limit: int = _UNAUTHENTICATED_LIMIT) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._unauthenticated_limit = min(unauthenticated_limit, limit)
+        self._unauthenticated_limit = min(_UNAUTHENTICATED_LIMIT, limit)
         self._unauthenticated: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
         self._authenticated: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
 

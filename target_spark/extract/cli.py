@@ -11,19 +11,22 @@ import json
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tap_core.config.loading import ConfigInput, read_text
+from tap_core.config.loading import ConfigInput
 from tap_core.config.similar_names import suggest
+from tap_core.events import SchemaEvent, StreamId
 from tap_core.exceptions import (
     CatalogFileError,
     ConfigurationError,
     StateFileError,
 )
+from tap_core.parsing.command_line import read_input_file
 from tap_core.protocols.error_classification import is_known_error
+from tap_core.protocols.resume import split_bookmarks
 from tap_core.protocols.singer.catalog_file import parse_catalog
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.protocols.singer.writer import encode_body
@@ -40,8 +43,11 @@ from target_spark.extract.tap_factory import TapSpec, import_tap_class
 from target_spark.loader.interfaces import ProtocolBinding
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tap_core.events import Event
     from tap_core.state.read_range import ReadRange
+    from tap_core.sync.interfaces import SyncStream
     from tap_core.tap_base import Tap
     from target_spark.config.options import LoadOptions
     from target_spark.extract.spark_distributor import SparkDistributor
@@ -130,7 +136,7 @@ def _load_tap(
         )
     if arguments.read_range is not None:
         apply_range(tap, arguments.read_range)
-        _refuse_overwrites(tap, options)
+        _refuse_overwrites(tap, target, options)
     reading = _TapSync(target, tap, source, options, arguments.here, state)
     faults = target.run_load(ProtocolBinding(SingerReader(), options), reading, retries_tasks=True)
     return 1 if faults else 0
@@ -172,7 +178,7 @@ class _TapSync:
         tap, target = self._tap, self._target
         self._start_rate_limit_server(opened)
         if self._source.read_range is None:
-            tap.load_state(self._choose_state(opened))
+            self._load_state(opened)
         tap.set_protocol_writer(
             output := _LoaderOutput(
                 opened.loader, target.make_event_mapper(), self._make_distributor(opened)
@@ -212,25 +218,59 @@ class _TapSync:
         self._tap.logger.log(level, "The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
-    def _choose_state(self, opened: LoadSession) -> dict[str, Any]:
-        """Return the Singer state from which the sync of the tap starts; {} for a full sync.
+    def _load_state(self, opened: LoadSession) -> None:
+        """Load into the tap the state that the user passed, or else the last state in the tables.
 
-        It is the state that the user passed, or else the last one stored in the target's tables.
+        A state in the tables covers all streams. A stream whose own table does not exist starts
+        from the beginning, because the rows up to its bookmark are gone with a removed table, or
+        are in a table that had another name.
         """
+        overwrites = _make_overwrite_check(self._target, self._options)
         if self._state is not None:
-            return dict(self._state)
+            _load_state(self._tap, dict(self._state), overwrites)
+            return
         found = self._find_last_state(opened)
         if found is None:
             self._tap.logger.info(
                 "The tables have no state of %s: everything is read.", opened.run.job
             )
-            return {}
+            self._tap.load_state({})
+            return
         state: dict[str, Any] = json.loads(found)
         self._tap.logger.info("The run continues from the last state in the tables.")
-        return state
+        names = (state.get("bookmarks") or {}).keys()
+        missing = self._find_missing_tables(opened.engine.spark(), names)
+        for name, table in missing.items():
+            self._tap.logger.warning(
+                "Stream '%s': its table %s does not exist, so all its records are read.",
+                name,
+                table,
+            )
+        _load_state(self._tap, state, overwrites, missing)
+
+    def _find_missing_tables(
+        self, spark: SparkSession, bookmarks: Collection[str]
+    ) -> dict[str, str]:
+        """Return the name of each table that does not exist, by the name of its stream.
+
+        Only the selected streams in ``bookmarks`` (those with a bookmark) and selected child
+        streams are checked. A child stream needs no bookmark, because the bookmark of its parent
+        already makes it skip the children of older parent records.
+        """
+        from target_spark.writers import get_writer
+
+        writer, missing = get_writer(self._options.format), dict[str, str]()
+        streams = self._tap.streams.values()
+        children = {child.name for stream in streams for child in stream.child_streams}
+        for stream in streams:
+            if stream.selected and (stream.name in bookmarks or stream.name in children):
+                for table in map(self._options.table, _get_outputs(stream, self._target)):
+                    if writer.get_column_types(spark, table) is None:
+                        missing[stream.name] = table.name
+        return missing
 
     def _find_last_state(self, opened: LoadSession) -> bytes | None:
-        """Return the last state that is stored in the target's tables, as JSON, or None.
+        """Return the last state of this job in the target's tables, as JSON; None without a state.
 
         A warning is logged if rows were committed after this state.
         """
@@ -329,21 +369,67 @@ class _LoaderOutput:
                 self._loader.poll()
 
 
-def _refuse_overwrites(tap: Tap, options: LoadOptions) -> None:
+def _make_overwrite_check(
+    target: CommandTarget, options: LoadOptions
+) -> Callable[[SyncStream, Any], bool]:
+    """Return a function that returns True for a tap's stream whose table is overwritten.
+
+    It ignores its second argument, the state of the stream.
+    """
+
+    def overwrites(stream: SyncStream, _state: Any) -> bool:
+        names = _get_outputs(stream, target)
+        return any(options.mode(name, keyed=True) is WriteMode.OVERWRITE for name in names)
+
+    return overwrites
+
+
+def _get_outputs(stream: SyncStream, target: CommandTarget) -> set[StreamId]:
+    """Return the streams that the target's stream maps create from a stream of the tap."""
+    events = target.make_event_mapper()(get_schemas(stream))
+    return {event.stream for event in events if isinstance(event, SchemaEvent)}
+
+
+def _load_state(
+    tap: Tap,
+    state: dict[str, Any],
+    overwrites: Callable[[SyncStream, Any], bool],
+    missing: Collection[str] = (),
+) -> None:
+    """Load a state into the tap, without the bookmarks of streams that must be read in full.
+
+    These are the streams whose tables are overwritten or do not exist. With a bookmark, they would
+    send only new rows, and the table would then lack all older rows.
+
+    Args:
+        tap: The tap.
+        state: The state.
+        overwrites: Function that returns True for a stream whose table is overwritten.
+        missing: The names of the streams whose tables do not exist.
+    """
+    bookmarks, streams = state.get("bookmarks"), tap.streams
+    if isinstance(bookmarks, dict):
+        kept, previous = split_bookmarks(bookmarks, streams, overwrites, missing)
+        for name, sent in previous.items():
+            streams[name].previously_sent_state = sent
+        state = {**state, "bookmarks": kept}
+    tap.load_state(state)
+
+
+def _refuse_overwrites(tap: Tap, target: CommandTarget, options: LoadOptions) -> None:
     """Raise if a backfill, which reads only a range of a stream, would overwrite the whole table.
 
     Raises:
         UnsupportedError: The write mode of a selected stream is overwrite.
     """
+    overwrites = _make_overwrite_check(target, options)
     for stream in tap.streams.values():
-        if stream.selected:
-            for each in get_schemas(stream):
-                if options.mode(each.stream, keyed=True) is WriteMode.OVERWRITE:
-                    raise UnsupportedError(
-                        f"Stream {each.stream} is written by overwrite, and a backfill would"
-                        " replace its table by the rows of the range: deselect the stream, or"
-                        " set its write_mode to append or upsert."
-                    )
+        if stream.selected and overwrites(stream, None):
+            raise UnsupportedError(
+                f"Stream {stream.name} is written by overwrite, and a backfill would replace its"
+                " table by the rows of the range: deselect the stream, or set its write_mode to"
+                " append or upsert."
+            )
 
 
 def _leave() -> None:
@@ -372,13 +458,14 @@ def _read_files(
     Raises:
         ConfigurationError: A file cannot be read or is invalid.
     """
-    catalog, state = arguments.catalog, arguments.state
-    return (
-        parse_catalog(read_text(catalog, CatalogFileError, "Catalog"), catalog)
-        if catalog
-        else None,
-        read_state(read_text(state, StateFileError, "State"), state) if state else None,
-    )
+    catalog, state = None, None
+    if path := arguments.catalog:
+        content = read_input_file(path, CatalogFileError, "Catalog", reads_stdin=True)
+        catalog = parse_catalog(content, path)
+    if path := arguments.state:
+        content = read_input_file(path, StateFileError, "State", reads_stdin=True)
+        state = read_state(content, path)
+    return catalog, state
 
 
 def _split_settings(

@@ -55,7 +55,7 @@ class TapDataSource(DataSource):
         Raises:
             UnsupportedError: An option is unknown, missing or invalid.
         """
-        return _build_struct(self._request())
+        return _build_struct(self._get_options())
 
     def reader(self, schema: StructType) -> TapReader:
         """Return the reader of the stream, which Spark uses for batch queries.
@@ -63,7 +63,7 @@ class TapDataSource(DataSource):
         Raises:
             UnsupportedError: The user has specified a schema that differs from that of the stream.
         """
-        request = self._request()
+        request = self._get_options()
         if schema != _build_struct(request):
             raise UnsupportedError(
                 f"The columns of stream {request.name} come from its schema: load it without a"
@@ -79,8 +79,8 @@ class TapDataSource(DataSource):
         """
         raise UnsupportedError(_NO_STREAMING)
 
-    def _request(self) -> ReadOptions:
-        """Return the options of the read, parsed at the first call and pickled with this object."""
+    def _get_options(self) -> ReadOptions:
+        """Return the parsed options, which are kept and pickled with this object."""
         options: ReadOptions | None = self.__dict__.get("_parsed")
         if options is None:
             from target_spark.extract.reader_options import parse_options

@@ -102,8 +102,8 @@ class _ContextCollector:
     """Tap output that collects the contexts of a stream, to divide them among Spark tasks.
 
     A context identifies a partition of a stream, as in singer_sdk, for example one parent record.
-    The tap also uses the object as its distributor: it passes the contexts instead of reading their
-    records.
+    The object is also the tap's distributor: the tap passes the contexts to its method `sync`
+    instead of reading their records.
     """
 
     most = _ALL_AT_ONCE
@@ -130,7 +130,7 @@ class _ContextCollector:
     def read_here(self, _context: Any) -> tuple[()]:
         """Return no records, in place of the stream's `get_records`, and set `is_read_here`.
 
-        The tap calls it only if the stream cannot be divided into contexts for workers.
+        The tap calls it only if workers cannot read the stream in parts, such as per parent record.
         """
         self.is_read_here = True
         return ()

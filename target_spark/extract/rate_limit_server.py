@@ -320,7 +320,7 @@ class _Client:
     def lower(
         self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
     ) -> None:
-        """Report to the server the number of remaining requests that an API returned.
+        """Report to the server how many more requests an API allows; it then limits all workers.
 
         Args:
             name: The name of the rate limit.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +20,7 @@ from tap_core.events import SchemaEvent
 from tap_core.exceptions import ConfigurationError
 from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
 from tap_core.protocols.singer.catalog_file import parse_catalog
-from tap_core.redaction import make_redactor
+from tap_core.redaction import clean_document, make_redactor
 from tap_core.state.reader import parse_json, read_state
 from tap_core.sync.plan import get_schemas
 from target_spark.columns import ColumnOptions, Decimal, TableSchema, schema_from_json_schema
@@ -226,7 +226,7 @@ def _parse_inline_settings(text: str, schema: Mapping[str, Any]) -> dict[str, An
     except ValueError:
         raise UnsupportedError("The option config is not valid JSON.") from None
     hide = make_redactor(parsed, schema)
-    if any(hide(value) != value for value in _iterate_strings(parsed)):
+    if clean_document(parsed, hide, by_name=False) != parsed:
         raise UnsupportedError(
             "The option config contains a secret. Spark shows options in its UI and its event log:"
             " pass the path of a settings file instead, or ENV for environment variables, or"
@@ -234,16 +234,6 @@ def _parse_inline_settings(text: str, schema: Mapping[str, Any]) -> dict[str, An
         )
     settings: dict[str, Any] = parsed
     return settings
-
-
-def _iterate_strings(value: Any) -> Iterator[str]:
-    """Yield every string value in a parsed JSON document, at any depth."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (text for inner in value.values() for text in _iterate_strings(inner))
-    elif isinstance(value, list):
-        yield from (text for inner in value for text in _iterate_strings(inner))
 
 
 def _read_document(

@@ -139,7 +139,7 @@ def get_tap(source: TapSpec) -> Tap:
 
 
 def get_redactor(source: TapSpec) -> Callable[[str], str]:
-    """Return a function that replaces the secrets in the tap's settings in a text."""
+    """Return a function that redacts the secrets of the tap's settings in a text."""
     try:
         schema = import_tap_class(source.tap)._full_schema()  # noqa: SLF001
     except ConfigurationError:  # without a schema, names alone identify secrets

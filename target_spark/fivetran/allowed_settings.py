@@ -21,7 +21,7 @@ from tap_core.protocols.fivetran.allowed_names import AllowedNames, get_variable
 from target_spark.errors import BatchFileLoadError
 from target_spark.storage.uris import to_local_folder, to_spark_scheme
 
-__all__ = ["SETTINGS", "CallRules", "is_allowed_spark_key"]
+__all__ = ["SETTINGS", "CallRules", "find_value_pattern"]
 
 SETTINGS: Final = frozenset(
     {
@@ -186,20 +186,16 @@ _RULES: Final = tuple(
 """Patterns of allowed Spark keys, and of the values that each may have."""
 
 
-def _rule(key: str) -> re.Pattern[str] | None:
+def find_value_pattern(key: str) -> re.Pattern[str] | None:
+    """Return the pattern of the values that a gRPC call may give the Spark property ``key``.
+
+    Return None if a call may not set the property at all.
+    """
     return next((value for pattern, value in _RULES if pattern.fullmatch(key)), None)
 
 
-def is_allowed_spark_key(key: str) -> bool:
-    """Return True if a gRPC call may set a Spark property such as ``spark.executor.memory``.
-
-    The value is not checked here, although each property allows only certain values.
-    """
-    return _rule(key) is not None
-
-
 def _find_stream_settings(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield name and value of each setting in ``streams``, which are those of a single stream."""
+    """Yield the settings of all streams in the setting ``streams``, as ``(name, value)``."""
     streams = config.get("streams")
     for settings in streams.values() if isinstance(streams, Mapping) else ():
         if isinstance(settings, Mapping):
@@ -257,7 +253,9 @@ class CallRules:
         own = (name for name, _ in _find_stream_settings(config) if name != "table")
         names = (*config, *own)
         refused = dict.fromkeys(name for name in names if name not in SETTINGS)
-        self.allowance.check([*refused, *(key for key in keys if _rule(key) is None)], SETTINGS)
+        self.allowance.check(
+            [*refused, *(key for key in keys if find_value_pattern(key) is None)], SETTINGS
+        )
         faults = [
             *self._find_disallowed_values(config, keys),
             *self._find_disallowed_locations(config, keys),
@@ -275,8 +273,8 @@ class CallRules:
         """
         if not self.folders:
             return path
-        real = Path(path).resolve()
-        if not any(real.is_relative_to(folder) for folder in self.folders):
+        real = None if "\0" in path else Path(path).resolve()
+        if real is None or not any(real.is_relative_to(folder) for folder in self.folders):
             raise BatchFileLoadError(
                 "A batch file of the call is not in a folder that the operator of this destination"
                 f" allows ({self.folders_variable})."
@@ -291,11 +289,11 @@ class CallRules:
         ``config`` are the settings of the gRPC call, ``keys`` its Spark properties.
         """
         for key, value in keys.items():
-            rule = _rule(key)
-            if rule is None or self.allowance.allows(key):
+            pattern = find_value_pattern(key)
+            if pattern is None or self.allowance.allows(key):
                 continue
             text = str(value).lower() if isinstance(value, bool) else str(value)
-            if _EXPANDED in text or not rule.fullmatch(text):
+            if _EXPANDED in text or not pattern.fullmatch(text):
                 yield (
                     f"{key}: a call may not set it to this value. The operator of this server"
                     f" allows any by {self.allowance.variable}={key}"
@@ -324,7 +322,10 @@ class CallRules:
     def _find_disallowed_locations(
         self, config: Mapping[str, Any], keys: Mapping[str, Any]
     ) -> Iterator[str]:
-        """Yield a message for each table location that the operator does not allow."""
+        """Yield a message for each setting that could put tables outside the allowed ``roots``.
+
+        ``config`` are the settings of the gRPC call, ``keys`` its Spark properties.
+        """
         if not self.roots:
             return
         for name in ("path", "warehouse"):
@@ -373,7 +374,7 @@ def _is_odd(text: str) -> bool:
 def _is_below(address: str, root: str) -> bool:
     """Return True if a path or URL is equal to ``root`` or below it.
 
-    A path that contains ``..`` is rejected, because Python and Hadoop may resolve it differently.
+    Return False if the path contains ``..``, because Python and Hadoop may resolve it differently.
     """
     if ".." in unquote(address).replace("\\", "/").split("/"):
         return False

@@ -205,7 +205,9 @@ def _add_generated_columns(
     plan: AlterPlan,
     parts: Sequence[PartitionSpec],
 ) -> DataFrame:
-    """Add the generation expressions of generated columns to a Delta table's changed rows.
+    """Return a Delta table's changed rows, with expressions as metadata of generated columns.
+
+    ``parts`` are the partition columns that the setting ``partition_by`` defines.
 
     Raises:
         UnsupportedError: The setting ``partition_by`` does not define a generated column of the

@@ -108,7 +108,7 @@ def _read_rows(
 
 
 def _iterate_rows_safely(file: RequestFile, rows: Iterator[Any]) -> Iterator[Any]:
-    """Yield the rows of a batch file; raise errors as `_WorkerError`, without its content."""
+    """Yield the rows of a batch file; raise errors as `_WorkerError`, without text of the file."""
     try:
         yield from rows
     except BatchFileLoadError as error:

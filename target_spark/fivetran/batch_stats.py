@@ -1,8 +1,10 @@
 """Row counts of batch files, and detection of repeated primary keys, without Spark.
 
 Fivetran sends each key once per batch, and merging unique keys is much faster than deduplicating
-all rows. Therefore the keys are read and compared first. If this needs too much memory or cannot be
-exact, keys count as repeated. Conversion errors are reported later, when the rows are read.
+all rows. Therefore the keys are read first and compared with each other. If they need too much
+memory, or have a type that Arrow and Spark compare differently, a repeated key is assumed.
+Conversion errors are reported later, when the rows are read.
+
 Source: Fivetran's Partner SDK development guide, "WriteBatchRequest".
 """
 
@@ -24,8 +26,10 @@ from target_spark.fivetran.csv_parsing import (
     read_columns,
     read_header,
 )
+from target_spark.fivetran.existing_table import ExistingTable
 from target_spark.fivetran.file_reader import file_error, get_reading_lock, read_blocks
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.type_mapping import to_ddl
 
 __all__ = ["BatchStats", "count_rows"]
 
@@ -42,7 +46,7 @@ class BatchStats:
 
     Attributes:
         rows: The number of rows by kind of file. Kinds without rows are left out.
-        repeats: False if all compared keys are unique; True if a key may occur more than once.
+        repeats: False if no primary key occurs twice in the compared files; True if one may.
     """
 
     rows: Mapping[FileKind, int]
@@ -63,6 +67,7 @@ def count_rows(
     files: Sequence[RequestFile],
     params: FileParams,
     fivetran_schema: FivetranSchema,
+    existing: ExistingTable,
     compared: Collection[FileKind] = frozenset(FileKind),
 ) -> BatchStats:
     """Count the rows of Fivetran's batch files, and find out if a primary key is repeated.
@@ -70,14 +75,16 @@ def count_rows(
     Args:
         files: The files.
         params: The format of the files.
-        fivetran_schema: The columns of the table.
+        fivetran_schema: The columns of the batch.
+        existing: The table. If a key has another type there, a repeated key is assumed, because
+            different values may become equal in that type, such as the texts ``1`` and ``01``.
         compared: The kinds of files whose keys are compared. Rows of other kinds are only counted.
 
     Raises:
         BatchFileLoadError: A file cannot be parsed.
     """
     rows: Counter[FileKind] = Counter()
-    keys = _KeyCollector(fivetran_schema)
+    keys = _KeyCollector(fivetran_schema, existing)
     with get_reading_lock():
         for file in files:
             key_columns = fivetran_schema.keys if file.kind in compared else ()
@@ -95,17 +102,21 @@ def count_rows(
 
 
 class _KeyCollector:
-    """Collector of primary keys that detects repeated keys, in at most 64 MiB of memory.
+    """Collector of a batch's primary keys that detects repeated ones, in at most 64 MiB of memory.
 
-    If the keys need more memory or cannot be compared exactly, they count as repeated.
+    If the keys need more memory or cannot be compared exactly, `may_repeat` returns True.
     """
 
-    def __init__(self, fivetran_schema: FivetranSchema) -> None:
+    def __init__(self, fivetran_schema: FivetranSchema, existing: ExistingTable) -> None:
         self._columns = fivetran_schema.keys
         self._names = [str(number) for number in range(len(self._columns))]
         self._batches: list[Any] = []
         self._bytes = 0
-        self._is_unsure = any(column.type in _INEXACT for column in self._columns)
+        self._is_unsure = any(
+            column.type in _INEXACT
+            or to_ddl(column, existing.format) != existing.types[column.column].lower()
+            for column in self._columns
+        )
 
     def add(self, cells: Sequence[Any]) -> None:
         """Add the primary keys of a block of rows: one Arrow array of texts per key column."""
@@ -137,7 +148,7 @@ def _read_cells(
     fivetran_schema: FivetranSchema,
     columns: Sequence[DestinationColumn],
 ) -> Iterator[list[Any]]:
-    """Yield the texts of some columns of a batch file, one block of rows after the other.
+    """Yield the cells of ``columns`` of a batch file as texts, one block of rows after the other.
 
     Each block is a list with one Arrow array of texts per column.
     """

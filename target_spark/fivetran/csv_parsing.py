@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -122,9 +122,7 @@ def _needed(fivetran_schema: FivetranSchema, kind: FileKind) -> tuple[Destinatio
     return keys if end is None else (*keys, end)
 
 
-def read_columns(
-    block: bytes, count: int, null: str, rows_before: int, only: Sequence[int] | None = None
-) -> list[Any]:
+def read_columns(block: bytes, count: int, null: str, rows_before: int) -> list[Any]:
     """Parse a block of a CSV file and return one Arrow array of texts per column.
 
     Args:
@@ -132,44 +130,40 @@ def read_columns(
         count: The number of columns in the header.
         null: The cell text that means NULL.
         rows_before: The number of rows before the block, for error messages.
-        only: The indexes of the columns to return; None for all columns. Fewer columns are faster.
 
     Raises:
         FileFaultError: A row has more or fewer cells than the header, or is not UTF-8.
     """
     uneven: list[int] = []
-    wanted = range(count) if only is None else only
 
     def handle_uneven_row(row: Any) -> str:
         uneven.append(row.number)
         return "error"
 
     try:
-        return _parse_columns(
-            block, count, dict.fromkeys(wanted, pa.string()), null, handle_uneven_row
-        )
+        return _parse_columns(block, count, pa.string(), null, handle_uneven_row)
     except pa.ArrowInvalid:
         if uneven:
             raise FileFaultError(
                 f"has another number of cells in row {rows_before + uneven[0]:,} than in its header"
             ) from None
-    row = rows_before + 1 + _find_first_invalid_utf8(block, count, wanted, null)
+    row = rows_before + 1 + _find_first_invalid_utf8(block, count, null)
     raise FileFaultError(f"is not UTF-8 in row {row:,}")
 
 
 def _parse_columns(
     block: bytes,
     count: int,
-    wanted: Mapping[int, Any],
+    type_: pa.DataType,
     null: str,
     handle_uneven_row: Callable[[Any], str],
 ) -> list[Any]:
-    """Parse a block of a CSV file and return selected columns as Arrow arrays.
+    """Parse a block of a CSV file and return its columns as Arrow arrays.
 
     Args:
         block: Complete rows of the file, without the header.
         count: The number of columns in the header.
-        wanted: The indexes of the columns to return, each with its Arrow type.
+        type_: The Arrow type of the arrays.
         null: The cell text that means NULL.
         handle_uneven_row: Function that is called for each row with more or fewer cells than the
             header. It returns "error" to fail or "skip" to skip the row.
@@ -186,8 +180,7 @@ def _parse_columns(
             invalid_row_handler=handle_uneven_row,
         ),
         arrow_csv.ConvertOptions(
-            column_types={names[index]: type_ for index, type_ in wanted.items()},
-            include_columns=[names[index] for index in wanted],
+            column_types=dict.fromkeys(names, type_),
             null_values=[null],
             strings_can_be_null=True,
             quoted_strings_can_be_null=bool(null),
@@ -196,22 +189,19 @@ def _parse_columns(
     return [column.combine_chunks() for column in table.columns]
 
 
-def _find_first_invalid_utf8(block: bytes, count: int, wanted: Iterable[int], null: str) -> int:
-    """Return the index of the first CSV row with invalid UTF-8 in one of the ``wanted`` columns.
+def _find_first_invalid_utf8(block: bytes, count: int, null: str) -> int:
+    """Return the index of the first CSV row with invalid UTF-8.
 
     Args:
         block: Complete rows of the file, without the header.
         count: The number of columns in the header.
-        wanted: The indexes of the columns to check.
         null: The cell text that means NULL.
 
     Raises:
         FileFaultError: A row has more or fewer cells than the header.
     """
     try:
-        cells = _parse_columns(
-            block, count, dict.fromkeys(wanted, pa.binary()), null, lambda _: "error"
-        )
+        cells = _parse_columns(block, count, pa.binary(), null, lambda _: "error")
     except pa.ArrowInvalid:  # its text would contain the row
         raise FileFaultError(
             "has a row with another number of cells than its header, which is not UTF-8 either"

@@ -124,32 +124,33 @@ class _Calls:
 
     def create(self, request: Any, call: RpcCall) -> Any:
         """Handle CreateTable: create a table, and its schema if it does not exist."""
-        with self._lock_table(request, request.table.name, call) as (tables, name):
-            tables.create(request.schema_name, name, _parse_table_columns(tables, request))
+        with self._lock_table(request, request.table.name, call) as tables:
+            fivetran_schema = _parse_table_columns(tables, request)
+            tables.create(request.schema_name, request.table.name, fivetran_schema)
         return proto_messages.CreateTableResponse(success=True)
 
     def alter(self, request: Any, call: RpcCall) -> Any:
         """Handle AlterTable: change the columns or the keys of a table."""
-        with self._lock_table(request, request.table.name, call) as (tables, name):
+        with self._lock_table(request, request.table.name, call) as tables:
             changes = tables.alter(
                 request.schema_name,
-                name,
+                request.table.name,
                 _parse_table_columns(tables, request),
                 drops=request.drop_columns,
             )
-        stream = _get_stream_id(request.schema_name, name)
+        stream = _get_stream_id(request.schema_name, request.table.name)
         call.note(f"{stream}: {'; '.join(changes) or 'nothing to change'}")
         return proto_messages.AlterTableResponse(success=True)
 
     def truncate(self, request: Any, call: RpcCall) -> Any:
         """Handle Truncate: delete rows synced before a timestamp, or mark them as deleted."""
         soft = request.soft.deleted_column if request.HasField("soft") else None
-        before = (
-            _to_datetime(request.utc_delete_before) if _has(request, "utc_delete_before") else None
-        )
-        with self._lock_table(request, request.table_name, call) as (tables, name):
-            rows = tables.truncate(request.schema_name, name, request.synced_column, before, soft)
-        call.note(f"{_get_stream_id(request.schema_name, name)}: {rows:,} rows")
+        has_limit = request.HasField("utc_delete_before")
+        before = _to_datetime(request.utc_delete_before) if has_limit else None
+        schema, name = request.schema_name, request.table_name
+        with self._lock_table(request, name, call) as tables:
+            rows = tables.truncate(schema, name, request.synced_column, before, soft)
+        call.note(f"{_get_stream_id(schema, name)}: {rows:,} rows")
         return proto_messages.TruncateResponse(success=True)
 
     def write(self, request: Any, call: RpcCall) -> Any:
@@ -170,10 +171,11 @@ class _Calls:
         self, write: Callable[..., Any], request: Any, files: Iterator[RequestFile], call: RpcCall
     ) -> Any:
         batch = BatchRequest(tuple(files), _params(request.file_params))
-        with self._lock_table(request, request.table.name, call) as (tables, name):
+        schema, name = request.schema_name, request.table.name
+        with self._lock_table(request, name, call) as tables:
             fivetran_schema = _parse_table_columns(tables, request)
-            written = write(tables, request.schema_name, name, fivetran_schema, batch)
-        where = _get_stream_id(request.schema_name, name)
+            written = write(tables, schema, name, fivetran_schema, batch)
+        where = _get_stream_id(schema, name)
         call.note(f"{where}: {written.rows:,} rows from {written.files} files")
         return proto_messages.WriteBatchResponse(success=True)
 
@@ -219,19 +221,19 @@ class _Calls:
             yield TableService(spark, _options(config))
 
     @contextmanager
-    def _lock_table(
-        self, request: Any, name: str, call: RpcCall
-    ) -> Iterator[tuple[TableService, str]]:
-        """Context manager: lock a table for a call; yield a `TableService` and the table's name.
+    def _lock_table(self, request: Any, name: str, call: RpcCall) -> Iterator[TableService]:
+        """Context manager: lock a table for a call, and yield a `TableService`.
 
-        Meanwhile other calls for this table wait.
+        Other calls for the table wait until the block ends. A waiting call whose client has
+        disconnected then ends without an effect, because the client may have repeated the call.
         """
         stream = _get_stream_id(request.schema_name, name)
         call.note(str(stream))
         with self._tables(request) as tables:
             table = tables.options.table(stream)
             with self.sparks.table_lock(table.key):
-                yield tables, name
+                call.check_active()
+                yield tables
 
 
 def _options(config: Mapping[str, Any]) -> LoadOptions:
@@ -270,10 +272,6 @@ def _params(params: Any) -> FileParams:
             f"The compression or encryption of the batch files is not supported: {error}."
         ) from None
     return FileParams(compression, encryption, params.null_string, params.unmodified_string)
-
-
-def _has(request: Any, field: str) -> bool:
-    return bool(request.HasField(field))
 
 
 def _to_datetime(stamp: Any) -> datetime:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from tap_core.limits.memory import open_regular
+from tap_core.limits.memory import open_regular_file
 from tap_core.protocols.fivetran.enums import Compression, Encryption
 from target_spark.errors import BatchFileLoadError
 from target_spark.fivetran.batch_request import FileParams, RequestFile
@@ -148,10 +148,12 @@ def _open_content(
         BatchFileLoadError: The file cannot be opened or is empty, or its key is invalid.
     """
     try:
-        raw: Any = stack.enter_context(open_regular(Path(file.path)))
+        raw: Any = stack.enter_context(open_regular_file(Path(file.path)))
         length = os.fstat(raw.fileno()).st_size
     except OSError as error:
         raise file_error(file, _explain_read_error(error)) from None
+    except ValueError:  # the name has a null character
+        raise file_error(file, "does not exist: its name is not a file name") from None
     if not length:
         raise file_error(file, "is empty: it has no header")
     if params.encryption is Encryption.AES:

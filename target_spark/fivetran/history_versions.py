@@ -83,7 +83,7 @@ class VersionedSchema:
 
     @property
     def history(self) -> HistoryMerge:
-        """Builder of the MERGE statement that inserts, ends and removes versions in the table."""
+        """Builder of the MERGE that inserts, ends and removes versions of rows in the table."""
         columns = [column.column for column in self.fivetran_schema.columns]
         ended = {column.column: source_column(column.column) for column in (self.end, self.active)}
         return HistoryMerge(columns, self.key_names, ended)
@@ -122,14 +122,15 @@ def _no_versions(table: str, why: str) -> TableError:
 
 
 def versions_in_batch(rows: DataFrame) -> DataFrame:
-    """Return the rows of a batch that write row versions: those of replace and update files."""
+    """Return the rows of replace and update files, which write row versions in history mode."""
     return rows.where(F.col(OP).isin(int(FileKind.REPLACE), int(FileKind.UPDATE)))
 
 
 def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSchema) -> DataFrame:
     """Replace unmodified values in a batch's row versions by those of the row's previous version.
 
-    An update of a row without a previous version is left out.
+    In Fivetran's history mode a table keeps all versions of a row. An update of a row without a
+    previous version is left out.
 
     Args:
         versions: The versions that the batch inserts or updates.
@@ -215,10 +216,11 @@ def build_steps(
 
 
 def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Aggregate a batch's earliest-start and delete files to two times per row of the table.
+    """Return two times per row of a batch's earliest-start and delete files in history mode.
 
-    Versions of the row in the table that start at or after its earliest start time are removed. The
-    active version ends 1 ms before that time or, without such a time, at the deletion time.
+    The first is the row's earliest start time: the table's versions of the row that start at or
+    after it are removed, and the active version ends 1 ms before it. The second is the deletion
+    time, at which the active version ends if there is no earliest start time.
     """
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)
@@ -236,7 +238,7 @@ def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFra
 def _build_write_steps(
     versions: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the changes of the table that insert or update the row versions of a batch.
+    """Return the changes that insert or update a batch's row versions in a history mode table.
 
     If the batch also deletes a row, the row's active version in the batch ends with the deletion.
     """
@@ -256,7 +258,7 @@ def _build_write_steps(
 def _build_end_steps(
     versions: DataFrame, table: DataFrame, version_ends: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return the changes that remove or end existing row versions in the table.
+    """Return the changes that remove or end existing row versions in a history mode table.
 
     Versions that the batch contains too are left out, because `_build_write_steps` writes them.
     """

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tap_core.protocols.fivetran.enums import DataType
 from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
 from target_spark.fivetran.cell_conversion import CellConversionError, arrow_type, convert_column
 from target_spark.fivetran.csv_parsing import (
@@ -25,7 +26,7 @@ from target_spark.fivetran.csv_parsing import (
     read_header,
 )
 from target_spark.fivetran.file_reader import BLOCK_BYTES, file_error, read_blocks
-from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.table_schema import START, DestinationColumn, FivetranSchema
 
 __all__ = ["OP", "ORDINAL", "RowReader", "check_header", "unmodified_flag"]
 
@@ -37,6 +38,9 @@ ORDINAL: Final = "__fivetran_ordinal"
 
 _ROWS_OF_A_FILE: Final = 40
 """Number of low bits of an ordinal that count the rows of one file."""
+
+_INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
+_BEYOND_MICROSECONDS: Final = r"\.\d{6}\d*[1-9]"
 
 _FIRST_LOOK: Final = 64 << 10
 """Bytes of CSV in which the header must end."""
@@ -184,13 +188,23 @@ class _FileRowReader:
         if pc.any(faulty).as_py():
             row = count + 1 + pc.index(faulty, True).as_py()
             raise FileFaultError(f"has no value in row {row:,}, column {key.name}, which is a key")
+        if key.type not in _INSTANTS or key.name == START:
+            return
+        is_longer = pc.match_substring_regex(cells, _BEYOND_MICROSECONDS)
+        if pc.any(is_longer).as_py():
+            row = count + 1 + pc.index(is_longer, True).as_py()
+            raise FileFaultError(
+                f"has more digits than microseconds in row {row:,}, column {key.name}, which is a"
+                " key: rows with different keys would become one. Exclude the table, or give the"
+                " column a type of text in the source"
+            )
 
     def _unmodified_flags(self, cells: Any | None, rows: int) -> Any:
         """Return a column's flags: for each row, true if an update does not change the column.
 
         Args:
-            cells: The cells of the column, or None if the file lacks the column. An update file
-                keeps all values of a missing column.
+            cells: The cells of the column, or None if the file lacks the column. Then all flags of
+                an update file are true, and those of any other file are false.
             rows: The number of rows.
         """
         if cells is None or not self.unmodified:
@@ -199,7 +213,7 @@ class _FileRowReader:
 
 
 def _null_unmodified(cells: Any | None, is_kept: Any | None) -> Any | None:
-    """Replace those cells by null whose text means that an update does not change the column.
+    """Return a column's cells, with null in place of each cell that an update leaves unmodified.
 
     Args:
         cells: The cells of a column, or None if the file lacks the column.

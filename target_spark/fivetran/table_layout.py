@@ -14,7 +14,7 @@ from target_spark.config.options import LoadOptions
 from target_spark.errors import UnsupportedError
 from target_spark.fivetran.table_schema import FivetranSchema
 from target_spark.fivetran.type_mapping import to_ddl
-from target_spark.tables.layout_resolution import add_partition_columns, resolve_layout
+from target_spark.tables.layout_resolution import reject_empty_partition_values, resolve_layout
 from target_spark.tables.model import TableLayout
 
 __all__ = ["build_layout"]
@@ -36,7 +36,7 @@ def build_layout(
         tuple(columns), tuple(column.column for column in fivetran_schema.keys)
     )
     layout, _ = resolve_layout(options, stream, table_schema)
-    filled = add_partition_columns(options, stream, table_schema).filled
+    filled = reject_empty_partition_values(options, stream, table_schema).filled
     if filled:
         raise UnsupportedError(
             f"Table {stream} cannot be partitioned by {', '.join(filled)}: Delta stores an empty"

@@ -68,9 +68,9 @@ def get_conversion(value: str, old: str, new: str) -> Conversion:
 
 
 def _get_converter(old: str, new: str) -> _Converter:
-    """Return the function that builds the SQL to convert a value of the kind ``old`` to ``new``.
+    """Return the function that builds the SQL to convert values between two kinds of types.
 
-    Kinds are the values of `_KINDS`, such as ``whole`` for all integer types.
+    A kind is a value of `_KINDS`, such as ``whole``, which means all integer types.
     """
     if new == "text":
         return _to_text
@@ -115,7 +115,7 @@ def _from_text(value: str, _old: str, new: str) -> _ConversionStep:
 def _to_binary_number(text: str, new: str) -> _ConversionStep:
     """Return the SQL that converts a text to a float or double.
 
-    A number whose decimal digits change by the conversion counts as lost.
+    Its condition ``same`` is false if the decimal digits of the new value differ from the text's.
     """
     number = f"if({exact_cast(text, Double())} IS NOT NULL, try_cast({text} AS {new}), NULL)"
     special = f"CAST({text} AS {new})"
@@ -174,12 +174,12 @@ def _to_truth(value: str, _old: str, _new: str) -> _ConversionStep:
 
 
 def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
-    """Return the SQL for unrelated types: the result is null, and every value counts as lost."""
+    """Return SQL for unrelated types: the new value is null, and ``same`` is always false."""
     return _ConversionStep(f"CAST(NULL AS {new})", "false")
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return the step for a SQL expression that is null exactly for values that would be lost."""
+    """Return a conversion step for SQL that returns null for each value that it cannot convert."""
     return _ConversionStep(converted, f"({converted}) IS NOT NULL")
 
 

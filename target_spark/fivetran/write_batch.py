@@ -183,7 +183,7 @@ def _use_table_keys(
 
 def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams) -> int:
     _refuse_without_keys(target, files)
-    stats = count_rows(files, params, target.fivetran_schema)
+    stats = count_rows(files, params, target.fivetran_schema, target.existing)
     if stats.total:
         _write_rows(target, [file for file in files if file.kind in stats.kinds], params, stats)
     return stats.total

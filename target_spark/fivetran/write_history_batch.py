@@ -73,7 +73,7 @@ def write_history_batch(
 
 def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams) -> int:
     schema = parse_versioned_schema(target.fivetran_schema, target.name)
-    stats = count_rows(files, params, schema.fivetran_schema, _WRITING)
+    stats = count_rows(files, params, schema.fivetran_schema, target.existing, _WRITING)
     if stats.total:
         nonempty = [file for file in files if file.kind in stats.kinds]
         rows = read_files(target.tables.spark, nonempty, params, schema.fivetran_schema)

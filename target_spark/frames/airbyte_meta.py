@@ -38,10 +38,11 @@ NODE_DIGITS = 12
 
 
 def constant_columns(sync_id: int | None) -> tuple[str, ...]:
-    """Return the SQL definitions of two helper columns, which are constant within a batch.
+    """Return the SQL definitions of the helper columns ``_meta`` and ``_ids``.
 
-    The column ``_meta`` is the beginning of the JSON in ``_airbyte_meta``, used by `build_meta`.
-    The column ``_ids`` is the random prefix of ``_airbyte_raw_id``, used by `raw_id`.
+    Both have the same value in all rows that are written together. ``_meta`` is the beginning of
+    the JSON in ``_airbyte_meta``, used by `build_meta`. ``_ids`` is the random prefix of
+    ``_airbyte_raw_id``, used by `raw_id`.
 
     Args:
         sync_id: Airbyte's id of the sync; None to omit the id from the JSON.
@@ -103,20 +104,20 @@ def build_meta(changes: str | None) -> str:
 def _source_changes() -> str:
     """Return the SQL of a JSON list of the changes that the Airbyte source made to a row.
 
-    The list is read from the JSON object in the column ``m``, which is the metadata from the
-    source. It is ``[]`` if the object contains no changes.
+    The SQL reads the list from the column ``m``, a JSON object with the metadata that the source
+    sent with the row. The list is ``[]`` if the object contains no changes.
     """
     changes = "get_json_object(`m`, '$.changes')"
     return f"if(coalesce(startswith({changes}, '['), false), {changes}, '[]')"
 
 
 def change_entry(fields: str, field: str, reason: str) -> str:
-    """Return the SQL of an array of Airbyte change entries, one for each field that became null.
+    """Return SQL that builds an array of entries for Airbyte's ``changes``, one per nulled field.
 
     Args:
-        fields: The SQL of an array with one item per field that became null.
-        field: The SQL that computes a field's path from the array item, which is named ``f``.
-        reason: The reason to report, such as `UNCASTABLE`.
+        fields: The SQL of an array with one item per field that was set to null.
+        field: The SQL that computes the path of a field from its array item, which is named ``f``.
+        reason: Airbyte's code for the reason, such as `UNCASTABLE`.
     """
     change = f"named_struct('field', {field}, 'change', 'NULLED', 'reason', {sql_literal(reason)})"
     return f"transform({fields}, `f` -> {change})"

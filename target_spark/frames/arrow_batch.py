@@ -1,4 +1,4 @@
-"""Conversion of a small batch of rows from spool files to an Arrow table, without Spark.
+"""Conversion of a small batch of rows from spool files (JSON lines) to Arrow, without Spark.
 
 Rows and columns are the same as those of `target_spark.frames.spool_frame`. If a value does not fit
 its column, or if only Spark supports a feature of the batch, an error is raised. The caller then
@@ -55,11 +55,14 @@ _METADATA_TYPES: Final = {**METADATA_COLUMNS, **HISTORY_COLUMNS, **AIRBYTE_COLUM
 
 
 class UnsupportedBatchError(Exception):
-    """Raised if only Spark can read a batch. The message has the reason, but no value of a row."""
+    """Raised if the rows of a batch cannot be converted without Spark.
+
+    The caller then converts them with Spark. The message gives the reason, but no value of a row.
+    """
 
 
 class _Line(msgspec.Struct, gc=False):
-    """A row as a JSON line of a spool file.
+    """One row of a spool file, which keeps uncommitted rows on disk as lines of JSON.
 
     Attributes:
         n: The ordinal, which is the position of the row in the input.
@@ -82,11 +85,11 @@ _NO_META: Final = (None, b"null")
 
 @dataclass(frozen=True, slots=True)
 class ArrowBatch:
-    """The rows of one batch, converted to the column types of the table.
+    """Rows to be committed together, as an Arrow table with the column types of the target table.
 
     Attributes:
-        table: The rows in the order of the files, with the table columns that the loader fills and
-            a last column for the ordinal, the row's position in the input.
+        table: The rows in the order of the files. The columns are those that the loader fills, and
+            a last one for the ordinal, which is the row's position in the input.
         zoneless: For each column that has any, the number of date-times without a time zone. They
             are read as UTC.
     """
@@ -105,7 +108,7 @@ def read_arrow_batch(
     Args:
         paths: Local paths or ``file:`` URLs of the spool files.
         table_schema: The schema to whose column types the values are converted.
-        metadata: The values of the metadata columns.
+        metadata: Times and ids of the batch, which fill the metadata columns.
 
     Raises:
         UnsupportedBatchError: A value does not fit its column, or only Spark supports a feature of
@@ -174,12 +177,12 @@ def _is_deletion_time(column: Column) -> bool:
 
 
 def _property_columns(table_schema: TableSchema) -> dict[str, Column]:
-    """Return the columns whose values are read from the record, by property name.
+    """Return the table columns that are filled from properties of a record, by property name.
 
     They include the column of the deletion time (``_sdc_deleted_at``), if the table has it.
 
     Raises:
-        UnsupportedBatchError: Two columns are filled with the deletion time.
+        UnsupportedBatchError: The property ``_sdc_deleted_at`` fills two columns.
     """
     columns = {column.source: column for column in table_schema.columns if _is_property(column)}
     for deletion_time in filter(_is_deletion_time, table_schema.columns):
@@ -209,11 +212,11 @@ def _check_filled(table_schema: TableSchema, by_source: Mapping[str, pa.Array]) 
 
 
 class _MetadataColumns:
-    """Builder of the metadata columns of a batch, such as ``_sdc_received_at``, as Arrow arrays.
+    """Builder of metadata columns, such as ``_sdc_received_at``, as Arrow arrays.
 
     Args:
-        lines: The rows, read from spool files.
-        metadata: The values that are the same in all rows.
+        lines: The rows, read from spool files (JSON lines on disk).
+        metadata: The times and ids that are the same in all rows.
     """
 
     def __init__(self, lines: Sequence[_Line], metadata: BatchMetadata) -> None:
@@ -271,7 +274,7 @@ class _MetadataColumns:
         return (self._received if line.t is None else parsed[line.t] for line in self._lines)
 
     def _version_starts(self) -> Iterator[int]:
-        """Yield the extraction time of each row in microseconds since 1970.
+        """Yield the start of each row's validity in microseconds since 1970: its extraction time.
 
         For a row without a valid extraction time, yield the time at which the batch's first row was
         received.

@@ -1,9 +1,10 @@
 """Conversion of JSON records to Arrow record batches, with the same rules as the SQL conversions.
 
 All records of a batch are decoded together with msgspec, and each column is converted as a whole.
-If a column contains an unusual spelling, its values are converted one by one by
-`target_spark.frames.scalar_parsing`. A value that cannot be converted exactly is an error, or null
-if the caller requests nulls. Error messages contain the path of the value, but not the value.
+If a column contains a value in a less common form, such as a number in quotes, the values of this
+column are converted one by one by `target_spark.frames.scalar_parsing`. A value that cannot be
+converted exactly is an error, or null if the caller requests nulls. Error messages contain the path
+of the value, but not the value.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ class ArrowConverter:
 
     Args:
         table_schema: The table schema of the stream.
-        nulls: True to replace a value that cannot be converted by null, and to accept missing keys.
-            False to raise an error in both cases.
+        nulls: True to replace a value that cannot be converted by null, and to accept records
+            without a primary key. False to raise an error in both cases.
         counts_zoneless: True to count date-times without a time zone, which takes extra time.
 
     Attributes:
@@ -126,8 +127,8 @@ class ArrowConverter:
         """Convert records, each encoded as a JSON object, to an Arrow record batch.
 
         Raises:
-            ConversionError: A value cannot be converted to its column's type, or a key is null or
-                missing.
+            ConversionError: A value cannot be converted to its column's type, or a primary key
+                column is null or missing.
         """
         try:
             return self._batch(bodies, self._decode_records(bodies))
@@ -197,7 +198,7 @@ class ArrowConverter:
 
     @cached_property
     def _column_decoders(self) -> list[msgspec.json.Decoder[Any]]:
-        """The JSON decoders for the values of single columns, in column order."""
+        """The JSON decoders that decode each column separately, in column order."""
         wires = (
             self._decoded_type(each.type, (each.source,), exact=True) for each in self._columns
         )
@@ -228,7 +229,8 @@ class ArrowConverter:
             type_: The column type of the values.
             path: The path of the values in the record.
             exact: True to decode every scalar as `msgspec.Raw`, which accepts any JSON value. False
-                to decode to Python types, which is faster but rejects unusual values.
+                to decode to Python types, which is faster but rejects some valid values, such as a
+                number in quotes.
         """
         if isinstance(type_, Array):
             return list[self._decoded_type(type_.element, (*path, _ITEM), exact=exact)] | None  # type: ignore[misc]
@@ -418,7 +420,7 @@ def _matching(texts: pa.Array, pattern: str) -> pa.Array:
 
 
 def _all_true(conditions: pa.Array) -> bool:
-    """Return True if no boolean of an Arrow array is false. Nulls are ignored."""
+    """Return True if all values of a boolean Arrow array are true. Nulls are ignored."""
     return pc.all(conditions).as_py() is not False
 
 
@@ -435,10 +437,10 @@ def _reject(_values: list[Any], _type: ColumnType) -> pa.Array:
 
 
 def _get_storage_type(type_: ColumnType) -> pa.DataType:
-    """Return the Arrow type of the Python values that `parse_scalar` returns for a column type.
+    """Return the Arrow type in which the results of `parse_scalar` for a column are collected.
 
-    It is a 64-bit integer for timestamps, which are microseconds since 1970. For all other types
-    it is the Arrow type of the column.
+    For timestamps, it is a 64-bit integer of microseconds since 1970. For all other types, it is
+    the Arrow type of the column.
     """
     return pa.int64() if isinstance(type_, Timestamp) else arrow_type(type_)
 

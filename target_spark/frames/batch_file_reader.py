@@ -1,16 +1,16 @@
 """Conversion of the files of BATCH messages (JSONL or Parquet) to spool files, by Spark.
 
 - Spool files keep uncommitted rows as lines of JSON. A row of a batch file becomes the same line as
-a RECORD message, so both are converted, quarantined and counted in the same way.
+  a RECORD message, so both are converted, quarantined and counted in the same way.
 - Rows are ordered by message, by file in the message's manifest, and by position in the file. Spark
-reads the blocks of a file in parallel. The first pass counts the lines of each block, and the
-second pass numbers them.
+  reads the blocks of a file in parallel. The first pass counts the lines of each block, and the
+  second pass numbers them.
 - An invalid JSON line, or one with an unpaired surrogate, is written as a JSON string, so that it
-is quarantined later. NaN and infinities become null. A line that does not start with ``{`` and end
-with ``}`` is an error, because the file is truncated or has another format.
+  is quarantined later. NaN and infinities become null. A line that does not start with ``{`` and
+  end with ``}`` is an error, because the file is truncated or has another format.
 - Parquet timestamps become ISO 8601 strings in UTC (without a zone if the file has none), and
-binary values become base64. If the schema allows more than strings in a string column, its values
-are parsed as JSON, because taps encode types as JSON that Parquet lacks.
+  binary values become base64. If the schema allows more than strings in a string column, its values
+  are parsed as JSON, because taps encode types as JSON that Parquet lacks.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _TO_JSON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BatchFileFrame:
-    """The spool files that Spark has written from the files of BATCH messages.
+    """Description of the spool files that Spark has written from the files of BATCH messages.
 
     Spool files keep rows on disk until they are committed, with one row per line as JSON. An
     ordinal is the position of a row or message in the input.
@@ -100,7 +100,8 @@ class _Block:
     Attributes:
         file: The URL of the file.
         block: The offset of the block in the file, in bytes; 0 for Parquet.
-        first: Spark's id of the first line. The ids within a block are consecutive.
+        first: Spark's id (``monotonically_increasing_id``) of the first line. The ids within a
+            block are consecutive.
         line_count: The number of lines, including blank lines.
         rows: The number of lines that are not blank.
         deletes: The number of lines that may be delete records.
@@ -133,7 +134,8 @@ class _Scan:
     A file that several messages name is read only once.
 
     Attributes:
-        numbers: For each file, its indexes in the list of all files.
+        numbers: For each file, its indexes in the list of all files. It has several if several
+            messages name the file.
         lines: The lines, with the columns ``file`` and ``block`` (as in `_Block`), ``id`` (Spark's
             number of the line) and ``value`` (the record as JSON).
         blocks: The blocks of the files.
@@ -190,7 +192,7 @@ def assign_ordinals(
     ordinal_offsets: Sequence[tuple[int, int]],
     ordinal_shift: int,
 ) -> None:
-    """Copy spool files, and increase the ordinal of each row by the lines in earlier batch files.
+    """Copy spool files, and increase each row's ordinal by the line count of earlier batch files.
 
     Spool files keep rows on disk until they are committed, with one row per line as JSON. In the
     original, the ordinal of a row is the position of its message in the input, where a BATCH
@@ -232,8 +234,8 @@ def _create_scans(
 ) -> Iterator[_Scan]:
     """Yield the DataFrames that read one group of files, as `_Scan` objects.
 
-    Usually one DataFrame reads all files of the group. If Parquet files have incompatible column
-    types, each file is read as a separate DataFrame.
+    One DataFrame reads all files of the group, unless they are Parquet files with incompatible
+    column types. Then each file is read as a separate DataFrame.
 
     Args:
         spark: The session.
@@ -287,7 +289,7 @@ def _check_formats(files: Sequence[BatchFile], numbers: _Numbers, blocks: Sequen
 def _compute_ordinals(
     files: Sequence[BatchFile], scans: Sequence[_Scan], ordinal_shift: int
 ) -> tuple[list[_BlockStarts], tuple[tuple[int, int], ...]]:
-    """Return the ordinals of all lines in batch files, which are their positions in the input.
+    """Compute the ordinals (positions in the input) of all lines in the files of BATCH messages.
 
     The lines of a file are numbered consecutively. The first number is the position of the BATCH
     message plus the number of lines in all preceding files.
@@ -317,9 +319,10 @@ def _compute_ordinals(
 
 
 def _build_offset_sql(ordinal_offsets: Sequence[tuple[int, int]], base_offset: int = 0) -> str:
-    """Return SQL for the number of lines in all batch files before a message of the input.
+    """Return SQL that computes the number to add to an input position to get a row's ordinal.
 
-    The SQL reads the position of the message in the input from the column ``n``.
+    The SQL reads the position from the column ``n``. In the position, each BATCH message counts as
+    one; in the ordinal, each line of a batch file counts as one.
 
     Args:
         ordinal_offsets: For each BATCH message, in order, a tuple of its position in the input and
@@ -382,7 +385,7 @@ def _parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
 
 
 def _find_parquet_blocks(frame: DataFrame) -> list[_Block]:
-    """Return one block for each Parquet file, with its number of rows, sorted by file."""
+    """Return one `_Block` for each Parquet file, with the number of its rows, sorted by file."""
     deletes = int(DELETED_AT in frame.columns)
     files = frame.selectExpr("`_metadata`.`file_path` AS `file`").groupBy("file").count()
     blocks = (_Block(row[0], 0, 0, row[1], row[1], deletes) for row in files.collect())
@@ -421,7 +424,7 @@ def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: 
         f" WHEN `value` RLIKE 'NaN|Infinity' THEN {_WITH_NULLS} END"
     )
     parsed = lines.selectExpr("*", f"{record} AS `record`").observe(
-        observed, _expression("count_if(`record` != `value`)").alias("mended")
+        observed, _expression("count_if(`record` != `value`)").alias("replaced")
     )
     is_valid = (
         f"`record` IS NOT NULL AND is_valid_utf8(`value`) AND NOT {_HAS_HALVES}"
@@ -434,8 +437,8 @@ def _write_spool_lines(spark: SparkSession, read: DataFrame, starts: str, path: 
     body = f"if({is_valid}, `record`, {_encode_as_json('`value`')})"
     line = f"""concat('{{"n":', {ordinal}, ',"t":null,"v":', {version}, ',"r":', {body}, '}}')"""
     parsed.selectExpr(line).write.text(path)
-    recount = parsed.selectExpr("count_if(`record` != `value`) AS `mended`")
-    nans_replaced: int = get_observation(spark, observed, lambda: recount)["mended"]
+    recount = parsed.selectExpr("count_if(`record` != `value`) AS `replaced`")
+    nans_replaced: int = get_observation(spark, observed, lambda: recount)["replaced"]
     return nans_replaced
 
 
@@ -526,7 +529,11 @@ def _replace_nan(value: str, type_: DataType, depth: int = 0) -> str:
 def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
     """Context manager: convert Spark's errors about unreadable files to `FilesError`.
 
-    Errors that may be temporary, such as a storage that does not respond, are raised unchanged.
+    The error names the file and its stream. Errors that may be temporary, such as a storage that
+    does not respond, are raised unchanged.
+
+    Args:
+        files: The files of BATCH messages that Spark reads in the ``with`` block.
     """
     try:
         yield

@@ -31,7 +31,7 @@ from target_spark.columns import (
 )
 from target_spark.frames.airbyte_meta import UNCASTABLE, UNREADABLE, change_entry, changes_in_json
 from target_spark.frames.json_reader import variants_from_json
-from target_spark.frames.misfit_repair import is_unreadable, structured_columns
+from target_spark.frames.record_repair import is_unreadable, structured_columns
 from target_spark.frames.sql_casts import exact_cast, is_scalar
 from target_spark.frames.sql_plan import (
     by_type,
@@ -63,7 +63,7 @@ _NONE = "CAST(array() AS ARRAY<STRUCT<`path`: STRING, `why`: STRING>>)"
 
 
 class ErrorColumns(NamedTuple):
-    """SQL expressions that find conversion errors in the values of a parsed row.
+    """SQL expressions that find and describe values of a row that do not fit their columns.
 
     Attributes:
         precomputed: Definitions of helper columns that the other expressions use.
@@ -80,10 +80,10 @@ class ErrorColumns(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """A conversion error that a value may have.
+    """SQL that detects a value that does not fit its column, with the text of the error.
 
     Attributes:
-        condition: The SQL condition that detects the error. It is true or false, never null.
+        condition: The SQL condition, which is true if the value does not fit. It is never null.
         path: The path of the value inside its column, such as ``.address.zip``.
         why: The error text, such as "not base64".
     """
@@ -95,11 +95,11 @@ class _Fault(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
-    """Return the SQL that finds all conversion errors of a row with this table schema."""
+    """Return the SQL that finds and describes a row's values that do not fit their columns."""
     columns = converted_columns(table_schema)
     each = partial(_faults_of_a_value, truncate=table_schema.truncate_timestamps)
     precomputed, fault_arrays = by_type(columns, each, "_faults", source_expression)
-    checked = table_schema.must_fit if table_schema.nulls_misfits else fault_arrays
+    checked = table_schema.must_fit if table_schema.nulls_invalid_values else fault_arrays
     misfits = [
         f"size({faults}) > 0" for source, faults in fault_arrays.items() if source in checked
     ]
@@ -111,7 +111,7 @@ def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
     conditions = ["`_corrupt` IS NOT NULL", *line_errors.values(), *misfits]
     cases = ", ".join(f"CASE WHEN {condition} THEN 1 END" for condition in conditions)
     reasons = f"concat({', '.join((_build_reasons_sql(line_errors), *value_reasons))})"
-    changes = _changes(fault_arrays) if table_schema.nulls_misfits else None
+    changes = _changes(fault_arrays) if table_schema.nulls_invalid_values else None
     return ErrorColumns(precomputed, f"(coalesce({cases}) IS NOT NULL)", reasons, changes)
 
 
@@ -134,10 +134,10 @@ def _faults_of_a_value(type_: ColumnType, *, truncate: bool) -> str:
 
 
 def _build_reasons_sql(faults: Mapping[str, str]) -> str:
-    """Return the SQL of an array with the texts of those errors whose condition is true.
+    """Return the SQL of an array with the texts of the errors that a row has.
 
     Args:
-        faults: The SQL condition that detects each error, by error text.
+        faults: For each error text, the SQL condition that is true if the row has the error.
     """
     cases = (
         f"CASE WHEN {condition} THEN {sql_literal(reason)} END"
@@ -147,9 +147,10 @@ def _build_reasons_sql(faults: Mapping[str, str]) -> str:
 
 
 def _find_line_errors(table_schema: TableSchema) -> dict[str, str]:
-    """Return the SQL conditions of errors for which a row is always quarantined, by error text.
+    """Return the errors for which a row is always quarantined: SQL conditions by error text.
 
-    Examples are a null record, a missing key, and an empty string in a partition column.
+    Examples are a null record, a missing key, and an empty string in a partition column. Streams
+    from Airbyte, which set other invalid values to null, also quarantine these rows.
     """
     faults = {"the record is null": "(`_corrupt` IS NULL AND `r` IS NULL)"}
     if table_schema.keeps_whole:
@@ -235,7 +236,7 @@ def _faults_inside(
 
 
 def describe_expected_type(type_: ColumnType) -> str:
-    """Return the error text for a value that does not fit a type, such as "not base64"."""
+    """Return the error text for a value that is not of a column type, such as "not base64"."""
     if isinstance(type_, Integer):
         return f"not an integer of {type_.bits} bits"
     if isinstance(type_, Decimal):

@@ -4,9 +4,10 @@ Spark's JSON reader silently changes some dates, timestamps and decimals, so the
 Integers and doubles are read as numbers in the fast mode, which takes a third less time than text.
 In this mode the reader rejects numbers in quotes, and integers such as ``1.0``.
 
-A line is ``{"n":ordinal,"t":time,"v":version,"r":record}``, with ``"m"`` (metadata from the Airbyte
-source) before the record if there is any. The record is parsed as one struct. The column for lines
-that cannot be parsed is not part of this struct, so no property can have the same name.
+A line is ``{"n":ordinal,"t":time,"v":version,"r":record}``, where the ordinal is the row's position
+in the input. Metadata from an Airbyte source precedes the record as ``"m"``. The record is parsed
+as one struct. The column for lines that cannot be parsed is outside this struct, so its name cannot
+conflict with the name of a property.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = [
     "READER_OPTIONS",
     "WHOLE_FILES",
     "from_json",
-    "needs_record",
+    "has_deletion_time",
     "read_lines",
     "record_fields",
     "record_in_text",
@@ -97,25 +98,27 @@ def read_lines(
     return spark.read.schema(schema).options(**READER_OPTIONS).json(list(paths))
 
 
-def record_type(table_schema: TableSchema, *, usual: bool = False) -> str:
+def record_type(table_schema: TableSchema, *, parse_numbers: bool = False) -> str:
     """Return the Spark DDL type with which the JSON records of a stream are parsed.
 
-    It is STRING if the table stores the whole record in a column, else a STRUCT.
+    The type is STRING if a column of the table stores the whole record as JSON, else a STRUCT of
+    the properties.
 
     Args:
         table_schema: The table schema of the stream.
-        usual: True to read numbers as numbers, so that a record with a number in quotes cannot be
-            parsed. False to read numbers as text.
+        parse_numbers: True to parse JSON numbers as numbers, so that a record with a number in
+            quotes cannot be parsed. False to read numbers as text.
     """
     if table_schema.keeps_whole:
         return "STRING"
-    return _struct_type(table_schema, usual=usual)
+    return _struct_type(table_schema, parse_numbers=parse_numbers)
 
 
 def record_in_text(table_schema: TableSchema) -> str:
     """Return the SQL that parses the properties of a record from the text column ``r``.
 
-    A record is read as text if the table stores the whole record in a column.
+    It is used if a column of the table stores the whole record as JSON. The record is then read as
+    text first.
     """
     return from_json(quote("r"), _struct_type(table_schema))
 
@@ -123,7 +126,7 @@ def record_in_text(table_schema: TableSchema) -> str:
 def from_json(text: str, schema: str) -> str:
     """Return a ``from_json`` SQL expression that parses a JSON text as the DDL type ``schema``.
 
-    The options are `READER_OPTIONS`, which are also used to read files.
+    It uses the same options as the JSON reader for spool files, `READER_OPTIONS`.
     """
     return _from_json(text, schema, READER_OPTIONS)
 
@@ -142,57 +145,59 @@ def _from_json(text: str, schema: str, options: Mapping[str, str]) -> str:
     return f"from_json({text}, {sql_literal(schema)}, map({', '.join(listed)}))"
 
 
-def record_fields(table_schema: TableSchema, *, usual: bool = False) -> dict[str, str]:
+def record_fields(table_schema: TableSchema, *, parse_numbers: bool = False) -> dict[str, str]:
     """Return the Spark DDL type with which each property of a JSON record is parsed, by name.
 
     Args:
         table_schema: The table schema of the stream.
-        usual: True to read numbers as numbers; False to read them as text.
+        parse_numbers: True to parse JSON numbers as numbers; False to read them as text.
     """
     fields = {
-        column.source: source_type(column.type, usual=usual)
+        column.source: source_type(column.type, parse_numbers=parse_numbers)
         for column in table_schema.columns
         if column.feed is ColumnSource.PROPERTY and not column.path
     }
-    if needs_record(table_schema.columns):
-        fields.setdefault(DELETED_AT, source_type(METADATA_COLUMNS[DELETED_AT], usual=usual))
+    if has_deletion_time(table_schema.columns):
+        fields.setdefault(
+            DELETED_AT, source_type(METADATA_COLUMNS[DELETED_AT], parse_numbers=parse_numbers)
+        )
     return fields or {"": "STRING"}  # a struct has at least one field
 
 
-def _struct_type(table_schema: TableSchema, *, usual: bool = False) -> str:
-    fields = record_fields(table_schema, usual=usual)
+def _struct_type(table_schema: TableSchema, *, parse_numbers: bool = False) -> str:
+    fields = record_fields(table_schema, parse_numbers=parse_numbers)
     return f"STRUCT<{', '.join(f'{quote(name)}: {type_}' for name, type_ in fields.items())}>"
 
 
-def needs_record(columns: Sequence[Column]) -> bool:
-    """Return True if the columns include ``_sdc_deleted_at``.
+def has_deletion_time(columns: Sequence[Column]) -> bool:
+    """Return True if the columns include ``_sdc_deleted_at``, which is read from the JSON record.
 
-    This is the only metadata column whose value is read from the record.
+    It is the only metadata column whose value comes from the record.
     """
     return any(c.feed is ColumnSource.METADATA and c.source == DELETED_AT for c in columns)
 
 
-def source_type(type_: ColumnType, *, usual: bool = False) -> str:
+def source_type(type_: ColumnType, *, parse_numbers: bool = False) -> str:
     """Return the Spark DDL type with which the JSON values of a column are parsed.
 
     An example is STRING for timestamps, which are converted to the column type later.
 
     Args:
         type_: The type of the column.
-        usual: True to read numbers as numbers; False to read them as text.
+        parse_numbers: True to parse JSON numbers as numbers; False to read them as text.
     """
     if isinstance(type_, Boolean):
         return "BOOLEAN"
-    if usual and isinstance(type_, Integer):
+    if parse_numbers and isinstance(type_, Integer):
         return "BIGINT"  # the reader's smaller integers wrap around
-    if usual and isinstance(type_, Double):
+    if parse_numbers and isinstance(type_, Double):
         return "DOUBLE"
     if isinstance(type_, Array):
-        return f"ARRAY<{source_type(type_.element, usual=usual)}>"
+        return f"ARRAY<{source_type(type_.element, parse_numbers=parse_numbers)}>"
     if not isinstance(type_, Struct):
         return "STRING"
     fields = {
-        field.source: source_type(field.type, usual=usual)
+        field.source: source_type(field.type, parse_numbers=parse_numbers)
         for field in type_.fields
         if field.feed is ColumnSource.PROPERTY
     }

@@ -47,11 +47,11 @@ _COMPARED_EXACTLY: Final = (Boolean, Date, Decimal, Integer, Text, Timestamp)
 
 @dataclass(frozen=True, slots=True)
 class LocalFrame:
-    """The rows of a small batch as a DataFrame of local data, converted to the column types.
+    """The rows of a small batch, as a DataFrame that was created without a Spark job.
 
     Attributes:
-        df: The rows, with the table columns that the loader fills and a last column for the
-            ordinal, the row's position in the input.
+        df: The rows, converted to the column types. The columns are those that the loader fills,
+            and a last one for the ordinal, which is the row's position in the input.
         counts: The number of rows, and of date-times without a time zone.
         has_unique_keys: True if the table has keys, and all rows have different keys. False if two
             rows may have the same key, or the table has no keys.
@@ -73,7 +73,7 @@ def read_local_frame(
         spark: The session. It must not be a session of Spark Connect.
         paths: The paths of the spool files.
         table_schema: The schema to whose column types the values are converted.
-        metadata: The values of the metadata columns.
+        metadata: Times and ids of the batch, which fill the metadata columns.
 
     Returns:
         The rows. None if a value does not fit its column, or if only Spark can read the rows.

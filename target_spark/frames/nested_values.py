@@ -1,4 +1,4 @@
-"""SQL that copies nested values of a record, such as keys and cursors, into separate columns.
+"""SQL that copies nested primary keys and replication keys of a record into separate columns.
 
 A nested value is extracted as text and converted to its column type later. It is null if the
 property is missing or has another structure.
@@ -16,9 +16,10 @@ _NOTHING = "CAST(NULL AS STRING)"
 
 
 def extract_nested(table_schema: TableSchema) -> tuple[str, ...]:
-    """Return the SQL definition of a struct column with the nested keys and cursors of a record.
+    """Return the SQL of a struct column with copies of a record's nested keys.
 
-    Return an empty tuple if the schema has no nested keys or cursors.
+    These are nested primary keys and replication keys. The result is a tuple with one definition,
+    or an empty tuple if no such key is nested.
     """
     nested = [
         column
@@ -51,9 +52,11 @@ def _field(column: Column | None, source: str) -> Column | None:
 
 
 def _extract_from_json(text: str, path: tuple[str, ...]) -> str:
-    """Return the SQL that extracts the value at a property path from a JSON object as text.
+    """Return the SQL that extracts a nested value as text from a JSON object in a string.
 
-    ``text`` is the SQL expression of a string that contains the object.
+    Args:
+        text: The SQL expression of the string.
+        path: The names of the properties that lead to the value.
     """
     schema = "STRING"
     for part in reversed(path[1:]):

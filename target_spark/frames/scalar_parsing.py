@@ -1,6 +1,6 @@
 """Exact conversion of single scalar values from JSON text to Python objects.
 
-The functions are slow but accept all valid spellings of a value. The rules are the same as in
+The functions are slow but accept each valid way to write a value. The rules are the same as in
 `target_spark.frames.sql_casts`: nothing is rounded, truncated or guessed, and a text that is not a
 value of its type is an error.
 """

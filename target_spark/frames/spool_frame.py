@@ -1,13 +1,13 @@
-"""Rows from spool files as Spark DataFrames: good rows that fit the table schema, and bad rows.
+"""Rows from spool files (JSON lines) as DataFrames: rows that fit the schema, and bad rows.
 
 Good rows are computed in one of two modes:
 
 - strict, the fast mode for almost every batch. The Spark job fails with `BAD_ROWS_MARKER` in its
-error at the first bad row, or at a valid value in an unusual spelling, such as a number in quotes;
-- not strict, used after a strict job has failed. Unusual spellings are converted, and bad rows are
-left out. `SpoolFrame.bad` returns the bad rows with their errors. For streams of Airbyte, a row is
-bad only if its key or deletion time is invalid. Other invalid values become null, which
-`_airbyte_meta` records.
+  error at the first bad row, or at a valid value in a less common form, such as a number in quotes;
+- not strict, used after a strict job has failed. All valid forms are converted, and bad rows are
+  left out. `SpoolFrame.bad` returns the bad rows with their errors. For streams of Airbyte, a row
+  is bad only if its key or deletion time is invalid. Other invalid values become null, which
+  `_airbyte_meta` records.
 
 DataFrames are lazy: the spool files must exist until the last action on a DataFrame has ended.
 """
@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from target_spark.columns import ORDINAL, TableSchema, Timestamp
 from target_spark.frames.airbyte_meta import constant_columns
 from target_spark.frames.conversion_errors import build_error_columns, build_unparsed_reasons
 from target_spark.frames.json_reader import read_lines, record_in_text, record_type
-from target_spark.frames.misfit_repair import build_repair
 from target_spark.frames.nested_values import extract_nested
+from target_spark.frames.record_repair import build_repair
 from target_spark.frames.sql_casts import exact_cast
 from target_spark.frames.sql_plan import (
     SelectPlan,
@@ -35,14 +35,13 @@ from target_spark.frames.sql_plan import (
 )
 from target_spark.spark.row_counts import get_observation
 from target_spark.storage.row_ordinals import resolve_ordinals
-from target_spark.tables.identifiers import quote
+from target_spark.tables.identifiers import format_instant, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-__all__ = ["BatchMetadata", "Counts", "SpoolFrame", "latest_by_key", "read_spool"]
+__all__ = ["BatchMetadata", "Counts", "SpoolFrame", "read_spool"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 _LINE_ORDINAL = (
     r"""coalesce(`n`, try_cast(regexp_extract(`_corrupt`, r'\A\{"n":([0-9]+)', 1) AS BIGINT))"""
@@ -52,17 +51,17 @@ _LINE_ORDINAL = (
 
 @dataclass(frozen=True, slots=True)
 class BatchMetadata:
-    """Metadata of a batch, from which metadata columns such as ``_sdc_received_at`` are filled.
+    """Times and ids of a batch of rows, which fill metadata columns such as ``_sdc_received_at``.
 
     Attributes:
         received_at: The time when the first row of the batch was received. It is also the
             extraction time of records without one.
-        batched_at: The time when the batch was closed.
+        batched_at: The time after which no more rows were added to the batch.
         sync_started_at: The start of the run, in milliseconds since 1970; later runs have larger
             values.
         sync_id: Airbyte's id of the sync; None if it is unknown.
         starts: The first ordinal (position in the input) of each partition that Spark workers read,
-            by partition number. Rows of these partitions have provisional ordinals (see
+            by partition number. It is needed to compute the ordinals of these rows (see
             `target_spark.storage.row_ordinals`). Empty if all rows have final ordinals.
     """
 
@@ -75,7 +74,7 @@ class BatchMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of the valid rows of a batch.
+    """Counts of the valid rows of one commit.
 
     Attributes:
         rows: The number of rows.
@@ -100,18 +99,18 @@ def read_spool(
         spark: The session.
         paths: The paths or URLs of the spool files.
         table_schema: The schema to whose column types the values are converted.
-        metadata: The values of the metadata columns.
+        metadata: Times and ids of the batch, which fill the metadata columns.
     """
     return SpoolFrame(spark, tuple(paths), table_schema, metadata)
 
 
 class SpoolFrame:
-    """The rows of one batch, read from spool files as DataFrames of good and bad rows.
+    """The rows of one commit, read from spool files as DataFrames of good and bad rows.
 
     Spool files keep rows on disk until they are committed, with one row per line as JSON. A row is
     bad, and must be quarantined, if a value cannot be converted exactly to its column's type. If
-    ``table_schema.nulls_misfits`` is set, such values become null, except in keys and deletion
-    times.
+    ``table_schema.nulls_invalid_values`` is set (for Airbyte), such values become null instead,
+    except in keys and deletion times.
     """
 
     def __init__(
@@ -151,13 +150,13 @@ class SpoolFrame:
 
         Args:
             strict: True for a fast read. The Spark job fails, with `BAD_ROWS_MARKER` in its error,
-                at a bad row or at a value in an unusual spelling, such as a number in quotes. False
-                to convert unusual spellings and to leave out bad rows.
+                at a bad row or at a valid value in a less common form, such as a number in quotes.
+                False to convert all valid forms and to leave out bad rows.
         """
         if strict:
             plan = fast_plan(self._table_schema)
             lines = _with(
-                self._parse_lines(usual=True).where(build_row_check(self._table_schema)),
+                self._parse_lines(parse_numbers=True).where(build_row_check(self._table_schema)),
                 plan.precomputed,
             )
             return self._observed(lines, plan)
@@ -205,7 +204,7 @@ class SpoolFrame:
         return Counts(metrics["rows"], nonzero, metrics.get("nulled", 0))
 
     def bad(self) -> DataFrame:
-        """Return the bad rows, with values that do not fit their columns, for the quarantine table.
+        """Return the rows with values that do not fit their columns, for the quarantine table.
 
         The columns are ``raw`` (the record as it was received), ``reasons`` (an array of error
         texts), ``ordinal`` (the position in the input), ``extracted_at`` and ``version`` (the table
@@ -235,7 +234,7 @@ class SpoolFrame:
         )
 
     def _convert_lines(self) -> DataFrame:
-        """Return the rows of the spool files with columns for converted values and for errors."""
+        """Return the rows with helper columns for converted values and for conversion errors."""
         # Without `observe`, Spark would repeat a conversion for each use of its result.
         from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
@@ -247,30 +246,28 @@ class SpoolFrame:
             lines = lines.selectExpr("*", f"{faults.changes} AS `_changes`")
         return lines.observe("target_spark_lines", F.count(F.lit(1)).alias("lines"))
 
-    def _parse_lines(self, *, usual: bool = False) -> DataFrame:
+    def _parse_lines(self, *, parse_numbers: bool = False) -> DataFrame:
         """Return the rows of the spool files as parsed JSON, with values not yet converted.
 
-        Helper columns are added for values that are constant in the batch and for nested keys.
+        Helper columns have the values that are the same in all rows, and copies of nested keys.
 
         Args:
-            usual: True to read numbers as numbers, which is fast. False to read numbers as text,
-                which also accepts unusual spellings such as quoted numbers. With False, values of a
-                wrong structure become null if ``table_schema.nulls_misfits`` is set.
+            parse_numbers: True to parse JSON numbers as numbers, which is fast. False to read
+                numbers as text, which also accepts numbers in quotes. With False, values of a wrong
+                structure become null if ``table_schema.nulls_invalid_values`` is set.
         """
-        lines = self._read(usual=usual)
-        if self._table_schema.nulls_misfits and not usual:
+        lines = self._read(parse_numbers=parse_numbers)
+        if self._table_schema.nulls_invalid_values and not parse_numbers:
             steps, replaced = build_repair(self._table_schema)
             for step in steps:
                 lines = lines.selectExpr("*", *step)
             lines = lines.selectExpr("* EXCEPT (`r`, `_corrupt`)", *replaced) if replaced else lines
         return _with(lines, extract_nested(self._table_schema))
 
-    def _read(self, *, usual: bool) -> DataFrame:
+    def _read(self, *, parse_numbers: bool) -> DataFrame:
         table_schema, meta = self._table_schema, self._table_schema.has_meta
-        record = record_type(table_schema, usual=usual)
+        record = record_type(table_schema, parse_numbers=parse_numbers)
         lines = self._read_lines(record, meta=meta)
-        received = _micros(self._metadata.received_at)
-        batched = _micros(self._metadata.batched_at)
         if table_schema.keeps_whole:
             parts = f"{record_in_text(table_schema)} AS `r`"
             lines = lines.selectExpr("* EXCEPT (`r`)", "`r` AS `whole`", parts)
@@ -278,13 +275,15 @@ class SpoolFrame:
         return lines.selectExpr(
             "*",
             *head,
-            f"timestamp_micros({received}L) AS `_received_at`",
-            f"timestamp_micros({batched}L) AS `_batched_at`",
+            f"{format_instant(self._metadata.received_at)} AS `_received_at`",
+            f"{format_instant(self._metadata.batched_at)} AS `_batched_at`",
             f"{self._metadata.sync_started_at}L AS `_started_at`",
         )
 
     def _read_lines(self, record: str, *, meta: bool = False) -> DataFrame:
-        """Return the lines of the spool files as a DataFrame, with the ordinal in the column ``n``.
+        """Return the lines of the spool files, which store rows as JSON, as a DataFrame.
+
+        The column ``n`` is the ordinal, the position of the row in the input.
 
         Args:
             record: The Spark DDL type of each record, such as ``STRUCT<id: STRING>``.
@@ -295,25 +294,6 @@ class SpoolFrame:
             return lines
         ordinal = resolve_ordinals(_LINE_ORDINAL, self._metadata.starts)
         return lines.selectExpr("* EXCEPT (`n`)", f"{ordinal} AS `n`")
-
-
-def latest_by_key(df: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return the last received row of each key, which is the row with the greatest ordinal.
-
-    Args:
-        df: Rows with a column for the ordinal, the position in the input.
-        keys: The key columns.
-    """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812 - the usual name
-
-    rank = "__target_spark_rank"
-    window = Window.partitionBy(*map(quote, keys)).orderBy(F.col(quote(ORDINAL)).desc())
-    return df.withColumn(rank, F.row_number().over(window)).where(f"`{rank}` = 1").drop(rank)
-
-
-def _micros(instant: datetime) -> int:
-    return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
 def _with(lines: DataFrame, precomputed: Sequence[str]) -> DataFrame:

@@ -65,13 +65,14 @@ _MIDNIGHT = f"{_DAY}[Tt ]00:00(:00([.]0+)?)?( ?([Zz]|[+-]00(:?00)?))?"
 
 
 class _Conversion(NamedTuple):
-    """SQL conversion of a text to a scalar type.
+    """SQL that converts a text to a scalar type, with a fast case for the common form of a value.
 
     Attributes:
-        pattern: A regular expression that matches the usual spellings of a value.
+        pattern: A regular expression that matches values in the common form, such as ``5`` or
+            ``5.0`` for an integer.
         value: The SQL that converts a text that matches ``pattern``.
-        rare: The SQL that converts any other text. Its result is null if the text is not a value of
-            the type.
+        rare: The SQL that converts any other text, such as ``5e3``. Its result is null if the text
+            is not a value of the type.
     """
 
     pattern: str
@@ -115,10 +116,10 @@ def exact_cast(text: str, type_: ColumnType, *, truncate: bool = False) -> str:
 
 
 def fast_cast(value: str, type_: ColumnType, *, truncate: bool = False) -> str:
-    """Return short SQL that converts values only if they are in the usual spelling of their type.
+    """Return short SQL that converts values that are written in the common form of their type.
 
-    Its result is null for other values, such as a date-time without seconds. `exact_cast` also
-    converts unusual spellings, with SQL that is about four times as long.
+    Its result is null for other values, such as a date-time without seconds. `exact_cast` converts
+    all valid forms, with SQL that is about four times as long.
 
     Args:
         value: The SQL expression of the value: a number for integers and doubles, and a text for

@@ -2,11 +2,11 @@
 
 There are two sets of expressions, called plans, for a table schema:
 
-- fast: converts only the usual spelling of each value, with one expression per column. Any other
-value fails the Spark job, which is then repeated with the tolerant plan;
-- tolerant: converts all allowed spellings, such as numbers in quotes. All values of one type are
-converted together, as one array per type, because Spark compiles each expression and a wide table
-may have thousands of columns.
+- fast: converts only values in the most common form, with one expression per column. Any other
+  value fails the Spark job, which is then repeated with the tolerant plan;
+- tolerant: converts all valid forms, such as numbers in quotes. All values of one type are
+  converted together, as one array per type, because Spark compiles each expression and a wide table
+  may have thousands of columns.
 
 The fast plan also uses arrays if a table has many columns.
 """
@@ -38,7 +38,7 @@ from target_spark.columns import (
     Timestamp,
 )
 from target_spark.frames.airbyte_meta import build_meta, get_extracted_at, raw_id
-from target_spark.frames.json_reader import needs_record
+from target_spark.frames.json_reader import has_deletion_time
 from target_spark.frames.sql_casts import exact_cast, fast_cast, has_no_timezone, is_converted
 from target_spark.tables.identifiers import quote
 
@@ -92,39 +92,33 @@ class SelectPlan:
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def fast_plan(table_schema: TableSchema) -> SelectPlan:
-    """Return the SQL that converts values only if they are in the usual spelling of their type.
+    """Return the SQL that converts values that are written in the most common form of their type.
 
-    Any other value, such as a number in quotes, fails the Spark job with `BAD_ROWS_MARKER`.
+    Any other value, such as a number in quotes, fails the Spark job with `BAD_ROWS_MARKER`. The
+    caller then uses `tolerant_plan`.
     """
     wide = len(converted_columns(table_schema)) > _WIDE
     truncate = table_schema.truncate_timestamps
-    convert, convert_nested = (
-        partial(_usual_or_end, truncate=truncate),
-        partial(_strict_or_end, truncate=truncate),
-    )
+    convert = partial(_cast_or_fail, fast_cast, truncate=truncate)
+    convert_nested = partial(_cast_or_fail, exact_cast, truncate=truncate)
     return _plan(table_schema, convert, convert_nested, in_groups=wide)
 
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def tolerant_plan(table_schema: TableSchema) -> SelectPlan:
-    """Return the SQL that converts values in all allowed spellings, such as numbers in quotes.
+    """Return the SQL that converts values in all valid forms, such as numbers in quotes.
 
     A value that cannot be converted exactly becomes null.
     """
     convert = partial(exact_cast, truncate=table_schema.truncate_timestamps)
-    changes = "`_changes`" if table_schema.nulls_misfits else None
+    changes = "`_changes`" if table_schema.nulls_invalid_values else None
     return _plan(table_schema, convert, convert, in_groups=True, changes=changes)
 
 
-def _usual_or_end(value: str, type_: ColumnType, *, truncate: bool) -> str:
-    return _or_end(value, fast_cast(value, type_, truncate=truncate))
-
-
-def _strict_or_end(value: str, type_: ColumnType, *, truncate: bool) -> str:
-    return _or_end(value, exact_cast(value, type_, truncate=truncate))
-
-
-def _or_end(value: str, converted: str) -> str:
+def _cast_or_fail(
+    cast: Callable[..., str], value: str, type_: ColumnType, *, truncate: bool
+) -> str:
+    converted = cast(value, type_, truncate=truncate)
     if converted == value:
         return value
     return f"coalesce({converted}, assert_true({value} IS NULL, '{BAD_ROWS_MARKER}'))"
@@ -133,8 +127,8 @@ def _or_end(value: str, converted: str) -> str:
 def build_row_check(table_schema: TableSchema) -> str:
     """Return a SQL condition that is true for a valid row, and fails the Spark job for other rows.
 
-    A row is valid if its record could be parsed, has a value for each key, and has no empty string
-    in a partition column. Other values are not checked.
+    A row is valid if its record could be parsed, has a value for each primary key, and has no empty
+    string in a partition column. Other values are not checked.
     """
     fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
     fits += (f"{value} IS NOT NULL" for value in key_values(table_schema).values())
@@ -145,7 +139,7 @@ def build_row_check(table_schema: TableSchema) -> str:
 
 
 def key_values(table_schema: TableSchema) -> dict[str, str]:
-    """Return the SQL expression of each key's value as parsed from JSON, by property name."""
+    """Return the SQL that reads each primary key from the parsed JSON record, by property name."""
     columns = {
         column.source: column
         for column in table_schema.columns
@@ -155,7 +149,7 @@ def key_values(table_schema: TableSchema) -> dict[str, str]:
 
 
 def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
-    """Return, for each key property, a SQL condition that is true if its value may be corrupted.
+    """Return SQL conditions, by primary key property, that are true if the key may be corrupted.
 
     If a record is read as text, Spark replaces an unpaired surrogate (an invalid Unicode escape) by
     a question mark, so two different keys may become equal. If records are not read as text, the
@@ -172,7 +166,7 @@ def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
 def converted_columns(table_schema: TableSchema) -> list[Column]:
     """Return the columns whose values come from the record and are converted after JSON parsing."""
     columns = [column for column in table_schema.columns if column.feed is ColumnSource.PROPERTY]
-    if needs_record(table_schema.columns):
+    if has_deletion_time(table_schema.columns):
         columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
     return [column for column in columns if is_converted(column.type)]
 
@@ -180,7 +174,9 @@ def converted_columns(table_schema: TableSchema) -> list[Column]:
 def by_type(
     columns: Iterable[Column], build_sql: Callable[[ColumnType], str], name: str, value: _Value
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return SQL that collects all columns of the same type in an array, and converts the array.
+    """Return SQL that converts the values of all columns of the same type together, as one array.
+
+    Spark compiles each expression, so one expression per type is faster than one per column.
 
     Args:
         columns: The columns to convert.
@@ -208,7 +204,7 @@ def by_type(
 
 
 def source_expression(column: Column) -> str:
-    """Return the SQL of a column's value as parsed from JSON, before its conversion."""
+    """Return the SQL of a column's value in the parsed JSON record, before its conversion."""
     return quote("_inside" if column.path else "r", column.source)
 
 

@@ -47,7 +47,8 @@ _POLL_SECONDS: Final = 0.1
 _GRACE_SECONDS: Final = 5.0
 """Seconds for a program to end after SIGTERM, and for its last output to arrive."""
 
-_LONGEST_LINE: Final = 8_192
+_LONGEST_LINE: Final = 1 << 20
+_LONGEST_PIECE: Final = 8_192
 _LONGEST_LABEL: Final = 80
 _KEPT_LINES: Final = 5
 _LONGEST_END: Final = 1_000
@@ -71,17 +72,22 @@ class Action:
     command: tuple[str, ...] = ()
     timeout_seconds: float | None = None
 
-    @property
-    def label(self) -> str:
-        """Short text for messages, such as ``after_load.0 (OPTIMIZE sales)``."""
-        text = shlex.join(self.command) if self.sql is None else " ".join(self.sql.split())
+    def label(self, hide: Callable[[str], str]) -> str:
+        """Return a short text for messages, such as ``after_load.0 (OPTIMIZE sales)``.
+
+        ``hide`` removes secrets, before the text is quoted and shortened.
+        """
+        if self.sql is None:
+            text = hide(shlex.join(map(hide, self.command)))
+        else:
+            text = " ".join(hide(self.sql).split())
         shown = text if len(text) <= _LONGEST_LABEL else f"{text[:_LONGEST_LABEL]}…"
         return f"{self.setting} ({shown})"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedTables:
-    """The tables that a run loaded, and the Spark in which SQL statements can read them.
+    """The tables that a run loaded, and the Spark process in which SQL statements can use them.
 
     Attributes:
         engine: The Spark process of the run, which is started if a statement needs it.
@@ -135,20 +141,20 @@ def run_actions(
     for action in actions:
         if action.on not in {kind, "always"}:
             continue
-        begun, fault = time.monotonic(), None
+        begun, fault, label = time.monotonic(), None, action.label(hide)
         if interrupted.is_set():
             fault = "was not run, because a signal ended the actions"
         elif faults and action.on != "always":
             fault = "was not run, because an earlier action failed"
         else:
-            logger.info("%s: begins.", hide(action.label))
+            logger.info("%s: begins.", label)
             fault = _run_action(action, report, loaded, hide, interrupted)
         if fault is not None:
-            text = hide(f"{action.label} {fault}.")
+            text = hide(f"{label} {fault}.")
             report.add_remark(text)
             faults.append(AfterLoadError(text))
         seconds = round(time.monotonic() - begun, 3)
-        results.append({"action": hide(action.label), "seconds": seconds, "error": fault})
+        results.append({"action": label, "seconds": seconds, "error": fault})
         report.add_facts(after_load=list(results))
     return faults
 
@@ -160,7 +166,10 @@ def _run_action(
     hide: Callable[[str], str],
     interrupted: threading.Event,
 ) -> str | None:
-    """Run an action. Return None on success, else the failure as text, such as ``failed: …``."""
+    """Run one action of the setting ``after_load``.
+
+    Return None on success, else the failure as text, such as ``failed: …``.
+    """
     try:
         if action.sql is None:
             return _run_command(action, report, hide, interrupted)
@@ -174,13 +183,14 @@ def _run_action(
 
 
 def _run_statement(sql: str, loaded: LoadedTables | None) -> None:
-    """Run a SQL statement. The rows of a query are computed and discarded.
+    """Run a SQL statement of the setting ``after_load``. The rows of a query are discarded.
 
     Raises:
-        AfterLoadError: The run has no Spark, or the statement names a stream that it did not load.
+        AfterLoadError: The run ended before it could use Spark, or the statement names a stream
+            that the run did not load.
     """
     if loaded is None:
-        raise AfterLoadError("the run ended before it had a Spark")
+        raise AfterLoadError("the run ended before Spark started")
     unknown = sorted({name for name in _TABLE.findall(sql) if name not in loaded.tables})
     if unknown:
         known = ", ".join(loaded.tables) or "none"
@@ -265,9 +275,9 @@ def _wait(
 
 
 def _end_processes(process: subprocess.Popen[bytes]) -> None:
-    """End a program and the processes that it started with SIGTERM, then with SIGKILL.
+    """Send SIGTERM to a program and to the processes that it started, and then SIGKILL.
 
-    SIGKILL follows when the program has ended, or after 5 seconds.
+    SIGKILL is sent when the program has ended, or after 5 seconds.
     """
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
@@ -281,25 +291,37 @@ def _end_processes(process: subprocess.Popen[bytes]) -> None:
 def _log_output(
     pipe: IO[bytes], setting: str, hide: Callable[[str], str], kept: deque[str] | None
 ) -> None:
-    """Log each line of a program's output, and append it to ``kept``, if that is not None.
+    """Log each line of a program's output, without secrets.
 
-    Secrets are removed by ``hide``. ``setting`` is the action's path in the settings, for the log.
+    Args:
+        pipe: The program's standard output or standard error.
+        setting: The path of the action in the settings, for the log.
+        hide: A function that removes secrets from a text.
+        kept: A list to which each line is also appended; None to only log the lines.
     """
     with pipe:
-        for line in _read_lines(pipe):
-            text = hide(line)
+        for text in _read_lines(pipe, hide):
             logger.info("%s: %s", setting, text)
             if kept is not None:
                 kept.append(text)
 
 
-def _read_lines(pipe: IO[bytes]) -> Iterator[str]:
-    """Yield the non-blank lines of a pipe. A line over 8,192 bytes is yielded in several pieces."""
+def _read_lines(pipe: IO[bytes], hide: Callable[[str], str]) -> Iterator[str]:
+    """Yield the non-blank lines of a pipe, without the secrets that ``hide`` removes.
+
+    A line over 8,192 characters is yielded in pieces of this length. Of a line over 1 MiB, only
+    about the first MiB is yielded.
+    """
     while line := pipe.readline(_LONGEST_LINE):
-        if text := line.decode("utf-8", "replace").rstrip():
-            yield text
+        text = hide(line.decode("utf-8", "replace").rstrip())
+        if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+            text = text[:-_LONGEST_PIECE]  # its end may be the beginning of a secret
+            while (rest := pipe.readline(_LONGEST_LINE)) and not rest.endswith(b"\n"):
+                pass
+        for start in range(0, len(text), _LONGEST_PIECE):
+            yield text[start : start + _LONGEST_PIECE]
 
 
 def _describe_end(code: int) -> str:
-    """Return the end of a program as text: ``exit code 1``, or ``ended by signal 9`` for -9."""
+    """Return a program's exit code as text: ``exit code 1``, or ``ended by signal 9`` for -9."""
     return f"exit code {code}" if code > 0 else f"ended by signal {-code}"

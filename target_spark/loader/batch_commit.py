@@ -1,13 +1,13 @@
 """Commit of one batch to its table, with quarantine of the rows that do not match their schema.
 
 - Nearly every batch is valid, so the writer first tries to commit it directly. The Spark job fails
-on the first bad row, and then nothing is committed. From that failure on, the good rows of every
-batch of that table are written to temporary files and the bad rows are committed to the quarantine
-table. Only then are the good rows committed together with the state.
+  on the first bad row, and then nothing is committed. From that failure on, the good rows of every
+  batch of that table are written to temporary files and the bad rows are committed to the
+  quarantine table. Only then are the good rows committed together with the state.
 - The rows written plus the rows quarantined must equal the rows received; a difference raises an
-error.
+  error.
 - Commits of a table are numbered from 1 within a run. No other writer may use the table during the
-run.
+  run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -42,7 +41,7 @@ from target_spark.errors import StorageError
 from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, Counts, SpoolFrame, read_spool
 from target_spark.frames.arrow_batch import ArrowBatch, UnsupportedBatchError, read_arrow_batch
 from target_spark.frames.local_frame import MAX_LOCAL_BYTES, MAX_LOCAL_ROWS, read_local_frame
-from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_files
+from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_batch_files
 from target_spark.loader.commit_request import CommitRequest, CommitResult
 from target_spark.loader.commit_stages import (
     BadRows,
@@ -50,13 +49,16 @@ from target_spark.loader.commit_stages import (
     Prepared,
     Verified,
     Written,
-    check_count,
+    check_received_count,
 )
+from target_spark.loader.engine_retry import retry_with_engine
 from target_spark.loader.pending_states import CoveredState
 from target_spark.loader.refused_schemas import check_not_null_policy, name_refused_schema
 from target_spark.loader.write_modes import (
     build_version_delete,
     check_scd2_compatible,
+    find_distinct_key,
+    format_key,
     get_merge_keys,
     has_other_versions,
     make_empty_frame,
@@ -66,12 +68,9 @@ from target_spark.spark.row_counts import get_row_count
 from target_spark.spark.spark_provider import SparkProvider, collect_garbage
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.retry import (
-    FailureKind,
-    classify_failure,
     disk_full_context,
     first_error_line,
     raise_translated_error,
-    retry_transient,
 )
 from target_spark.storage.spool import SpoolFolder
 from target_spark.storage.staging import stage_frame, temporary_location, translate_write_errors
@@ -92,16 +91,18 @@ from target_spark.writers import get_writer
 from target_spark.writers.base import table_owner_error, table_removed_error
 from target_spark.writers.delta.small_batches import SmallBatch
 from target_spark.writers.delta.writer import DeltaWriter
-from target_spark.writers.sql import find_small_commit_conf, spark_conf
+from target_spark.writers.sql import (
+    ONE_FILE_CONF,
+    build_file_size_conf,
+    find_small_commit_conf,
+    spark_conf,
+)
 
 __all__ = ["BatchWriter"]
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-
-_DEATH_SECONDS: Final = 10.0
-"""Seconds to wait for the end of a JVM whose connection broke."""
 
 _QUARANTINED: Final = "Stream %s: rows that %s quarantined in table %s: %d. Reasons: %s"
 _NULLED: Final = (
@@ -117,18 +118,13 @@ _SPARK_IS_NEEDED: Final = "Stream %s: its rows are committed by Spark from now o
 
 _NO_ROWS: Final = Counts(0, {})
 
-_ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
-"""Without this setting, Spark writes the rows of a small batch to one file per processor."""
-
-_FILE_SIZE_SETTINGS: Final = (
-    "spark.sql.files.maxPartitionBytes",
-    "spark.sql.adaptive.advisoryPartitionSizeInBytes",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class _PreparedColumns:
-    """Cached result of the last column preparation of one table (`BatchWriter._prepare_columns`).
+    """The columns of a table after the writer has created or altered it for a stream.
+
+    While the stream's table schema stays the same, the next commits use them without comparing the
+    columns with the table again.
 
     Attributes:
         wanted: The table schema that the stream requires, for which the table was prepared.
@@ -142,7 +138,7 @@ class _PreparedColumns:
 
 @dataclass
 class _TableState:
-    """State that the writer keeps about one table for the whole run.
+    """Progress and properties of one table, which the batch writer keeps during the run.
 
     Attributes:
         commits: Number of commits that this run made to the table.
@@ -151,16 +147,18 @@ class _TableState:
         stages_rows: True after the first row that did not fit its columns. From then on each batch
             is first written to temporary files, so that bad rows are found before the commit.
         needs_spark: True once a batch of the table was not small, or could only be read by Spark.
-        prepared_columns: Result of the last column preparation, or None if the columns must be
-            prepared again.
-        drops_not_null: True if NOT NULL constraints of the columns must be dropped.
+        prepared_columns: The columns of the table, or None if they must be compared with the
+            stream's columns again.
+        drops_not_null: True after a commit failed because a row has null in a NOT NULL column. The
+            retry then drops the constraints.
         is_new: True if this run created the table.
         before: The newest commit metadata that earlier runs left in the table, or None.
+        key: The key by which the table's rows are known to be distinct (`CommitMetadata.key`).
         written: Number of rows committed by this run.
         quarantined: Number of rows of this run committed to the quarantine table.
         changes: Column changes that no `CommitResult` has reported yet.
-        known_changes: All column changes so far, so that none is reported twice. A change that is
-            only reported is found again by each comparison with the table.
+        known_changes: All column changes so far, so that each is reported once. A change that the
+            stream's policy leaves out is found again by each comparison with the table.
         remarks: Further notes for the user about the table.
     """
 
@@ -172,6 +170,7 @@ class _TableState:
     drops_not_null: bool = False
     is_new: bool = False
     before: CommitMetadata | None = None
+    key: str | None = None
     written: int = 0
     quarantined: int = 0
     changes: list[SchemaChange] = field(default_factory=list)
@@ -179,22 +178,22 @@ class _TableState:
     remarks: tuple[str, ...] = ()
 
     def add_changes(self, changes: Sequence[SchemaChange]) -> None:
-        """Store column changes for the next report, except those that were stored before."""
+        """Store column changes for the next `CommitResult`, except those stored before."""
         self.changes += (change for change in changes if change not in self.known_changes)
         self.known_changes.update(changes)
 
     def take_changes(self) -> tuple[SchemaChange, ...]:
-        """Return the stored column changes that were not reported yet, and clear them."""
+        """Return the column changes that no `CommitResult` has reported yet, and clear them."""
         changes = tuple(self.changes)
         self.changes.clear()
         return changes
 
 
 class BatchWriter:
-    """Commits batches of rows to tables of one format and quarantines rows that do not fit.
+    """Writer that commits batches of rows to tables of one format, and quarantines bad rows.
 
-    A load has one instance. Several threads may use it at the same time, each for a different
-    table.
+    A row is bad if a value does not fit its column. A load has one instance. Several threads may
+    use it at the same time, each for a different table.
     """
 
     def __init__(
@@ -243,10 +242,10 @@ class BatchWriter:
         return None if last is None else last.state
 
     def write(self, request: CommitRequest) -> CommitResult:
-        """Commit the rows of a request to its table, after quarantining the rows that do not fit.
+        """Commit batches of rows to a table, and quarantine the rows that do not fit its columns.
 
-        Transient errors of the storage are retried. A retry uses the same commit number, so no row
-        is written twice.
+        Transient errors of the storage are retried. A retry uses the same commit number, so that no
+        row is written twice.
 
         Raises:
             QuarantineError: More rows would be quarantined than the user allows.
@@ -288,13 +287,13 @@ class BatchWriter:
 
     @contextmanager
     def _with_spool_lines(self, request: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
-        """Context manager: convert a request's batch files (of BATCH messages) to JSON lines.
+        """Context manager: convert the files of BATCH messages in a commit request to JSON lines.
 
         The converted files are removed when the block ends.
 
         Yields:
-            The commit request without batch files, and the number of rows that were read from batch
-            files: 0 if the request had none.
+            The commit request without files of BATCH messages, and the number of rows that were
+            read from them: 0 if the request had none.
         """
         files = [file for batch in request.batches for file in batch.files]
         state = self._tables[request.table.key]
@@ -319,13 +318,13 @@ class BatchWriter:
         state.ordinal_shift = ingested.ordinal_shift
         withheld = self._guard.find_withhold_reason(state.written, state.quarantined) is not None
         if self._delete_files and not withheld:  # withheld rows may be read again
-            remove_files(self._engine.spark(), files)
+            remove_batch_files(self._engine.spark(), files)
 
     def _write(self, attempt: CommitAttempt) -> Verified:
-        """Prepare the columns of a table, and make the commit of a request, without retries.
+        """Make the commit of a request after creating or altering the table, without retries.
 
-        The commit writes rows (see `_write_rows`), deletes the rows of other table versions, or
-        removes all rows (an overwrite without rows).
+        The commit writes rows (see `_write_rows`), deletes the rows of other Singer table versions,
+        or removes all rows (an overwrite without rows).
         """
         spark, request = self._engine.spark_on_demand(), attempt.request
         has_rows = request.kept_version is None
@@ -340,6 +339,8 @@ class BatchWriter:
         check_scd2_compatible(request, table_schema)
         if request.kept_version is not None:
             return self._delete_other_versions(spark, attempt, table_schema, request.kept_version)
+        state = self._tables[request.table.key]
+        state.key = find_distinct_key(self._writer, spark, request, table_schema.keys, state.key)
         if not request.batches:
             return self._commit_empty(spark, attempt, table_schema)
         return self._write_rows(spark, attempt, table_schema)
@@ -384,7 +385,7 @@ class BatchWriter:
         return None
 
     def commit_state(self, table: Table, covered: CoveredState) -> None:
-        """Store a state in the metadata of a commit without rows. Retry transient errors."""
+        """Store a state in a commit without rows, for the next run. Retry transient errors."""
         marker = self._marker(table, covered)
         self._run_with_retries(
             table, lambda: self._writer.commit_empty(self._engine.spark_on_demand(), table, marker)
@@ -407,47 +408,27 @@ class BatchWriter:
         Raises:
             StorageError: The error persisted until the retries were exhausted.
             DiskFullError: A disk is full.
-            EngineError: The Spark process ended.
+            SparkDiedError: Spark has ended.
         """
         state = self._tables[table.key]
         commits = state.commits
 
         def before_retry(error: BaseException) -> None:
-            self._raise_engine_failure(error)
             if state.commits != commits:
                 raise error
             check_constraint_violation(table, error)
             state.drops_not_null = is_not_null_violation(str(error))
             state.prepared_columns = None
 
-        def attempt() -> _T:
-            try:
-                return step()
-            except Exception as error:
-                self._engine.raise_if_engine_lost(error)
-                raise
-
         operation = description or f"Table {table.name}"
         with disk_full_context(f"table {table.name} ({table.key})", "Free space there"):
             try:
-                return retry_transient(attempt, operation, before_retry, self._stopping)
+                return retry_with_engine(
+                    self._engine, step, operation, before_retry, self._stopping
+                )
             except Exception as error:
                 raise_translated_error(operation, error)
                 raise
-
-    def _raise_engine_failure(self, error: BaseException) -> None:
-        """Raise an EngineError from ``error`` if the Spark process has ended; otherwise do nothing.
-
-        If ``error`` says that the connection to the JVM broke, wait up to 10 seconds for the
-        process to end.
-        """
-        end = time.monotonic() + (
-            _DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0
-        )
-        while self._engine.failure is None and time.monotonic() < end:
-            time.sleep(_DEATH_SECONDS / 100)
-        if self._engine.failure is not None:
-            raise self._engine.failure from error
 
     # The table
 
@@ -463,7 +444,7 @@ class BatchWriter:
     ) -> TableSchema:
         """Create a table, or add and widen its columns, to match a table schema.
 
-        The result is cached. It is computed again if the required schema changes or a commit fails.
+        The result is cached until the required schema changes or a commit fails.
 
         Args:
             spark: The Spark session to use.
@@ -485,7 +466,7 @@ class BatchWriter:
             if state.commits:
                 raise table_removed_error(table)
             self._writer.create(spark, table, wanted, layout, has_rows=has_rows)
-            state.is_new = True
+            state.is_new, state.key = True, format_key(wanted.keys)
             state.remarks = (_describe_creation(table, wanted),) if self._dry else ()
             prepared_columns = wanted
         else:
@@ -530,7 +511,7 @@ class BatchWriter:
     def _find_layout_differences(
         self, spark: SparkSession, table: Table, wanted: TableSchema, layout: TableLayout
     ) -> tuple[str, ...]:
-        """Return a remark for the user if a table's partitioning differs from the settings.
+        """Return a tuple with a remark for the user if a table's partitioning is not as configured.
 
         The table is not changed. The tuple is empty if there is no difference.
         """
@@ -538,13 +519,17 @@ class BatchWriter:
         return (f"the table is {mismatch}, which is not changed",) if mismatch else ()
 
     def _check_owner(self, spark: SparkSession, table: Table) -> None:
-        """Raise a TableOwnerError if the table's last commit was made by another job.
+        """Store the metadata of a table's last commit, and check that this job made the commit.
 
         Two jobs must not load one table, because a run resumes from the state in the last commit.
+
+        Raises:
+            TableOwnerError: A job with another name made the commit.
         """
         marker = self._writer.get_last_metadata(spark, table)
         if marker is None:
             return
+        self._tables[table.key].key = marker.key
         if marker.run != self._run.id:  # not by time: the clock may have been set back
             self._tables[table.key].before = marker
             with self._starting:
@@ -612,7 +597,7 @@ class BatchWriter:
         table_schema: TableSchema,
         batch: ArrowBatch,
     ) -> Verified:
-        """Commit a small batch without Spark. All its rows must fit their columns."""
+        """Commit a small batch without Spark, to a Delta table. All rows must fit their columns."""
         request, writer = attempt.request, cast("DeltaWriter", self._delta_writer)
         keys = get_merge_keys(table_schema, request, self._stream_options(request.stream))
         small = SmallBatch.of(batch.table, table_schema)
@@ -637,10 +622,10 @@ class BatchWriter:
         frame = read_local_frame(spark, _paths(request), table_schema, self._metadata(request))
         if frame is None:
             return None
-        check_count(request, frame.counts.rows, 0)
+        check_received_count(request, frame.counts.rows, 0)
         reads_table = request.mode in {WriteMode.UPSERT, WriteMode.SCD2}
         conf = {} if reads_table else find_small_commit_conf(spark)
-        with spark_conf(spark, conf | _ONE_FILE_CONF):
+        with spark_conf(spark, conf | ONE_FILE_CONF):
             written = self._commit_rows(
                 spark,
                 attempt,
@@ -673,7 +658,7 @@ class BatchWriter:
         try:
             if self._evaluates_twice(spark, request):
                 with stage_frame(spark, self._staging_area, df) as rows:
-                    check_count(request, frame.counts(request.count).rows, 0)
+                    check_received_count(request, frame.counts(request.count).rows, 0)
                     written = commit_rows(rows)
             else:
                 written = commit_rows(df)
@@ -686,7 +671,7 @@ class BatchWriter:
         return written.verify(request, frame.counts(request.count))
 
     def _evaluates_twice(self, spark: SparkSession, request: CommitRequest) -> bool:
-        """Return True if a commit would compute the batch's DataFrame more than once (by a MERGE).
+        """Return True if the commit (a MERGE) would compute the batch's DataFrame twice.
 
         The caller then writes the DataFrame to temporary files first, so that it is computed only
         once.
@@ -759,11 +744,11 @@ class BatchWriter:
                 already removed.
             withheld: True to store a state from before these rows, because too many rows were
                 quarantined. False to store the newest state that the rows allow.
-            has_unique_keys: True if the rows are part of Spark's plan and no two have the same key.
+            has_unique_keys: True if ``df`` holds the rows in memory and no two have the same key.
                 False if this is not known.
         """
         request = attempt.request
-        with spark_conf(spark, _file_size_settings(request.layout)):
+        with spark_conf(spark, build_file_size_conf(request.layout)):
             write = select_write_operation(
                 self._writer,
                 spark,
@@ -790,7 +775,7 @@ class BatchWriter:
         state that the commit may store. A retry uses the same metadata again.
 
         Args:
-            attempt: The commit attempt.
+            attempt: The commit request, with the progress of earlier attempts to commit it.
             write: The function that makes the commit.
             strict: True if the Spark job fails at a row that does not fit; False if such rows were
                 already removed.
@@ -827,7 +812,7 @@ class BatchWriter:
         return written.verify(request, _NO_ROWS)
 
     def has_other_versions(self, table: Table, version: int) -> bool:
-        """Return True if a table has rows, not marked as deleted, of another table version."""
+        """Return True if a table has undeleted rows of another Singer table version."""
         column = self._versions_in
 
         def step() -> bool:
@@ -855,7 +840,7 @@ class BatchWriter:
 
         Args:
             spark: The Spark session to use.
-            attempt: The commit attempt.
+            attempt: The commit request, with the progress of earlier attempts to commit it.
             frame: The rows of the batch.
             count: The number of rows that do not fit.
 
@@ -881,7 +866,7 @@ class BatchWriter:
         counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
         values = counted.selectExpr(*quarantine_table.get_values(state.commits + 1, self._run.id))
         with stage_frame(spark, self._staging_area, values) as staged:
-            check_count(
+            check_received_count(
                 request, request.count - count, get_row_count(spark, observed, lambda: staged)
             )
             self._writer.append(spark, table, staged, self._marker(table, None), count)
@@ -894,10 +879,10 @@ class BatchWriter:
     def _marker(self, table: Table, covered: CoveredState | None) -> CommitMetadata:
         run = self._run
         number = self._tables[table.key].commits + 1
-        replay = run.id if run.replays else None
+        replay, key = run.id if run.replays else None, self._tables[table.key].key
         at, state = (0, None) if covered is None else (covered.ordinal, covered.state.decode())
         return CommitMetadata(
-            run.job, run.id, self._started, number, at, state, replay, former=run.former
+            run.job, run.id, self._started, number, at, state, replay, None, key, run.former
         )
 
     def _metadata(self, request: CommitRequest) -> BatchMetadata:
@@ -924,7 +909,8 @@ def _with_reachable_spool(
 
     Args:
         spark: Function that returns the Spark session.
-        staging_area: The staging area.
+        staging_area: The storage for temporary files: a local folder and, if configured, a remote
+            URL.
         request: The commit request.
         with_retries: Function that calls its first argument and retries the call after transient
             errors. Its second argument describes the call in log messages.
@@ -979,16 +965,3 @@ def _is_small(request: CommitRequest) -> bool:
 def _warn_of_nulled(request: CommitRequest, count: int) -> None:
     if count:
         logger.warning(_NULLED, request.stream, request.table.name, count, META)
-
-
-def _file_size_settings(layout: TableLayout) -> dict[str, str]:
-    """Return Spark settings that keep output files near the configured size.
-
-    The settings limit the bytes that a task reads and shuffles, and thus the size of the file that
-    it writes. The result is empty if the layout has no file size.
-    """
-    return (
-        {}
-        if layout.file_bytes is None
-        else dict.fromkeys(_FILE_SIZE_SETTINGS, str(layout.file_bytes))
-    )

@@ -163,7 +163,7 @@ def check_size(file: BatchFile, limits: FileLimits) -> None:
 
 
 def get_file_key(address: str, *, escaped: bool = False) -> str:
-    """Return a normalized form of a file's URL, by which two spellings of one URL are equal.
+    """Return a normalized form of a file's URL, so that different forms of one URL compare equal.
 
     ``file:///a//b`` and ``file:/a/b`` both give ``file:/a/b``.
 
@@ -259,13 +259,16 @@ def _find_local_file(stream: StreamId, path: str, local: Path) -> Path:
         local: The same path with percent escapes decoded. It is tried first.
 
     Raises:
-        FilesError: Neither path is a regular file.
+        FilesError: Neither path is a regular file, or the system refuses the path.
     """
     literal = Path(_SCHEME.sub("", path, count=1))
-    for candidate in (local, literal):
-        if candidate.is_file():
-            return Path(os.path.abspath(candidate))  # noqa: PTH100  (keeps links, removes ..)
-    is_special_file = local.exists() and not local.is_dir()
+    try:
+        for candidate in (local, literal):
+            if candidate.is_file():
+                return Path(os.path.abspath(candidate))  # noqa: PTH100  (keeps links, removes ..)
+        is_special_file = local.exists() and not local.is_dir()
+    except OSError as error:  # the name is too long
+        raise explain_unreadable(stream, path, str(error.strerror).lower()) from None
     raise explain_unreadable(
         stream, path, "it is not a regular file" if is_special_file else "it does not exist"
     )
@@ -291,7 +294,11 @@ def _redact_address(address: str) -> str:
 
 
 def explain_unreadable(stream: StreamId, address: str, reason: str) -> FilesError:
-    """Return a FilesError that names the stream, the unreadable batch file, and the reason."""
+    """Return a FilesError for a file of a BATCH message that cannot be read.
+
+    Its message names the stream, the file and the reason, and says that no row of the file was
+    committed.
+    """
     return FilesError(
         f"Stream {stream}: batch file {_redact_address(address)} cannot be read: {reason}."
         f" {_NOTHING_COMMITTED}"

@@ -1,9 +1,9 @@
 """Check the files that BATCH messages list, and download remote files before Spark reads them.
 
-If Spark runs on this machine, a remote file is copied to the spool folder by Hadoop's file systems.
-The copy is checked, and Spark reads the copy. On a cluster, the copy is deleted after the check and
-the executors read the original URL. Spark Connect has no access to Hadoop's file systems, so remote
-files are not checked there.
+If Spark runs on this machine, a remote file is copied to a local temporary folder by Hadoop's file
+systems. The copy is checked, and Spark reads the copy. On a cluster, the copy is deleted after the
+check and the executors read the original URL. Spark Connect has no access to Hadoop's file systems,
+so remote files are not checked there.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def downloaded_files(
 def _check_files(
     spark: SparkSession, files: Sequence[BatchFile], download_folder: Path, limits: FileLimits
 ) -> Mapping[str, str]:
-    """Check the size and readability of each distinct file, and download remote files first.
+    """Download remote files, and check that each file is readable and within the limits.
 
     Returns:
         The local path of each downloaded file. Its key is `get_file_key` of the file's address. The

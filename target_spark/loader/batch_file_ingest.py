@@ -2,8 +2,8 @@
 
 An ordinal is the position of a row or message in the input. A BATCH message has one ordinal, but
 its files contain many rows. The ordinals of all later rows of the same table are therefore
-increased by the number of these rows. Commits of a table are made in order, so the number is known
-when it is needed. The caller chooses a new output location for each attempt, and removes all
+increased by the number of these rows. Commits of a table are made in order, so this number is known
+before the next commit. The caller chooses a new output location for each attempt, and removes all
 locations when the commit succeeds or fails.
 """
 
@@ -28,19 +28,19 @@ from target_spark.storage.uris import to_spark_uri
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["IngestedFiles", "ingest_files", "remove_files"]
+__all__ = ["IngestedFiles", "ingest_files", "remove_batch_files"]
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class IngestedFiles:
-    """Result of `ingest_files`: the commit request after its batch files were read, and row counts.
+    """Commit request whose batch files were converted to spool files, with row counts.
 
     Attributes:
-        request: The commit request. In place of each batch file it has a spool file (JSON lines on
-            disk) with the same rows.
-        rows: The number of rows read from batch files.
+        request: The commit request with one batch, whose rows are all in spool files (JSON lines).
+            They include the rows from the files of BATCH messages.
+        rows: The number of rows read from files of BATCH messages.
         ordinal_shift: The number to add to the ordinals (input positions) of all later rows of the
             table.
     """
@@ -58,7 +58,7 @@ def ingest_files(
     folder: SpoolFolder,
     limits: FileLimits,
 ) -> IngestedFiles:
-    """Convert the batch files of a commit request into spool files (JSON lines on disk).
+    """Convert files of BATCH messages in a commit request to spool files (JSON lines on disk).
 
     A BATCH message has one ordinal (position in the input), but its files contain many rows. The
     ordinals of all later rows are therefore increased by the number of rows in the files.
@@ -107,13 +107,13 @@ def ingest_files(
         if converted.has_deletes
         else request.table_schema
     )
-    total = ordinal_shift + sum(locations for _, locations in converted.ordinal_offsets)
+    total = ordinal_shift + sum(lines for _, lines in converted.ordinal_offsets)
     return IngestedFiles(
         replace(request, batches=(whole,), table_schema=table_schema), converted.rows, total
     )
 
 
-def remove_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:
+def remove_batch_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:
     """Delete batch files from their storage. Call it after their rows are committed.
 
     If a file cannot be deleted, the failure is logged as a warning.

@@ -1,12 +1,12 @@
 """Queues of closed batches, one per table, and the writer threads that commit them.
 
 - The input thread closes batches, and their commit requests are queued per table. A writer thread
-takes a request, commits it, adds the result to the report, and emits states. Tasks of one table run
-one after the other in order of submission, so two threads never write to the same table.
+  takes a request, commits it, adds the result to the report, and emits states. Tasks of one table
+  run one after the other in order of submission, so two threads never write to the same table.
 - A commit is added to the report, and states are emitted, only after the batch writer has returned.
 - After the first failure, and after `CommitPipeline.stop`, no further task starts; running tasks
-finish. A schema that the user's policy forbids stops only the tasks of its table. Waits are short
-and repeated, so that a signal can interrupt the waiting thread.
+  finish. A schema that the user's policy forbids stops only the tasks of its table. Waits are short
+  and repeated, so that a signal can interrupt the waiting thread.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _OLD_VERSIONS_STAY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """Queued task: create the table of a stream without rows, or add and widen its columns."""
+    """Task for a writer thread: create the table of a stream without rows, or alter its columns."""
 
     stream: StreamId
     table: Table
@@ -63,7 +63,7 @@ class _Creation:
 
 @dataclass(frozen=True, slots=True)
 class _Maintenance:
-    """Queued task: run maintenance on a table after its last commit."""
+    """Task for a writer thread: compact and clean up a table after its last commit."""
 
     stream: StreamId
     table: Table
@@ -75,7 +75,9 @@ _Task: TypeAlias = CommitRequest | _Creation | _Maintenance
 
 
 class CommitPipeline:
-    """Queues of closed batches, one per table, and the threads that commit them.
+    """Queues of batches that are ready to be committed, one per table, and the writer threads.
+
+    A batch is ready when it is closed: no more rows are added to it.
 
     Args:
         new_writer: Function that creates the batch writer when it is first needed.
@@ -129,23 +131,29 @@ class CommitPipeline:
 
     @property
     def open_bytes(self) -> int:
-        """Bytes of rows in open batches, not counting streams that overwrite their table."""
+        """Bytes of received rows that are not yet queued for a commit.
+
+        Streams that overwrite their table are not counted.
+        """
         return self._open_bytes
 
     @property
     def uncommitted_bytes(self) -> int:
-        """Bytes of rows in open batches, and in closed batches whose commit is not finished."""
+        """Bytes of received rows that are not yet committed: collected in a batch, or queued.
+
+        Streams that overwrite their table are not counted.
+        """
         return self._open_bytes + self._queued_bytes
 
     @property
     def failure(self) -> BaseException | None:
-        """The first exception that a task raised in a writer thread, or None."""
+        """The first exception that was raised in a writer thread, or None."""
         return self._failure
 
     # Called by the input thread
 
     def add_open_bytes(self, stream: LoadedStream, nbytes: int) -> None:
-        """Count the bytes of new rows in a stream's open batch.
+        """Add the bytes of new rows in a stream's open batch to `open_bytes`.
 
         Streams that overwrite their table are not counted.
         """
@@ -176,19 +184,25 @@ class CommitPipeline:
         self._enqueue(self._make_request(stream, (batch,), batch.first))
 
     def replace_table(self, stream: LoadedStream, upto: int) -> None:
-        """Queue the overwrite of a table with the kept batches of its stream.
+        """Queue the overwrite of a table with all rows of its stream, which is complete.
 
-        ``upto`` is a position in the input, at or after the first row of each of these batches.
+        Args:
+            stream: The stream, whose batches were kept until now.
+            upto: A position in the input. The overwrite commits the stream's batches that begin at
+                or before it, and releases the states that they hold back.
         """
         self.ledger.close_batch(stream.id)
         self._enqueue(self._make_request(stream, stream.valid_batches(), upto))
 
     def delete_versions(self, stream: LoadedStream, upto: int) -> None:
-        """Queue the deletion of all rows that do not have the activated table version.
+        """Queue the deletion of all rows of a table that do not have the activated table version.
 
-        The stream's open batch is queued first. Without hard delete the rows are only marked as
-        deleted. ``upto`` is the input position of the ACTIVATE_VERSION message, or of the end of
-        the input.
+        The stream's collected rows are queued first. Without hard delete, old rows are only marked
+        as deleted.
+
+        Args:
+            stream: The stream of the table.
+            upto: The input position of the ACTIVATE_VERSION message, or of the end of the input.
         """
         if stream.spool.count:
             self.queue_batch(stream)
@@ -206,7 +220,7 @@ class CommitPipeline:
         self._enqueue(_Creation(stream.id, stream.table, stream.table_schema, stream.layout))
 
     def maintain_table(self, stream: LoadedStream, options: MaintenanceOptions) -> None:
-        """Queue maintenance of a stream's table; it runs after the table's queued commits."""
+        """Queue the compaction and clean-up of a stream's table, after its queued commits."""
         self._enqueue(_Maintenance(stream.id, stream.table, options))
 
     def commit_leftover_state(self) -> None:
@@ -225,10 +239,10 @@ class CommitPipeline:
             logger.info("Stream %s %s", stream, text)
 
     def wait(self) -> None:
-        """Block until all tasks have finished, a task has failed, or a signal has arrived.
+        """Block until all queued commits and other tasks have finished, or one has failed.
 
-        After `stop`, wait only for running tasks. After a task failed because of a forbidden schema
-        change, wait for the tasks of the other tables.
+        Return also if a signal has arrived. After `stop`, wait only for running tasks. If a task
+        failed because of a forbidden schema change, wait for the tasks of the other tables.
         """
         with self._changed:
             while not (
@@ -256,13 +270,13 @@ class CommitPipeline:
                 self._changed.wait(_WAIT_SECONDS)
 
     def stop(self) -> None:
-        """Prevent further tasks from starting. Running tasks finish."""
+        """Prevent the writer threads from starting further commits. Running commits finish."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop the pipeline, wait for the running tasks, and join the writer threads."""
+        """Start no more commits, wait for the running ones, and join the writer threads."""
         self.stop()
         with self._changed:
             self._closed = True
@@ -278,12 +292,13 @@ class CommitPipeline:
         upto: int,
         kept_version: int | None = None,
     ) -> CommitRequest:
-        """Return a request to commit batches, or to delete the rows of old table versions.
+        """Return a request to commit batches, or to delete rows of old Singer table versions.
 
         Args:
             stream: The stream.
             batches: The batches to commit; empty for a deletion.
-            upto: A position in the input, at or after the first row of each batch.
+            upto: A position in the input. After the commit, the ledger marks the batches of the
+                stream that begin at or before it as committed.
             kept_version: The table version to keep, for a deletion; None to commit the batches.
         """
         return CommitRequest(
@@ -383,12 +398,12 @@ class CommitPipeline:
             self.add_remark(task.stream, failure)
 
     def _commit(self, request: CommitRequest) -> None:
-        """Commit a request, report its result, and emit the states that waited for the commit.
+        """Make the commit of a request, report its result, and emit the states that waited for it.
 
-        A deletion of old versions is skipped if too many rows of the stream were quarantined.
+        A deletion of old table versions is skipped if too many rows of the stream were quarantined.
         """
         if request.kept_version is not None and request.stream in self.ledger.withheld():
-            self.ledger.withhold(request.waiting, request.upto)
+            self.ledger.mark_committed(request.waiting, request.upto, withheld=True)
             self.add_remark(request.stream, _OLD_VERSIONS_STAY)
             return
         started = time.monotonic()
@@ -408,8 +423,9 @@ class CommitPipeline:
         self._report_changes(request.stream, result)
         if result.quarantined:
             self._report_quarantined(request, result)
-        update_ledger = self.ledger.withhold if result.withheld else self.ledger.mark_committed
-        update_ledger(request.waiting, request.upto, result.carried)
+        self.ledger.mark_committed(
+            request.waiting, request.upto, result.carried, withheld=bool(result.withheld)
+        )
         self.ledger.release()
         for batch in request.batches:
             batch.remove()
@@ -461,7 +477,7 @@ def _describe_batch(request: CommitRequest, result: CommitResult) -> dict[str, A
 
 
 def _describe_omitted(omitted: Sequence[SchemaChange]) -> str:
-    """Return a remark that lists properties without a column, left out by ``on_schema_change``."""
+    """Return a remark that lists properties to which ``on_schema_change`` gave no column."""
     names = [".".join(change.path) for change in omitted]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     properties = "1 property" if len(names) == 1 else f"{len(names)} properties"

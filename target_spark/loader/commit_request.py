@@ -23,7 +23,7 @@ __all__ = ["CommitRequest", "CommitResult"]
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """Request to write rows to one table, or to delete its old versions, in one commit.
+    """Request for one commit: to write rows to a table, or to delete rows of old table versions.
 
     Attributes:
         stream: The stream of the rows.
@@ -34,8 +34,10 @@ class CommitRequest:
             removes all rows of the table.
         ledger: The record of uncommitted batches, which holds back states until this commit is
             made.
-        waiting: The key of the batches in the ledger: the stream, or a key for a deletion.
-        upto: A position in the input, at or after the first row of each batch.
+        waiting: The key under which the ledger records this request as uncommitted: the stream, or
+            a separate key for a deletion.
+        upto: A position in the input. After the commit, the ledger marks the batches of the stream
+            that begin at or before it as committed.
         layout: Partitioning, clustering and file size of a new table.
         hard_delete: True if a delete record removes the row; False if it sets the row's deletion
             time.
@@ -58,10 +60,11 @@ class CommitRequest:
     cursor: str | None = None
 
     def covered(self, *, withheld: bool = False) -> CoveredState | None:
-        """Return the newest state that the commit may store, or None if there is no such state.
+        """Return the newest state that this commit may store, or None if there is no such state.
 
-        Call this method right before the commit, because later commits and states change the
-        result.
+        A commit may store a state if all rows before the state are committed once it is made. Call
+        the method right before the commit, because commits of other tables and new states change
+        the result.
 
         Args:
             withheld: True to return a state from before the rows of this commit. False to return a
@@ -73,14 +76,15 @@ class CommitRequest:
 
     @property
     def count(self) -> int:
-        """Number of rows of all batches, not counting rows in the files of BATCH messages."""
+        """Number of rows that this request commits, without rows in the files of BATCH messages."""
         return sum(batch.count for batch in self.batches)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of rows on disk that the commit frees, counted against the limit for such rows.
+        """Bytes of rows on disk that count as uncommitted until this commit is made.
 
-        It is 0 for an overwrite, whose rows do not count against the limit.
+        The loader limits the uncommitted bytes. The result is 0 for an overwrite, whose rows the
+        limit does not include.
         """
         if self.mode is WriteMode.OVERWRITE:
             return 0
@@ -88,12 +92,12 @@ class CommitRequest:
 
     @property
     def received_at(self) -> datetime:
-        """Time (UTC) at which the first row was received; 1970-01-01 if there are no batches."""
+        """Time (UTC) at which the request's first row was received; 1970-01-01 without batches."""
         return _to_utc_datetime(self.batches[0].received_at if self.batches else 0)
 
     @property
     def closed_at(self) -> datetime:
-        """Time (UTC) at which the last batch was closed; 1970-01-01 if there are no batches."""
+        """Time (UTC) at which the request's last batch was closed; 1970-01-01 without batches."""
         return _to_utc_datetime(self.batches[-1].closed_at if self.batches else 0)
 
 
@@ -106,7 +110,7 @@ class CommitResult:
         quarantined: Number of rows written to the quarantine table.
         carried: The state that the commit stored, or None if it stored no state.
         zoneless: Per column, the number of date-times without a time zone, which were read as UTC.
-        effect: The statistics that the table format reports.
+        effect: Numbers of changed rows and added files, as the table format reports them.
         changes: The column changes that were made before the commit.
         remarks: Further notes for the user.
         from_files: Number of rows that were read from batch files.

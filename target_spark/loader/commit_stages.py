@@ -17,12 +17,12 @@ from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import CommitStats
 from target_spark.tables.quarantine_summary import Reason
 
-__all__ = ["BadRows", "CommitAttempt", "Prepared", "Verified", "Written", "check_count"]
+__all__ = ["BadRows", "CommitAttempt", "Prepared", "Verified", "Written", "check_received_count"]
 
 
 @dataclass(frozen=True, slots=True)
 class BadRows:
-    """Number of a batch's rows that do not fit their columns, with the reasons.
+    """The rows of one commit request that do not fit their columns: their number and the reasons.
 
     The rows are already counted against the user's limit on quarantined rows.
 
@@ -59,7 +59,7 @@ class Written:
 
     Attributes:
         commit: The prepared commit.
-        stats: The statistics that the table format reports.
+        stats: Numbers of changed rows and added files, as the table format reports them.
     """
 
     commit: Prepared
@@ -81,7 +81,7 @@ class Written:
         Raises:
             RowCountError: The numbers differ.
         """
-        check_count(request, counts.rows, bad.count if bad else 0)
+        check_received_count(request, counts.rows, bad.count if bad else 0)
         return Verified(counts.rows, counts, bad, self)
 
 
@@ -108,7 +108,7 @@ class Verified:
 
 @dataclass(slots=True)
 class CommitAttempt:
-    """Progress of one commit request, from which a retry continues.
+    """Progress of the work on one commit request. A retry continues from it.
 
     Attributes:
         request: The rows to commit.
@@ -122,7 +122,7 @@ class CommitAttempt:
     prepared: Prepared | None = None
 
 
-def check_count(request: CommitRequest, written: int, quarantined: int) -> None:
+def check_received_count(request: CommitRequest, written: int, quarantined: int) -> None:
     """Check that the rows to be written and quarantined add up to the rows received.
 
     Args:

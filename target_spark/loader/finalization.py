@@ -1,11 +1,13 @@
-"""Final steps of a load for each table: overwriting it, or deleting rows of old table versions.
+"""Last commits of a load: the overwrite of a table, or the deletion of rows of old table versions.
 
-Both steps run only when the stream is known to be complete: by a final state at the end of the
-input, by an ACTIVATE_VERSION message after its rows, or by a status message of the source. Until
-then, states are held back: from the first SCHEMA message of a stream that overwrites its table, or
-from the ACTIVATE_VERSION message. In Airbyte's protocol, a stream that overwrites its table holds
-back only its own states and the states after its rows. No deletion is needed if all rows have the
-activated version.
+Both are made only if the stream is known to be complete. It is complete after a final state at the
+end of the input, after an ACTIVATE_VERSION message that follows its rows, or after a status message
+of the source.
+
+States are held back until this commit is made: those after the first SCHEMA message of a stream
+that overwrites its table, or after the ACTIVATE_VERSION message. In Airbyte's protocol, a stream
+that overwrites its table holds back only its own states and the states after its rows. No deletion
+is needed if all rows have the activated version.
 """
 
 from __future__ import annotations
@@ -44,11 +46,11 @@ _SIGNS_OF_STATUS: Final = (
 
 
 class TableFinalizer:
-    """Runs the final step of each complete stream: overwriting its table, or deleting old versions.
+    """Queues the overwrite of a table, or the deletion of old versions, when a stream is complete.
 
     Args:
-        pipeline: The pipeline that commits the final steps.
-        engine: The Spark process, which starts when a step first needs it.
+        pipeline: The pipeline that commits the overwrites and deletions.
+        engine: The Spark process, which starts when it is first needed.
         report: The run report to update.
         can_delete: False if the table format cannot delete rows.
         by_status: True if status messages in the input say that a stream is complete (Airbyte);
@@ -68,31 +70,33 @@ class TableFinalizer:
         self._ledger = pipeline.ledger
         self._engine = engine
         self._report = report
-        self._can_retire = can_delete
+        self._can_delete = can_delete
         self._by_status = by_status
         self._not_overwritten: list[str] = []
         self._not_deleted: list[LoadedStream] = []
 
     def hold_states(self, stream: LoadedStream, ordinal: int) -> None:
-        """Hold back the states after an input position until the stream's final step is committed.
+        """Hold back states until a stream's table is overwritten or cleared of old Singer versions.
 
-        The final step is an overwrite or a deletion of old versions. Nothing happens for a stream
-        without one. ``ordinal`` is the position.
+        Nothing happens for a stream whose table needs neither.
+
+        Args:
+            stream: The stream.
+            ordinal: The position in the input. States after it are held back.
         """
         if stream.overwrites:
             if not self._by_status:
                 self._ledger.record_rows(stream.id, ordinal)
-        elif stream.versions.has_pending_deletion and self._can_retire:
+        elif stream.versions.has_pending_deletion and self._can_delete:
             self._ledger.record_rows(stream.deletion_key, ordinal)
         elif stream.versions.has_pending_deletion:
             text = _GENERATIONS_STAY if self._by_status else _VERSIONS_STAY
             self._pipeline.add_remark(stream.id, text)
 
     def add_state(self, streams: Iterable[LoadedStream], ordinal: int) -> None:
-        """Hold back a state until the tables of its streams are overwritten.
+        """Hold back a state of an Airbyte source until the tables of its streams are overwritten.
 
-        Nothing happens unless a stream overwrites its table and the protocol is Airbyte's, whose
-        status messages say that a stream is complete.
+        Nothing happens for Singer states, nor for streams that do not overwrite their table.
 
         Args:
             streams: The streams whose progress the state records.
@@ -103,19 +107,23 @@ class TableFinalizer:
                 self._ledger.record_rows(stream.id, ordinal)
 
     def add_version(self, stream: LoadedStream, ordinal: int) -> None:
-        """Process an ACTIVATE_VERSION message. Its position in the input is ``ordinal``.
+        """Process an ACTIVATE_VERSION message.
 
-        If the message shows that the stream is complete, the deletion of old versions is queued.
-        Otherwise it may be queued later, at the end of the input.
+        If the message shows that the stream is complete, the deletion of rows of old versions is
+        queued. Otherwise it may be queued later, at the end of the input.
+
+        Args:
+            stream: The stream of the message.
+            ordinal: The position of the message in the input.
         """
         if stream.overwrites or not stream.versions.has_pending_deletion:
             return
         self.hold_states(stream, ordinal)
-        if self._can_retire and stream.versions.may_delete_versions(final=stream.complete):
+        if self._can_delete and stream.versions.may_delete_versions(final=stream.complete):
             self._queue_deletion(stream, ordinal)
 
     def finish_streams(self, streams: Iterable[LoadedStream], ordinal: int, *, final: bool) -> None:
-        """Queue the final steps of all complete streams at the end of the input.
+        """Queue the overwrites and version deletions of complete streams at the end of the input.
 
         Args:
             streams: The streams of the run.
@@ -127,7 +135,7 @@ class TableFinalizer:
             complete = final or stream.complete
             if stream.overwrites:
                 self._finish_overwrite(stream, ordinal, final=complete)
-            elif stream.versions.has_pending_deletion and self._can_retire:
+            elif stream.versions.has_pending_deletion and self._can_delete:
                 self._finish_versions(stream, ordinal, final=complete)
 
     def fault(self, streams: Iterable[LoadedStream]) -> TargetSparkError | None:
@@ -147,10 +155,10 @@ class TableFinalizer:
         return QuarantineError(" ".join([*unfit, *map(str, filter(None, [incomplete]))]))
 
     def _incomplete_error(self) -> IncompleteError | None:
-        """Return an error that lists the tables that were not overwritten or keep old versions.
+        """Return an error that lists the tables that are not overwritten or keep old rows.
 
-        These final steps are skipped for a stream that may be incomplete. Return None if no step
-        was skipped.
+        A table is not overwritten, or keeps rows of old Singer table versions, if its stream may be
+        incomplete. Return None if there is no such table.
         """
         faults = []
         if self._not_overwritten:
@@ -188,15 +196,15 @@ class TableFinalizer:
             self._not_deleted.append(stream)
 
     def _queue_deletion(self, stream: LoadedStream, ordinal: int) -> None:
-        """Queue the commit of the stream's remaining rows, then the deletion of other versions."""
+        """Queue the commit of a stream's last rows, then the deletion of old Singer versions."""
         self._engine.begin()
         self._pipeline.delete_versions(stream, ordinal)
 
     def _has_other_versions(self, stream: LoadedStream) -> bool:
-        """Return True if the stream's table has rows of versions other than the activated one.
+        """Return True if the stream's table has rows of other versions than the one activated.
 
-        If the table has no such rows, nothing must be deleted, and the states held back until the
-        deletion are emitted.
+        If the table has no such rows, no deletion is needed, so the states that were held back
+        until the deletion are emitted.
         """
         self._engine.begin()
         version = stream.versions.activated
@@ -208,6 +216,6 @@ class TableFinalizer:
         return False
 
     def _release_without_deletion(self, stream: LoadedStream) -> None:
-        """Cancel the deletion of old table versions, and emit the states that it held back."""
+        """Cancel the deletion of old Singer versions, and emit the states that it held back."""
         self._ledger.discard_open_batch(stream.deletion_key)
         self._ledger.release()

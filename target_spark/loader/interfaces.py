@@ -28,8 +28,11 @@ class EventReader(Protocol):
     def close(self) -> Iterator[Event]:
         """Signal the end of the input and yield the remaining events."""
 
-    def remarks(self) -> Iterator[str]:
-        """Yield messages for the user about the whole input. Call this method after `close`."""
+    def iterate_warnings(self) -> Iterator[str]:
+        """Yield notes for the user about the whole input, such as ignored messages.
+
+        Call this method after `close`.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ _Build = Callable[[], "RunEvent"]
 
 @dataclass(frozen=True, slots=True)
 class _LoadedTable:
-    """The table of a stream and its columns.
+    """A table that the run loaded, with the columns to report to OpenLineage.
 
     Attributes:
         table: The table.
@@ -118,9 +118,9 @@ def _is_configured() -> bool:
 
 
 def _find_fault(file: Path) -> str:
-    """Return the reason why another user can change a file, or replace it before it is read.
+    """Return the reason why another user can change or replace the OpenLineage configuration file.
 
-    Return "" if nobody can.
+    Return "" if no other user can, so that the file is trusted.
     """
     try:
         check_parents(file)
@@ -149,7 +149,7 @@ class LineageRun:
         self._put("START", {}, {})
 
     def record_tables(self, loader: Loader) -> None:
-        """Store the tables of a loader and their columns, for the event at the end of the run."""
+        """Store the tables of a loader and their columns, to report them at the end of the run."""
         columns = loader.get_columns()
         self._tables = {
             stream: _LoadedTable(table, columns[stream])
@@ -237,7 +237,7 @@ def name_table(table: Table, spark_conf: Mapping[str, Any]) -> tuple[str, str]:
     name = ".".join(table.identifier[-2:])
     uri = str(spark_conf.get(f"spark.sql.catalog.{catalog}.uri") or "")
     if uri.startswith("thrift://"):
-        return f"hive://{urlsplit(uri).netloc}", name
+        return f"hive://{_get_server(uri)}", name
     return (redact_url(uri), name) if uri else (catalog, name)
 
 
@@ -252,8 +252,14 @@ def _name_location(address: str) -> tuple[str, str]:
     parts = urlsplit(address)
     scheme = _OBJECT_STORES.get(parts.scheme)
     if scheme is None:
-        return f"{parts.scheme}://{parts.netloc}", f"/{parts.path.strip('/')}"
-    return f"{scheme}://{parts.netloc}", parts.path.strip("/") or "/"
+        return f"{parts.scheme}://{_get_server(address)}", f"/{parts.path.strip('/')}"
+    return f"{scheme}://{_get_server(address)}", parts.path.strip("/") or "/"
+
+
+def _get_server(address: str) -> str:
+    """Return the host and port, bucket or ``container@host`` of a URL, without a login."""
+    user, _, host = urlsplit(address).netloc.rpartition("@")
+    return host if ":" in user or not user else f"{user}@{host}"
 
 
 # Events
@@ -307,7 +313,7 @@ def _describe_outputs(
     table_format: str,
     name: Callable[[Table], tuple[str, str]],
 ) -> Iterator[OutputDataset]:
-    """Yield a stream's table as a dataset, and its quarantine table if rows were quarantined."""
+    """Yield a stream's table, and its quarantine table if it got rows, as OpenLineage datasets."""
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
 

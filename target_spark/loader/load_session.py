@@ -22,10 +22,10 @@ __all__ = ["CommandTarget", "LoadSession"]
 
 @dataclass(frozen=True, slots=True)
 class LoadSession:
-    """The objects of one load, passed to the function that feeds events to the loader.
+    """The objects of one load, passed to the function that produces the load's events.
 
     Attributes:
-        loader: The event loop of the load.
+        loader: The loader that processes the events.
         engine: The Spark process.
         folder: The folder for spool files, which keep rows on disk until their commit.
         run: The ids and the start time of the run.
@@ -41,7 +41,7 @@ class LoadSession:
 
 
 class CommandTarget(Protocol):
-    """Interface of the target class for the commands and servers that run a load."""
+    """Interface of the target class, as the commands and servers that run a load use it."""
 
     name: str
     config_args: tuple[str, ...]
@@ -50,7 +50,7 @@ class CommandTarget(Protocol):
 
     @classmethod
     def _full_schema(cls) -> JsonSchema:
-        """Return the JSON Schema of all settings."""
+        """Return the JSON Schema of all settings of the target."""
 
     @classmethod
     def get_documentation_url(cls) -> str | None:
@@ -62,7 +62,7 @@ class CommandTarget(Protocol):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The validated settings."""
+        """The validated settings of the target."""
 
     @property
     def has_stream_maps(self) -> bool:

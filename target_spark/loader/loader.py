@@ -1,13 +1,14 @@
 """The event loop of a load: reads events, batches their rows, and emits states after commits.
 
 - One thread processes events; the threads of `target_spark.loader.commit_pipeline` commit batches.
-They share the `Ledger` of `target_spark.loader.state_release`, which has a lock.
-- A state is emitted right after the commit with which all rows before the state are committed.
+  They share the `Ledger` of `target_spark.loader.state_release`, which has a lock.
+- A state is emitted as soon as all rows before it are committed.
 - In append or scd2 mode, a full batch stays open until the next STATE, up to 1.5 times its maximum
-size. Its commit then stores a state that includes all of its rows, and a resume repeats no row.
-- A batch is closed by its rows, bytes or age, or if the stream's keys or types change incompatibly.
-- The rows of a stream that overwrites its table are kept until the stream is known to be complete,
-and hold back states from its first SCHEMA on. After a failure no new commit starts.
+  size. Its commit then stores a state that includes all of its rows, and a resume repeats no row.
+- A batch is closed when it reaches a limit of rows, bytes or age, or when the stream's keys or
+  types change incompatibly.
+- If a stream overwrites its table, its rows are kept until the stream is known to be complete, and
+  states are held back from its first SCHEMA on. After a failure no new commit starts.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Loader:
         options: The options of the load.
         engine: The Spark process, which starts when the first row arrives.
         folder: The folder for spool files, which keep rows on disk until their commit.
-        commits: Function that creates the `BatchWriter`; called when the first batch is committed.
+        new_writer: Function that creates the `BatchWriter` when it is first needed.
         report: The run report to update.
         emit: Function that writes a state to the output.
         stopping: Event that a signal handler sets to stop the run.
@@ -96,7 +97,7 @@ class Loader:
         options: LoadOptions,
         engine: SparkProvider,
         folder: SpoolFolder,
-        commits: Callable[[], BatchWriter],
+        new_writer: Callable[[], BatchWriter],
         report: Report,
         emit: Callable[[bytes], None],
         stopping: threading.Event | None = None,
@@ -109,7 +110,7 @@ class Loader:
         self._stopping = stopping or threading.Event()
         self._ledger = Ledger(emit, report, state_format)
         self._pipeline = CommitPipeline(
-            commits, self._ledger, report, self._stopping, options.writers
+            new_writer, self._ledger, report, self._stopping, options.writers
         )
         self._finalizer = TableFinalizer(
             self._pipeline,
@@ -163,7 +164,10 @@ class Loader:
         self._close_old_batches()
 
     def _close_old_batches(self) -> None:
-        """Close the batches whose oldest row was received more than ``flush_seconds`` ago."""
+        """Close the batches whose oldest row was received more than ``flush_seconds`` ago.
+
+        A closed batch is queued for its commit.
+        """
         now = time.monotonic()
         if now < self._next_age_check:
             return
@@ -262,7 +266,7 @@ class Loader:
             self._pipeline.queue_batch(stream)
 
     def _add_spooled_rows(self, event: SpooledRows) -> None:
-        """Queue rows that other processes have written to disk, as a separate batch."""
+        """Queue the commit of rows that other processes have written to disk, as one batch."""
         stream = self._prepare_stream(event)
         if stream.spool.count:
             self._pipeline.queue_batch(stream)
@@ -273,7 +277,7 @@ class Loader:
             self._limit_batch(stream)
 
     def reserve(self, count: int) -> int:
-        """Reserve ``count`` consecutive ordinals (input positions), and return the first of them.
+        """Reserve ``count`` consecutive ordinals (input positions), and return the first one.
 
         The ordinals are for rows that other processes read.
         """
@@ -282,10 +286,9 @@ class Loader:
         return first
 
     def _prepare_stream(self, event: Rows | BatchFiles | SpooledRows) -> LoadedStream:
-        """Return the stream of an event, and record that rows of the stream were received.
+        """Return the stream of an event, and record that it got rows of a Singer table version.
 
-        States after the rows are then held back until the rows are committed. The table version of
-        the rows is recorded as well.
+        The recorded rows hold back all later states until the rows are committed.
 
         Raises:
             RecordsWithoutSchemaException: The stream has no schema yet.
@@ -314,9 +317,10 @@ class Loader:
         self._last_state = event.state
 
     def _close_full_batches(self, scope: StreamId | None) -> None:
-        """Close the full batches that were kept open until a state was received.
+        """Queue the commit of full batches that were kept open until a state was received.
 
-        ``scope`` is the stream of the received state, or None for a state of all streams.
+        Args:
+            scope: The stream of the received state, or None for a state of all streams.
         """
         for stream in tuple(self._full.values()):
             if stream.waits_for_state and scope in {None, stream.id}:
@@ -340,7 +344,7 @@ class Loader:
         return CoveredState(self._ordinal, event.state, event.scope, stream.received)
 
     def _apply_status(self, event: StreamStatus) -> None:
-        """Mark a stream as complete if the status is COMPLETE. Other statuses are ignored."""
+        """Mark the event's stream as complete if the status is COMPLETE. Ignore other statuses."""
         stream = self._streams.get(event.stream)
         if stream is not None and event.progress is Progress.COMPLETE:
             stream.complete = True
@@ -353,7 +357,7 @@ class Loader:
             self._finalizer.add_version(stream, self._ordinal)
 
     def _add_version_column(self, stream: LoadedStream) -> None:
-        """Add the table version column to a stream's schema once its rows have versions."""
+        """Add the Singer table version column to a stream's schema once its rows have versions."""
         if stream.versions.is_versioned and not stream.versioned:
             stream.versioned = True
             self._merge_schema(stream, stream.schema_message, stream.schema)
@@ -387,7 +391,7 @@ class Loader:
         self._report.add_wait(time.monotonic() - started)
 
     def _close_open_batches(self) -> None:
-        """Close the open batches of all streams, except of those that overwrite their table."""
+        """Queue the commit of all open batches, except for streams that overwrite their table."""
         for stream in self._streams.values():
             if stream.spool.count and not stream.overwrites:
                 self._pipeline.queue_batch(stream)
@@ -453,7 +457,7 @@ class Loader:
         self.stop()
 
     def stop(self) -> None:
-        """Start no more commits, wait for the running ones, and emit the states they held back."""
+        """Start no more commits, wait for the running ones, and emit the states they released."""
         self._pipeline.stop()
         self._pipeline.wait()
         self._raise_failure()

@@ -19,7 +19,7 @@ _LOAD: Final = "load"
 
 @contextmanager
 def job_timer(faults: Sequence[object]) -> Iterator[None]:
-    """Context manager: log the duration of the run as a metric.
+    """Context manager: log the duration of its block, a whole run, as a Singer metric.
 
     ``faults`` is the list of the run's errors. If it is not empty when the block ends, the run is
     logged as failed.
@@ -31,7 +31,10 @@ def job_timer(faults: Sequence[object]) -> Iterator[None]:
 
 
 def batch_timer(stream: str) -> Timer:
-    """Return a context manager that logs the seconds that its block takes to commit a batch."""
+    """Return a context manager that logs the duration of its block, which commits a batch.
+
+    The log line is a Singer metric.
+    """
     return Timer(Metric.BATCH_PROCESSING_TIME, {Tag.STREAM: stream})
 
 

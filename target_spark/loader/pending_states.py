@@ -1,10 +1,9 @@
 """States that wait for their rows to be committed, and the interface for their output format.
 
 A state has a scope: one stream, or all streams (None). Only the newest state of a scope is needed,
-and a state of all streams replaces every earlier one. Between the beginnings of two consecutive
-batches, only the newest state of a scope is kept, because states are only released up to the
-beginning of a batch. The content of a state depends on the protocol, so the caller provides the
-format.
+and a state of all streams replaces every earlier one. If no batch begins between two states of a
+scope, only the newer one is kept, because both would be emitted at the same time. The content of a
+state depends on the protocol (Singer or Airbyte), so the caller provides a `StateFormat`.
 """
 
 from __future__ import annotations
@@ -50,14 +49,15 @@ class StateFormat(Protocol):
         """
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
-        """Return the text that a commit stores for the current states of all streams.
+        """Return the text to store in a commit, which represents the current states of all streams.
 
-        ``states`` are the newest states in input order, at most one for each stream and one for all
-        streams together.
+        Args:
+            states: The newest states in input order, at most one for each stream and one for all
+                streams together.
         """
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Record that ``rows`` rows of a stream were committed to its quarantine table."""
+        """Count quarantined rows of a stream, for formats whose states report the number."""
 
 
 class GlobalStateFormat:
@@ -78,8 +78,8 @@ class GlobalStateFormat:
 class PendingStates:
     """Collection of the states that are held back until all rows before them are committed.
 
-    The last emitted state of each scope is kept, too. The scope of a state is its stream, or None
-    for a state of all streams.
+    The last emitted state of each scope is kept, too, because commits store it. The scope of a
+    state is its stream, or None for a state of all streams.
     """
 
     def __init__(self) -> None:
@@ -87,15 +87,15 @@ class PendingStates:
         self._newest: dict[Hashable, int] = {}
         self._emitted: dict[Hashable, CoveredState] = {}
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def add(self, state: CoveredState, last_first: int) -> None:
         """Add a state that was just received.
 
-        The state replaces an older waiting state of the same scope if no batch has begun between
-        them, because both would be released at the same time. ``last_first`` is the input position
-        at which the newest batch begins.
+        It replaces an older waiting state of the same scope (a stream, or all streams) if no batch
+        has begun between them, because both would be emitted at the same time.
+
+        Args:
+            state: The state.
+            last_first: The input position at which the newest batch begins.
         """
         before = self._newest.get(state.scope)
         if before is not None and before >= last_first:
@@ -104,10 +104,11 @@ class PendingStates:
         self._newest[state.scope] = state.ordinal
 
     def take_releasable(self, frontier: int | None) -> list[CoveredState]:
-        """Remove the states whose rows are all committed; return the newest state of each scope.
+        """Remove the states whose rows are all committed; return the newest of them for each scope.
 
-        The rows of a state are all committed if the state comes before ``frontier``, the input
-        position of the first uncommitted row. If ``frontier`` is None, all rows are committed.
+        A scope is one stream or, for states of all streams, None. All rows of a state are committed
+        if the state comes before ``frontier``, the input position of the first uncommitted row. If
+        ``frontier`` is None, all rows are committed.
         """
         before = self._before(frontier)
         if not before:

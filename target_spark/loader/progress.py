@@ -31,7 +31,7 @@ _MIN_HEIGHT: Final = 4
 """The smallest height in lines at which a line of the terminal is used for progress."""
 
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
-"""Save and restore the cursor, its colours and its position (DECSC, DECRC)."""
+"""Save and restore the cursor, its colors and its position (DECSC, DECRC)."""
 _WHOLE_REGION: Final = f"{_SAVE}\x1b[r{_RESTORE}"
 """Let all lines scroll (DECSTBM). That moves the cursor, so it is saved and restored."""
 
@@ -89,7 +89,7 @@ def _can_move_cursor() -> bool:
 
 
 def _make_draw(report: Report, line: _LiveLine) -> Callable[[], None]:
-    """Return a function that draws row counts, rows per second and phases in the live line."""
+    """Return a function that draws the current row counts and phases in the live line."""
     counted: deque[tuple[float, int]] = deque()
 
     def draw() -> None:
@@ -162,7 +162,7 @@ class _LiveLine:
             return True
 
     def _write(self, text: str, wait_seconds: float | None) -> bool:
-        """Write a text. Return False if the terminal is closed or accepts no output in time."""
+        """Write to the terminal. Return False if it is closed or accepts no text in time."""
         data = text.encode(errors="replace")
         with suppress(OSError):
             if select.select([], [self._descriptor], [], wait_seconds)[1]:

@@ -24,8 +24,7 @@ def name_refused_schema(
     """Context manager: add stream, table and remedy to the message of a `SchemaChangeError`.
 
     Args:
-        stream: The stream whose schema is compared; None for a quarantine table, which may always
-            be changed.
+        stream: The stream of the table; None for a quarantine table, which may always be changed.
         table: The table of the stream.
         policy: The policy of the stream.
 
@@ -46,7 +45,7 @@ def name_refused_schema(
 
 
 def check_not_null_policy(policy: OnSchemaChange) -> None:
-    """Check that a policy allows dropping a table's NOT NULL constraints, to load a null value.
+    """Check that a policy allows dropping NOT NULL constraints, which loading a null requires.
 
     Raises:
         SchemaChangeError: The policy is not `OnSchemaChange.EVOLVE`.

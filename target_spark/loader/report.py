@@ -59,9 +59,9 @@ class StreamCounts:
     The attributes are keys in the JSON file of the report; renaming one would change that file.
 
     Attributes:
-        table: Name or path of the table.
-        place: Location of the table: its name in the catalog, or without a catalog the path of its
-            folder.
+        table: Name of the table, without catalog and database.
+        place: Full location of the table: its name in the catalog with catalog and database, or
+            without a catalog the path of its folder.
         received: Rows received.
         written: Rows committed to the table.
         quarantined: Rows committed to the quarantine table.
@@ -133,12 +133,12 @@ class Report:
             self._facts |= facts
 
     def add_remark(self, text: str) -> None:
-        """Add a remark about the whole run to the summary."""
+        """Add a remark about the whole run, which the summary at its end prints."""
         with self._lock:
             self._remarks.append(text)
 
     def add_wait(self, seconds: float) -> None:
-        """Add seconds for which reading was paused because too many bytes waited for a commit."""
+        """Add seconds to the total time in which reading the input waited for commits."""
         with self._lock:
             self._held_back += seconds
 
@@ -154,7 +154,7 @@ class Report:
         begin_stream(stream)
 
     def run_commit(self, stream: str) -> AbstractContextManager[None]:
-        """Return a context manager that shows "committing …" in the progress during its block."""
+        """Return a context manager that shows "committing …" as progress during its block."""
         with self._lock:
             number = self._get_counts(stream).commits + 1
         return self.phases.run(f"committing {stream} batch {number}")
@@ -183,7 +183,7 @@ class Report:
             written: The number of rows written to the table.
             quarantined: The number of rows written to the quarantine table.
             seconds: The duration of the commit.
-            effect: The statistics that the table format reports.
+            effect: Numbers of changed rows and added files, as the table format reports them.
             nbytes: The bytes of the rows. They no longer wait for a commit, so they are subtracted
                 from the waiting bytes.
         """
@@ -223,7 +223,7 @@ class Report:
             counts.quarantine.add(reasons)
 
     def record_withheld(self, stream: str, why: str | None) -> None:
-        """Store why states after a stream's rows are held back; None if they may be emitted."""
+        """Store the reason why states after a stream's rows are held back; None if they are not."""
         with self._lock:
             self._get_counts(stream).withheld = why
 
@@ -272,7 +272,8 @@ class Report:
     def count_released_state(self, *, last: bool = True) -> None:
         """Add one to the number of emitted states.
 
-        ``last`` is True if the state is the newest received one. False if a newer one is held back.
+        Args:
+            last: True if the state is the newest one received; False if newer states are held back.
         """
         with self._lock:
             self._states += 1
@@ -288,7 +289,7 @@ class Report:
             return True
 
     def record_outcome(self, outcome: str) -> None:
-        """Store the outcome of the run: `COMPLETE`, `STOPPED`, or an error message."""
+        """Store the outcome of the run: `COMPLETE`, `STOPPED` or an error message."""
         with self._lock:
             self._outcome = outcome
 
@@ -321,7 +322,8 @@ class Report:
     def progress(self) -> str:
         """Return the current progress as one line, such as ``users: 5 received, 3 written``.
 
-        The line begins with the phases that are in progress. It has all streams.
+        The line names all streams. It begins with the phases in progress, such as the start of
+        Spark.
         """
         parts = [
             f"{name}: {counts.received:,} received, {counts.written:,} written"
@@ -332,7 +334,7 @@ class Report:
         return "; ".join([*([phases] if phases else []), *(parts or ["nothing received yet"])])
 
     def lines(self) -> list[str]:
-        """Return the lines of the summary printed at the end of the run, with secrets redacted."""
+        """Return the lines of the summary to print at the end of the run, with secrets redacted."""
         document = self.as_dict()
         streams = self.streams()
         notes = [  # remarks about streams are not repeated, as the log already has them

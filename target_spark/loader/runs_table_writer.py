@@ -1,9 +1,9 @@
 """Append of a run's statistics to the table of runs, after the last commit of the run.
 
 The table has one row for each stream of each run. Runs of several jobs append to it, even at the
-same time. Its commits therefore have the job name `RUNS` and no state, so that they are not taken
-for commits of a job. A Delta table in a local folder is written without Spark, which may have ended
-by then.
+same time. Its commits therefore have the reserved job name `RUNS` and no state, so that no job
+takes them for its own commits. A Delta table in a local folder is written without Spark, which may
+have ended by then.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from target_spark.columns import ORDINAL, TableSchema, diff_with_table
 from target_spark.config.options import LoadOptions, RunInfo, WriteMode
 from target_spark.frames.arrow_conversion import arrow_type
 from target_spark.frames.local_frame import create_local_frame
+from target_spark.loader.engine_retry import retry_with_engine
 from target_spark.spark.jars import required_jars
 from target_spark.spark.spark_provider import SparkProvider
 from target_spark.storage.hadoop_fs import is_remote_session
-from target_spark.storage.retry import retry_transient
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.model import RUNS, Table, TableLayout
@@ -33,15 +33,12 @@ from target_spark.writers.base import MergeKeys
 from target_spark.writers.delta.deltalake_commit import checkpoint_log
 from target_spark.writers.delta.small_batches import SmallBatch
 from target_spark.writers.delta.writer import DeltaWriter
-from target_spark.writers.sql import find_small_commit_conf, spark_conf
+from target_spark.writers.sql import ONE_FILE_CONF, find_small_commit_conf, spark_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["append_run", "find_versions"]
-
-_ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
-"""Without this setting, Spark writes the rows to one file per processor."""
 
 _COMMITS_PER_CHECKPOINT: Final = 10
 """Every tenth commit writes a checkpoint, because each commit since then slows down opening."""
@@ -50,9 +47,11 @@ _KEYS: Final = MergeKeys((), ORDINAL)
 
 
 def find_versions(table_format: str) -> dict[str, str]:
-    """Return the columns ``target_spark_version`` and ``library_versions`` of the table of runs.
+    """Return the versions of this program and its libraries, to store them with a run's statistics.
 
-    The libraries are PySpark and those of the table format, such as ``pyspark 4.0.1, …``.
+    The result has the columns ``target_spark_version`` and ``library_versions`` of the table
+    ``_target_spark_runs``. The libraries are PySpark and those of the table format, such as
+    ``pyspark 4.0.1, …``.
     """
     libraries = [f"pyspark {spark_version}"]
     for coordinates in required_jars(table_format, spark_version)[:1]:
@@ -73,7 +72,9 @@ def append_run(
     rows: Sequence[Mapping[str, Any]],
     stopping: threading.Event | None = None,
 ) -> None:
-    """Append the rows of a run to the table of runs in one commit. Create the table if needed.
+    """Append a run's statistics to the table ``_target_spark_runs``. Create the table if needed.
+
+    All rows, one per stream, are added in one commit.
 
     Transient failures and conflicts with other runs are retried. A retry never adds rows twice.
 
@@ -90,18 +91,12 @@ def append_run(
     table, writer = options.runs_table, _create_writer(options.format)
     commit = CommitMetadata(RUNS, run.id, run.started, batch=1, ordinal=0)
 
-    def step() -> None:
-        try:
-            _append(writer, engine, table, rows, commit)
-        except Exception as error:
-            engine.raise_if_engine_lost(error)
-            raise
-
-    def before_retry(error: BaseException) -> None:
-        if engine.failure is not None:
-            raise engine.failure from error
-
-    retry_transient(step, f"Table {table.name}", before_retry, stopping)
+    retry_with_engine(
+        engine,
+        lambda: _append(writer, engine, table, rows, commit),
+        f"Table {table.name}",
+        stopping=stopping,
+    )
 
 
 def _create_writer(table_format: str) -> Writer:
@@ -111,7 +106,7 @@ def _create_writer(table_format: str) -> Writer:
 
 
 def _prepare_columns(writer: Writer, spark: SparkSession, table: Table) -> TableSchema:
-    """Create the table of runs, or add the columns that are new in this release.
+    """Create the table ``_target_spark_runs``, or add the columns that are new in this release.
 
     Return the resulting columns of the table.
     """
@@ -128,7 +123,14 @@ def _prepare_columns(writer: Writer, spark: SparkSession, table: Table) -> Table
 
 
 def _to_arrow(rows: Sequence[Mapping[str, Any]], columns: TableSchema) -> pa.Table:
-    """Return rows as an Arrow table: the columns that this release fills, and a row number."""
+    """Return rows for the table ``_target_spark_runs`` as an Arrow table.
+
+    A last column with the row number is added.
+
+    Args:
+        rows: The rows as values by column.
+        columns: The columns of the table. Those that this release does not fill are left out.
+    """
     filled = [column for column in columns.columns if column.is_fed]
     arrays = {
         column.name: pa.array([row[column.source] for row in rows], arrow_type(column.type))
@@ -144,9 +146,9 @@ def _append(
     rows: Sequence[Mapping[str, Any]],
     commit: CommitMetadata,
 ) -> None:
-    """Append rows to the table of runs, without Spark if the table is a local Delta table.
+    """Append rows to ``_target_spark_runs``, without Spark if it is a local Delta table.
 
-    The table usually exists with all columns, so its columns are prepared only if the first attempt
+    Nearly always the table has all columns, so it is created or altered only if the first attempt
     fails.
     """
     if _append_without_spark(writer, engine, table, _to_arrow(rows, SCHEMA), SCHEMA, commit):
@@ -159,7 +161,7 @@ def _append(
     if is_remote_session(spark):
         writer.append(spark, table, spark.createDataFrame(found), commit, found.num_rows)
         return
-    with spark_conf(spark, find_small_commit_conf(spark) | _ONE_FILE_CONF):
+    with spark_conf(spark, find_small_commit_conf(spark) | ONE_FILE_CONF):
         writer.append(spark, table, create_local_frame(spark, found), commit, found.num_rows)
 
 
@@ -173,7 +175,7 @@ def _append_without_spark(
 ) -> bool:
     """Append rows to a local Delta table without Spark, and return True.
 
-    Return False, without writing, if the table is not such a table or does not have the columns.
+    Return False, without writing, if it is no local Delta table or does not have the columns.
     """
     if not isinstance(writer, DeltaWriter):
         return False

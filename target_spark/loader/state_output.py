@@ -56,6 +56,7 @@ class StateMessageWriter:
             self._wire.write(state + b"\n")
         except OSError as error:
             raise StateOutputError(
-                f"The reader of the states is gone ({error.strerror or error}). What was"
-                " committed until now is in the tables; its state could not be emitted."
+                f"A state could not be written to standard output ({error.strerror or error}): the"
+                " process that reads the states may have ended. The rows that were committed are"
+                " in the tables; the next run continues from the last state that was written."
             ) from error

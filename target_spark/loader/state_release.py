@@ -52,13 +52,13 @@ class _StreamBatches:
 
 
 class Ledger:
-    """Record of a run's uncommitted batches, and of the states that wait for their commit.
+    """Record of a run's uncommitted batches, and of the states that wait until they are committed.
 
     A state is emitted when all rows before it are committed. Batches and states are ordered by
     their position in the input (ordinal). Thread-safe.
 
     Args:
-        emit: Function that writes a line to the output.
+        emit: Function that writes a state to the output.
         report: The run report to update.
         state_format: Encodes the states; None emits them as they were received.
     """
@@ -86,13 +86,14 @@ class Ledger:
             self._report.count_state()
 
     def state_for_commit(self, stream: Hashable, upto: int) -> CoveredState | None:
-        """Return the newest state that the next commit may store, or None if there is none.
+        """Return the newest state that the next commit may store, or None.
 
-        With the next commit, all rows before this state are committed. The state may have been
-        emitted before.
+        A commit may store a state if all rows before the state are committed once it is made. The
+        state may have been emitted before.
 
         Args:
-            stream: The key of the batches that the next commit writes.
+            stream: The stream whose batches the next commit writes, or
+                `LoadedStream.deletion_key` if it deletes rows of old Singer table versions.
             upto: A position in the input. The next commit writes the batches of ``stream`` that
                 begin at or before this position.
         """
@@ -100,14 +101,18 @@ class Ledger:
             return self._merge_covered(self._states.covered(self._frontier(stream, upto)))
 
     def state_before_commit(self) -> CoveredState | None:
-        """Return the newest state before which all rows are already committed, or None."""
+        """Return the newest state whose rows are all committed already, or None.
+
+        A commit stores this state if states after its own rows must be held back.
+        """
         with self._lock:
             return self._merge_covered(self._states.covered(self._frontier()))
 
     def release(self) -> None:
-        """Emit the newest state of each stream before which all rows are committed.
+        """Emit the states whose rows are all committed, but only the newest ones.
 
-        Older states are skipped. Of the states of all streams together, only the newest is emitted.
+        A newer state of a stream replaces the older ones of the stream, and a state of all streams
+        replaces all older states.
         """
         with self._lock:
             for state in self._states.take_releasable(self._frontier()):
@@ -156,35 +161,22 @@ class Ledger:
                 batches.open = None
 
     def mark_committed(
-        self, stream: Hashable, upto: int, carried: CoveredState | None = None
+        self,
+        stream: Hashable,
+        upto: int,
+        carried: CoveredState | None = None,
+        *,
+        withheld: bool = False,
     ) -> None:
         """Mark closed batches as committed, so that they no longer hold back states.
 
         Args:
-            stream: The key of the batches.
+            stream: The stream of the batches, or `LoadedStream.deletion_key` if the commit deleted
+                rows of old Singer table versions.
             upto: A position in the input; batches that begin at or before it are marked.
             carried: The state that the commit stores, or None if it stores no state.
-
-        Raises:
-            ValueError: No such batch was closed.
-        """
-        with self._lock:
-            batches = self._find_closed_batches(stream, upto)
-            while batches.closed and batches.closed[0] <= upto:
-                batches.closed.popleft()
-            batches.withheld = False
-            self._record_carried(carried)
-            self._drop_replaced_states()
-
-    def withhold(self, stream: Hashable, upto: int, carried: CoveredState | None = None) -> None:
-        """Record a commit that still holds back states, because too many rows were quarantined.
-
-        The states are held back until a later batch of the stream is committed.
-
-        Args:
-            stream: The key of the batches.
-            upto: A position in the input; batches that begin at or before it belong to the commit.
-            carried: The state that the commit stores, or None if it stores no state.
+            withheld: True if too many rows were quarantined. Then the batches hold back states
+                until a later batch of the stream is committed.
 
         Raises:
             ValueError: No such batch was closed.
@@ -194,9 +186,11 @@ class Ledger:
             first = batches.closed[0]
             while batches.closed and batches.closed[0] <= upto:
                 batches.closed.popleft()
-            batches.closed.appendleft(first)  # the oldest one represents all of them
-            batches.withheld = True
-            self._record_carried(carried)
+            if withheld:
+                batches.closed.appendleft(first)  # the oldest one represents all of them
+            batches.withheld = withheld
+            if carried is not None:  # it need not be stored again at the end of the run
+                self._last_carried = max(self._last_carried, carried.ordinal)
             self._drop_replaced_states()
 
     def withheld(self) -> list[Hashable]:
@@ -213,7 +207,10 @@ class Ledger:
             self._drop_replaced_states()
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
-        """Pass the number of a stream's newly quarantined rows to the state format."""
+        """Tell the state format how many more rows of a stream were quarantined.
+
+        Airbyte's format reports the number in the next state.
+        """
         with self._lock:
             self._state_format.count_rejected(stream, rows)
 
@@ -225,11 +222,6 @@ class Ledger:
             if states
             else None
         )
-
-    def _record_carried(self, covered: CoveredState | None) -> None:
-        """Record that a commit stored a state in its table. None means that it stored no state."""
-        if covered is not None:
-            self._last_carried = max(self._last_carried, covered.ordinal)
 
     def _find_closed_batches(self, stream: Hashable, upto: int) -> _StreamBatches:
         batches = self._by_stream.get(stream)

@@ -1,4 +1,4 @@
-"""State of one stream in the loader: its schema, write options and open batch.
+"""Data that the loader keeps about one stream: its schema, write options and open batch.
 
 Only the loader's event thread uses this module. There may be hundreds of streams with thousands of
 columns, so the JSON Schema is kept compressed, with a digest for comparisons.
@@ -30,7 +30,7 @@ from target_spark.config.options import LoadOptions, WriteMode
 from target_spark.errors import UnsupportedError
 from target_spark.loader.table_versions import VersionTracker
 from target_spark.storage.spool import Batch, Spool
-from target_spark.tables.layout_resolution import add_partition_columns, resolve_layout
+from target_spark.tables.layout_resolution import reject_empty_partition_values, resolve_layout
 from target_spark.tables.model import QUARANTINE, Table, TableLayout
 
 __all__ = [
@@ -45,7 +45,7 @@ __all__ = [
 
 @dataclass
 class LoadedStream:
-    """State of one stream during a run: schema, table, write mode and open batch.
+    """Data that the loader keeps about one stream: schema, table, write mode and open batch.
 
     Attributes:
         schema_message: The newest SCHEMA message, without its JSON Schema.
@@ -101,7 +101,7 @@ class LoadedStream:
         spool: Spool,
         versions: VersionTracker,
     ) -> LoadedStream:
-        """Create the context of a stream from its first SCHEMA message.
+        """Create the data about a stream from its first SCHEMA message.
 
         Args:
             event: The SCHEMA message.
@@ -109,7 +109,7 @@ class LoadedStream:
             normal_digest: The digest of the message, as returned by `compute_normalized_digest`.
             options: The options of the load.
             spool: The stream's open batch, still empty.
-            versions: The table versions seen so far.
+            versions: The table versions that occurred so far in this run.
         """
         table_schema = build_table_schema(options, event, schema, versioned=versions.is_versioned)
         layout, remarks = resolve_layout(options, event.stream, table_schema)
@@ -163,7 +163,7 @@ class LoadedStream:
 
     @property
     def deletion_key(self) -> Hashable:
-        """Key in the `Ledger` under which the deletion of old table versions holds back states."""
+        """Key by which the `Ledger` holds back states until old Singer versions are deleted."""
         return ("other versions", self.id)
 
     @property
@@ -174,17 +174,17 @@ class LoadedStream:
     def build_table_schema(
         self, options: LoadOptions, event: SchemaEvent, schema: JsonSchema
     ) -> TableSchema:
-        """Return the table schema that a new SCHEMA message requires.
+        """Return the table columns and keys that a new SCHEMA message requires.
 
         ``schema`` is the message's JSON Schema with references resolved.
         """
         return build_table_schema(options, event, schema, versioned=self.versioned)
 
     def valid_batches(self) -> tuple[Batch, ...]:
-        """Return the kept batches that will overwrite the table.
+        """Return the batches whose rows replace the table, in a stream that overwrites it.
 
         If a version was activated and rows of it were received, these are the batches of that
-        version and the batches without a version. Otherwise these are all kept batches.
+        version and the batches without a version. Otherwise these are all batches.
         """
         valid = self.versions.activated
         if valid is None or not self.versions.has_received(valid):
@@ -192,7 +192,7 @@ class LoadedStream:
         return tuple(batch for batch in self.kept_batches if batch.version in {valid, None})
 
     def mark_deletions(self) -> None:
-        """Add the column `_sdc_deleted_at` to the table schema, if it is missing."""
+        """Add the column `_sdc_deleted_at`, if missing, so that rows can be marked as deleted."""
         self.table_schema = self.table_schema.with_metadata(DELETED_AT)
 
 
@@ -228,7 +228,10 @@ def _remark_on_missing_cursor(
 
 
 def compute_schema_digest(event: SchemaEvent) -> bytes:
-    """Return the SHA-256 digest of a SCHEMA message as received: its schema, keys and cursor."""
+    """Return the SHA-256 digest of a SCHEMA message as received: its schema, keys and cursor.
+
+    If it equals the digest of the stream's newest SCHEMA message, the message changes nothing.
+    """
     fields = [event.schema, event.keys, event.cursor, dict(event.nested)]
     text = json.dumps(fields, default=repr)
     return hashlib.sha256(text.encode()).digest()
@@ -337,7 +340,7 @@ def _check_keys(event: SchemaEvent, schema: JsonSchema, keys: Sequence[str]) -> 
 def build_table_schema(
     options: LoadOptions, event: SchemaEvent, schema: JsonSchema, *, versioned: bool
 ) -> TableSchema:
-    """Return the table schema that a SCHEMA message requires.
+    """Return the table columns and keys that a SCHEMA message requires.
 
     Args:
         options: The options of the load.
@@ -360,4 +363,4 @@ def build_table_schema(
             raise UnsupportedError(f"Stream {event.stream}: {error}") from error
     policy = options.of(event.stream).on_schema_change or OnSchemaChange.EVOLVE
     table_schema = replace(table_schema, on_change=policy)
-    return add_partition_columns(options, event.stream, table_schema)
+    return reject_empty_partition_values(options, event.stream, table_schema)

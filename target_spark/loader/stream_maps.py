@@ -6,9 +6,9 @@ map raises an error at the stream's SCHEMA message. Names, schemas and keys matc
 Singer targets produce with the same settings. A record with an unpaired surrogate cannot be
 decoded: it is passed to every output stream as a JSON string of its text, and quarantined later.
 
-Several streams may be mapped to one. Their table versions are not those of its table: to delete the
-rows of other versions would delete the rows of the other streams. So their ACTIVATE_VERSION
-messages have no effect. Airbyte's states and statuses of single streams are not supported then.
+If several streams are mapped to one, their ACTIVATE_VERSION messages have no effect, because
+deleting the rows of other versions would delete the rows of the other streams. Airbyte's states and
+statuses of single streams are not supported then.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Route:
 
 
 class StreamMapper:
-    """Applies stream maps and flattening to the events of the input.
+    """Object that applies stream maps and flattening to the events of the input.
 
     Args:
         mapper: The compiled stream maps of the settings.
@@ -135,7 +135,7 @@ class StreamMapper:
             yield SchemaEvent(route.stream, schema, keys, event.cursor, event.nested)
 
     def _add_source(self, stream: StreamId, output: StreamId) -> None:
-        """Record that ``stream`` is mapped to ``output``.
+        """Record that the input stream ``stream`` is mapped to the output stream ``output``.
 
         Raises:
             UnsupportedError: Rows of ``output`` may have been deleted, because another stream is
@@ -146,7 +146,7 @@ class StreamMapper:
             self._check_not_shared(output)
 
     def _check_not_shared(self, output: StreamId) -> None:
-        """Raise an UnsupportedError if several streams are mapped to ``output``."""
+        """Raise an UnsupportedError if several input streams are mapped to ``output``."""
         if len(self._sources[output]) > 1:
             raise UnsupportedError(
                 f"Several streams are loaded as {output}, so their versions, states or statuses"
@@ -154,7 +154,9 @@ class StreamMapper:
             )
 
     def _is_allowed(self, event: Event) -> bool:
-        """Return False for an ACTIVATE_VERSION message of a stream that several are mapped to.
+        """Return False for an ACTIVATE_VERSION message if several streams are mapped to its stream.
+
+        Such a message is dropped, because it would delete rows of the other streams.
 
         Raises:
             UnsupportedError: The event is an Airbyte status of such a stream.
@@ -175,7 +177,7 @@ class StreamMapper:
         Any other state is returned unchanged.
 
         Raises:
-            UnsupportedError: It is the state of a stream that shares its output with another.
+            UnsupportedError: The stream of the state is mapped to the same stream as another one.
         """
         routes = self._routes.get(event.scope) if event.scope else None
         renamed = replace(event, scope=routes[0].stream) if routes and len(routes) == 1 else event
@@ -184,7 +186,7 @@ class StreamMapper:
         return renamed
 
     def _get_routes(self, event: SchemaEvent) -> tuple[_Route, ...] | None:
-        """Return a route for each output stream of an input stream.
+        """Return one `_Route` for each output stream to which an input stream is mapped.
 
         Return None if the stream keeps its name and its records.
         """

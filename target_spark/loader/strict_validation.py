@@ -57,7 +57,7 @@ class _DeclaredSchema:
 
 
 class StrictCheck:
-    """Callable that checks a record against its stream's schema and describes the first error.
+    """Function object that checks a record against its stream's schema and describes an error.
 
     The description is the end of a sentence that begins with the line and the stream, such as
     ``with fields that its schema does not declare: a``.

@@ -3,8 +3,8 @@
 Versions are only compared for equality; None is the version of rows without a version. Rows of
 other versions are deleted when the stream is known to be complete: after an ACTIVATE_VERSION
 message that follows rows of its version, or at the end of a complete input. Rows of this run must
-not be deleted. Nothing is therefore deleted if rows with another version came after the
-ACTIVATE_VERSION message, or if rows were received but none of them with the activated version.
+not be deleted. So nothing is deleted if rows with another version came after the ACTIVATE_VERSION
+message, or if rows were received, but no row with the activated version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["VersionTracker"]
 
 @dataclass
 class VersionTracker:
-    """Table versions of one stream that occurred in this run.
+    """Singer table versions of one stream that this run received, in rows or in ACTIVATE_VERSION.
 
     Attributes:
         activated: The version of the last ACTIVATE_VERSION message, or None.
@@ -38,16 +38,16 @@ class VersionTracker:
 
     @property
     def has_pending_deletion(self) -> bool:
-        """True if a version was activated, but the deletion of other versions is not queued yet."""
+        """True if ACTIVATE_VERSION came, but the deletion of other versions is not queued yet."""
         return self.activated is not None and not self.is_deletion_queued
 
     @property
     def may_delete_current_rows(self) -> bool:
-        """True if deleting all versions but the activated one could remove rows of this run."""
+        """True if deleting all versions but the activated one may remove rows of this run."""
         return self._mixed or bool(self._seen and not self.has_received(self.activated))
 
     def record_rows(self, version: int | None) -> None:
-        """Record that rows of a table version were received; None means rows without a version."""
+        """Record rows of a Singer table version; None means rows without a version."""
         self.closed = False
         if version != self.activated:
             self._mixed = self._mixed or self.activated is not None
@@ -60,7 +60,7 @@ class VersionTracker:
         self.closed = version in self._seen
 
     def has_received(self, version: int | None) -> bool:
-        """Return True if rows of this table version were received in this run."""
+        """Return True if rows of this Singer table version were received in this run."""
         return version in self._seen
 
     def may_delete_versions(self, *, final: bool) -> bool:

@@ -40,7 +40,7 @@ _READ: Final = {
 
 
 def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the locations of the tables that a run wrote, and a command that reads one of them.
+    """Yield lines with the locations of the tables of a run, and a command that reads one of them.
 
     For a Delta or Parquet table in a local folder, the command is a line of Python that needs no
     Spark. For other tables it is `target-spark show`, which starts Spark.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 from collections.abc import Generator, Mapping
 from datetime import datetime, timezone
 from http import HTTPStatus
@@ -77,8 +78,8 @@ def send_outcome(url: str, report: Mapping[str, Any]) -> None:
     Temporary failures are retried; a final failure is logged as a warning.
     """
     document = build_outcome(report)
-    path = url.partition("://")[2].partition("/")[2]
-    register_secrets(send_outcome, Secrets.from_values([path]))  # the HTTP client logs it
+    _, *rest = re.split(r"[/?]", url.partition("://")[2], maxsplit=1)
+    register_secrets(send_outcome, Secrets.from_values(rest))  # the HTTP client logs it
     post = with_retries(
         wait_generator=_iterate_waits,
         max_tries=lambda: _TRIES,
@@ -101,7 +102,7 @@ def send_outcome(url: str, report: Mapping[str, Any]) -> None:
 
 
 def _post(url: str, document: Mapping[str, Any]) -> str | None:
-    """Post a document once. Return None on success, or the reason of a refusal: ``status 404``.
+    """Post a document once. Return None on success, or the refusal, such as ``status 404``.
 
     Raises:
         RetriableAPIError: The server responded with status 429 or 5xx.

@@ -6,7 +6,8 @@ rows with the same key, an overwrite keeps the newest, like an upsert.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from target_spark.columns import (
     TableSchema,
 )
 from target_spark.config.options import StreamOptions, WriteMode
-from target_spark.errors import UnsupportedError
+from target_spark.errors import TableError, UnsupportedError
 from target_spark.loader.commit_request import CommitRequest
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = [
     "build_version_delete",
     "check_scd2_compatible",
+    "find_distinct_key",
+    "format_key",
     "get_merge_keys",
     "has_other_versions",
     "make_empty_frame",
@@ -68,8 +71,8 @@ def select_write_operation(
         df: The rows.
         options: The options that the user set for the stream.
         rows: The number of rows in ``df``.
-        has_unique_keys: True if the rows are part of Spark's plan and no two have the same key.
-            False if this is not known.
+        has_unique_keys: True if ``df`` holds the rows in memory and no two have the same key. False
+            if this is not known.
     """
     table, keys = request.table, get_merge_keys(table_schema, request, options)
     if has_unique_keys:
@@ -89,7 +92,7 @@ def select_write_operation(
 def get_merge_keys(
     table_schema: TableSchema, request: CommitRequest, options: StreamOptions
 ) -> MergeKeys:
-    """Return the rules for merging a stream's rows into its table: keys, order and deletions."""
+    """Return the rules by which a stream's rows are merged into its table, such as key columns."""
     compared = (
         column.name
         for column in table_schema.columns
@@ -118,7 +121,10 @@ def get_merge_keys(
 
 
 def make_empty_frame(spark: SparkSession, table_schema: TableSchema) -> DataFrame:
-    """Return a DataFrame without rows that has the columns of a table schema and the ordinal."""
+    """Return a DataFrame without rows, for an overwrite that removes all rows of a table.
+
+    It has the columns of the table schema, and a last one for the ordinal (position in the input).
+    """
     columns = ", ".join(
         f"CAST(NULL AS {column.type.ddl}) AS {quote(column.name)}"
         for column in table_schema.columns
@@ -130,7 +136,7 @@ def make_empty_frame(spark: SparkSession, table_schema: TableSchema) -> DataFram
 def build_version_delete(
     request: CommitRequest, table_schema: TableSchema, version: int, column: str
 ) -> VersionDelete:
-    """Return a `VersionDelete` for all rows whose table version is not ``version``.
+    """Return the description of a commit that deletes all rows of other Singer table versions.
 
     Args:
         request: The commit request. Its ``hard_delete`` decides if rows are removed or only marked
@@ -174,6 +180,70 @@ def has_other_versions(
     if IS_CURRENT in types:
         rows = rows.where(quote(IS_CURRENT))
     return not rows.isEmpty()
+
+
+def find_distinct_key(
+    writer: Writer,
+    spark: SparkSession,
+    request: CommitRequest,
+    keys: Sequence[str],
+    known: str | None,
+) -> str | None:
+    """Return the key by which a table's rows are distinct after a commit (`CommitMetadata.key`).
+
+    Before an upsert check that no two rows of the table have the same key. A MERGE would update all
+    rows with the key of a record, so that the values of all but one would be lost. In an scd2 table
+    no two current row versions may have the same key. The rows are read only if the last commit did
+    not ensure this, because it had another key or another write mode, or another program created
+    the table.
+
+    Args:
+        writer: The writer of the table format.
+        spark: The Spark session.
+        request: The commit request.
+        keys: The key columns of the stream.
+        known: The key by which the table's rows are known to be distinct, or None.
+
+    Raises:
+        TableError: Several rows have the same key. Nothing was written.
+    """
+    if not keys or request.mode is WriteMode.APPEND:
+        return None
+    key, reads = format_key(keys), request.mode in {WriteMode.UPSERT, WriteMode.SCD2}
+    if (
+        reads
+        and key != known
+        and not writer.is_empty(spark, request.table)
+        and _has_repeated_keys(writer.rows(spark, request.table), keys, request.mode)
+    ):
+        anew = "anew (full_refresh; under Airbyte, clear its data first)"
+        anew = "into another table" if request.mode is WriteMode.SCD2 else anew
+        raise TableError(
+            f"Table {request.table.name} has several rows with the same {', '.join(keys)}, the key"
+            f" of stream {request.stream}, so that one record would replace all of them. The table"
+            " was loaded with another key, in another write_mode or by another program. Nothing"
+            f" was written. Remove the repeated rows, load the stream {anew}, or set its write_mode"
+            " to append."
+        )
+    return key
+
+
+def format_key(keys: Sequence[str]) -> str:
+    """Return key columns as `CommitMetadata.key`, a JSON list that does not depend on the order."""
+    return json.dumps(sorted(keys))
+
+
+def _has_repeated_keys(rows: DataFrame, keys: Sequence[str], mode: WriteMode) -> bool:
+    """Return True if several rows of a table have the same key. Rows with a null key are ignored.
+
+    In mode scd2, ended row versions and deleted rows are ignored, too.
+    """
+    if mode is WriteMode.SCD2 and IS_CURRENT in rows.columns:
+        rows = rows.where(f"{quote(IS_CURRENT)} IS NOT FALSE")
+    if mode is WriteMode.SCD2 and DELETED_AT in rows.columns:
+        rows = rows.where(f"{quote(DELETED_AT)} IS NULL")
+    found = rows.select(*map(quote, keys)).dropna()
+    return not found.groupBy(*map(quote, keys)).count().where("count > 1").isEmpty()
 
 
 def check_scd2_compatible(request: CommitRequest, table_schema: TableSchema) -> None:

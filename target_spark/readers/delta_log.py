@@ -1,6 +1,6 @@
 """Check that the log of a Delta table names only files that are in the table's folder.
 
-deltalake opens the files of the log, and the deletion vectors that it names, wherever they are.
+The library deltalake opens all files and deletion vectors that the log names, in any folder.
 Source: the Delta protocol, sections "Deletion Vectors" and "Sidecar File Information".
 """
 
@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from tap_core.limits.memory import open_regular
+from tap_core.limits.memory import open_regular_file
 from target_spark.errors import TableError
 from target_spark.readers.file_locations import check_locations
 
@@ -106,7 +106,7 @@ def _read_actions(path: Path, *, is_json: bool) -> Iterator[_Action]:
         OSError: The file is not a regular file.
         ValueError: The file is not valid.
     """
-    with open_regular(path) as file:
+    with open_regular_file(path) as file:
         if is_json:
             yield from (_decode_action(line) for line in file if line.strip())
             return
@@ -126,9 +126,9 @@ def _read_rows(file: Any) -> Iterable[dict[str, Any]]:
 
 
 def _find_places(folder: Path, action: _Action) -> Iterator[tuple[Path, str]]:
-    """Yield each file that an action of a Delta log names, as (folder in which it has to be, path).
+    """Yield each file that an action of a Delta log names, as (required folder, path).
 
-    The path is relative to that folder, absolute, or a URI.
+    The path is relative to the folder, absolute, or a URI.
     """
     if action.sidecar is not None and action.sidecar.path is not None:
         yield folder / "_delta_log" / _SIDECARS, action.sidecar.path

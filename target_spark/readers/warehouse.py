@@ -41,7 +41,7 @@ class WarehouseTable:
     """A table that target-spark has loaded, at its newest version or as a run has left it.
 
     Attributes:
-        name: The name of the table, which is that of its folder.
+        name: The name of the table and of its folder.
         format: ``delta``, ``iceberg`` or ``parquet``.
         folder: The folder of the table.
         version: The version that is read; None for the newest at the time of each read.
@@ -140,8 +140,8 @@ class WarehouseTable:
 class Warehouse(Mapping[str, WarehouseTable]):
     """The tables that target-spark has loaded into a folder, by name.
 
-    They are those of streams, of quarantined rows, and of runs. Each access looks at the folder
-    again, so tables that a later run creates appear.
+    They are the tables of streams, their quarantine tables, and the table of runs. Each access
+    reads the folder again, so tables of later runs appear too.
 
     Args:
         folder: The folder of the tables, which is the setting ``path`` of target-spark.

@@ -133,7 +133,7 @@ class ConnectSession:
         return session
 
     def thread_session(self) -> SparkSession:
-        """Return the calling thread's session, like `spark`; a local `Session` has both."""
+        """Return the calling thread's session, like `spark`. A local `Session` has both methods."""
         return self.spark()
 
     @property

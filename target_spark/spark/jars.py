@@ -213,7 +213,7 @@ def azure_library(hadoop: str) -> Library:
 
 
 def every_library() -> Iterator[Library]:
-    """Yield the `Library` of each table format and object storage, for each supported Spark."""
+    """Yield the `Library` of each table format and object storage, for each Spark version."""
     yield from map(format_library, ARTIFACTS.values())
     for hadoop, sdk in HADOOP_AWS.values():
         yield s3_library(hadoop, sdk)
@@ -518,10 +518,13 @@ def _get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str
 def _has_artifact(coordinates: str, jars: Iterable[str | None]) -> bool:
     """Return True if ``jars`` (paths or coordinates) contain the artifact of ``coordinates``.
 
-    Its version is ignored.
+    Its version is ignored. A file name may begin with the group, as in the cache of Spark's
+    resolver: ``io.delta_delta-spark_4.1_2.13-4.4.0.jar``.
     """
-    artifact = re.split(r"[-_]\d", coordinates.split(":")[1])[0]
-    return any(artifact in jar for jar in jars if jar)
+    group, name = coordinates.split(":")[:2]
+    artifact = re.escape(re.split(r"[-_]\d", name)[0])
+    pattern = rf"(?<![\w.-])({re.escape(group)}_)?{artifact}([-_]?[\d*]|\.jar|[:,\s]|$)"
+    return any(re.search(pattern, jar) for jar in jars if jar)
 
 
 def _joined(*parts: str | None) -> str:

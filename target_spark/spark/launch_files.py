@@ -105,7 +105,7 @@ def _get_library_path(
 
 
 def _parse_submit_arguments(text: str) -> tuple[Namespace, list[str]]:
-    """Return the options for settings in the arguments of spark-submit, and all other words."""
+    """Split the arguments of spark-submit into the options with settings, and all others."""
     import argparse  # few settings need it
 
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)

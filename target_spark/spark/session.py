@@ -69,11 +69,11 @@ __all__ = [
     "Launch",
     "Session",
     "SparkSettings",
+    "build_start_conf",
     "check_java",
     "find_pyspark_version",
     "load_libraries",
     "plan_launch",
-    "spark_conf",
 ]
 
 MIN_JAVA_VERSION = 17
@@ -255,7 +255,7 @@ def _describe_java_failure(error: OSError | subprocess.SubprocessError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def spark_conf(settings: SparkSettings, spark_version: str) -> dict[str, str]:
+def build_start_conf(settings: SparkSettings, spark_version: str) -> dict[str, str]:
     """Return all settings with which to start a local Spark or the driver of a cluster.
 
     Args:
@@ -307,7 +307,7 @@ def plan_launch(settings: SparkSettings, spark_version: str, java: str) -> Launc
         SparkUnavailableError: A jar cannot be downloaded, or differs from the published one.
     """
     home = spark_home(settings.master, spark_version)
-    conf = with_fetched(spark_conf(settings, spark_version), home)
+    conf = with_fetched(build_start_conf(settings, spark_version), home)
     jars = find_class_path_jars(settings.format, conf, spark_version)
     if jars:
         home = spark_home(settings.master, spark_version, jars)

@@ -215,7 +215,8 @@ class SparkProvider:
         if self._session.replace_lost_engine(seconds):
             raise EngineLostError(
                 "The engine ended in the middle of the run. Earlier commits are safe, and no state"
-                " is ahead of them; start again."
+                " is ahead of them. The run goes on with a Spark of its own; if it fails with this"
+                " error, start it again."
             ) from error
 
     def spark(self) -> SparkSession:
@@ -230,9 +231,10 @@ class SparkProvider:
         return self._start().thread_session()
 
     def spark_on_demand(self) -> SparkSession:
-        """Return the thread's session, or a lazy one if Spark starts on demand and has not started.
+        """Return the calling thread's session, which may be lazy.
 
-        A lazy session starts Spark when it is used, not when it is only passed on.
+        If Spark starts on demand and has not started, the session is lazy: it starts Spark when it
+        is used, not when it is only passed on.
         """
         if self._starts_on_demand and self._session is None:
             return self.lazy_spark()

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, Final, TypeAlias, TypeVar
 
+from tap_core.redaction import redact
 from tap_core.telemetry import count_retry
 from target_spark.errors import DiskFullError, EngineLostError, StorageError, TargetSparkError
 from target_spark.storage.errors import find_storage_error
@@ -273,6 +274,7 @@ def first_error_line(error: BaseException) -> str:
     """Return a one-line message of an exception, without its Java stack trace.
 
     The message of the root cause follows in parentheses. At most 1,000 characters are returned.
+    The registered secrets of this process are removed before that, as no part of one may be left.
     """
     lines = [line for line in _format_error(error).splitlines() if line.strip(": ")]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
@@ -280,7 +282,7 @@ def first_error_line(error: BaseException) -> str:
     head = lines[0].strip(": ") if lines else type(error).__name__
     causes = [line for line in lines if line.startswith("Caused by: ")]
     cause = causes[-1].removeprefix("Caused by: ") if causes else head
-    return (head if cause in head else f"{head} ({cause})")[:_LONGEST]
+    return redact(head if cause in head else f"{head} ({cause})")[:_LONGEST]
 
 
 def _is_server_unavailable(error: BaseException) -> bool:

@@ -133,17 +133,11 @@ def _errors_naming_setting(setting: str, folder: str) -> Iterator[None]:
     """Context manager: convert errors of a test to a TableError that names setting and folder."""
     try:
         yield
-    except (OSError, _NotSharedError) as error:
-        raise _not_shared_error(setting, folder, str(error)) from error
     except Exception as error:
-        raise _not_shared_error(setting, folder, first_error_line(error)) from error
-
-
-def _not_shared_error(setting: str, folder: str, why: str) -> TableError:
-    return TableError(
-        f"{setting}: Spark's executors cannot use {folder}: {why}. On a cluster it must be a"
-        " folder that every worker has under the same path (a shared file system), and the"
-        " executors must run as this user, or as one that may read and write this user's"
-        " files; an address that all of them reach (s3a://bucket/folder) needs neither. No row"
-        " was written."
-    )
+        raise TableError(
+            f"{setting}: Spark's executors cannot use {folder}: {first_error_line(error)}. On a"
+            " cluster it must be a folder that every worker has under the same path (a shared file"
+            " system), and the executors must run as this user, or as one that may read and write"
+            " this user's files; an address that all of them reach (s3a://bucket/folder) needs"
+            " neither. No row was written."
+        ) from error

@@ -1,11 +1,11 @@
 """Spool: files on disk that keep rows until their commit, one file per stream and batch.
 
 - A row is a line ``{"n":ordinal,"t":time_extracted,"v":version,"r":record}`` of JSON. Metadata of
-an Airbyte source precedes the record as ``"m"``. The record's bytes are unchanged. The ordinal is
-the position of the row in the input. It decides which of two rows is newer, because Spark does not
-keep the order of lines.
+  an Airbyte source precedes the record as ``"m"``. The record's bytes are unchanged. The ordinal is
+  the position of the row in the input. It decides which of two rows is newer, because Spark does
+  not keep the order of lines.
 - Each run has a spool folder with a locked file. A folder whose lock is free belongs to a run that
-has died, and is deleted by a later run.
+  has died, and is deleted by a later run.
 - Only the current user can read the folder, because it contains rows in plain text.
 """
 
@@ -83,7 +83,10 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _LineWithMeta(msgspec.Struct, gc=False):
-    """A line of a spool file like `_Line`, with metadata of the Airbyte source in ``m``."""
+    """A row as a JSON line of a spool file, like `_Line`, but with metadata of the Airbyte source.
+
+    The metadata is in the field ``m``.
+    """
 
     n: int
     t: str | None
@@ -93,7 +96,7 @@ class _LineWithMeta(msgspec.Struct, gc=False):
 
 
 class _Head(msgspec.Struct, gc=False, omit_defaults=True):
-    """The fields of a spool file line that precede the record; their meaning is that in `_Line`."""
+    """The fields that precede the record in a JSON line of a spool file, named as in `_Line`."""
 
     n: int
     t: str | None
@@ -149,7 +152,7 @@ class Batch:
 
     @classmethod
     def of(cls, event: SpooledRows, ordinal: int) -> Batch:
-        """Return a batch of rows that Spark workers have already written to spool files.
+        """Return a batch of rows that Spark workers have written to disk as JSON lines.
 
         Args:
             event: The event with the paths of the spool files.
@@ -306,7 +309,7 @@ class Spool:
     def add(self, rows: Rows, first_ordinal: int) -> int:
         """Append rows to the open batch, and return the number of bytes written to its file.
 
-        ``first_ordinal`` is the position in the input of the first of these rows.
+        ``first_ordinal`` is the position of the first row in the input.
         """
         if not self.count:
             self._begin(first_ordinal)
@@ -486,10 +489,11 @@ def _remove_leftovers(root: Path) -> None:
 
 
 def _is_locked(folder: Path) -> bool:
-    """Return True if a spool folder must not be deleted, because a running process has locked it.
+    """Return True if a run's folder for uncommitted rows must not be deleted, because it is locked.
 
-    For a folder without a lock file, return False if its name is that of a spool folder, because
-    its deletion was interrupted. Return True otherwise, because it may belong to another program.
+    A running process holds the lock. For a folder without a lock file, return False if it has the
+    name of such a folder, because its deletion was interrupted. Return True otherwise, because it
+    may belong to another program.
     """
     try:
         with (folder / _LOCK_NAME).open("rb") as lock:

@@ -1,12 +1,12 @@
 """Location of a run's temporary files for Spark: a local folder, or a remote staging URL.
 
 - Uncommitted rows are always written to local files first. If the setting ``staging`` is a remote
-URL, the files are uploaded when the commit begins, and the copies are deleted when it succeeds or
-fails. Otherwise Spark reads the local files.
+  URL, the files are uploaded when the commit begins, and the copies are deleted when it succeeds or
+  fails. Otherwise Spark reads the local files.
 - At a remote URL each run has a separate folder inside the folder of its job. The next run of the
-job deletes folders of killed runs: at once for runs on this machine, whose end the job lock proves,
-otherwise after a day without writes. If a folder is deleted too early, the commit of that run
-fails, because a missing file raises an error.
+  job deletes folders of killed runs: at once for runs on this machine, whose end the job lock
+  proves, otherwise after a day without writes. If a folder is deleted too early, the commit of that
+  run fails, because a missing file raises an error.
 """
 
 from __future__ import annotations

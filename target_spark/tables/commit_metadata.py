@@ -2,8 +2,8 @@
 
 The metadata identifies the batch (``job``, ``run``, ``batch``) and contains the newest state whose
 rows are all committed, with its position in the input (``run_started``, ``ordinal``). If the run
-has no such state yet, the state of the table's previous commit is repeated, and ``uncovered_since``
-is set.
+has no such state yet, the commit repeats the state of the table's previous commit, and
+``uncovered_since`` has the start of the run.
 """
 
 from __future__ import annotations
@@ -44,11 +44,14 @@ class CommitMetadata:
         state: The newest state whose rows are all committed, or None.
         replay: Id of the last run that loaded quarantined rows of the table again; None if no run
             did.
-        uncovered_since: Start of a later run that committed rows after ``state`` but no newer
-            state, in milliseconds since 1970; None if there is no such run. If that run resumed
-            from an older state and its tap sends changes (log-based replication), it may have
-            replaced rows by older versions.
-        former: Default names of the job in earlier releases. They are not stored in the commit.
+        uncovered_since: If a later run than that of ``state`` committed rows but no newer state,
+            the start of that later run, in milliseconds since 1970; else None. If the later run
+            resumed from an older state and its tap sends changes (log-based replication), it may
+            have replaced rows by older versions.
+        key: The key columns as a JSON list, if the run has ensured that no two rows of the table
+            have the same key; None if it has not.
+        former: Default names of the job in earlier releases. Tables that were loaded under these
+            names also belong to the job. Not stored in the commit.
     """
 
     job: str
@@ -59,6 +62,7 @@ class CommitMetadata:
     state: str | None = None
     replay: str | None = None
     uncovered_since: int | None = None
+    key: str | None = None
     former: tuple[str, ...] = field(default=(), compare=False)
 
     def as_dict(self) -> dict[str, Any]:
@@ -81,15 +85,15 @@ class CommitMetadata:
             return None
 
     def is_same_run(self, other: CommitMetadata | None) -> bool:
-        """Return True if ``other`` has the same job and run."""
+        """Return True if ``other`` was stored by the same run of the same job."""
         return other is not None and (self.job, self.run) == (other.job, other.run)
 
     def same_batch(self, other: CommitMetadata | None) -> bool:
-        """Return True if ``other`` has the same job, run and commit number."""
+        """Return True if ``other`` has the same job, run and commit number, so the same batch."""
         return other is not None and self.is_same_run(other) and self.batch == other.batch
 
     def with_earlier_state(self, before: CommitMetadata | None) -> CommitMetadata:
-        """Return a copy with the state of the table's previous commit if this commit has none.
+        """Return a copy with the state of the table's previous commit, if this commit has none.
 
         If both commits have a list of states per stream, the lists are merged.
 
@@ -118,8 +122,8 @@ def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMeta
     """Return the metadata with the state from which the next run of a job resumes.
 
     It is the newest metadata with a state, in which the states of all tables are merged. If no
-    metadata has a state, return the newest. ``uncovered_since`` is set if a later run committed
-    rows but no state.
+    metadata has a state, return the newest metadata. If a later run committed rows but no state,
+    ``uncovered_since`` has the start of that run.
 
     Args:
         markers: The metadata of the newest commit of each table, or None.
@@ -144,13 +148,14 @@ def find_latest_metadata(markers: Iterable[CommitMetadata | None]) -> CommitMeta
 
 
 def find_last_commits(commits: Iterable[tuple[int, CommitMetadata | None]]) -> dict[str, int]:
-    """Return the version of the last commit of each run, by run id, newest run first.
+    """Return the table's version after each run's last commit, by run id, newest run first.
 
-    A commit without rows, such as a new column, repeats the metadata of the commit before it. Among
-    commits with the same metadata the oldest is therefore the one that wrote the batch.
+    A commit without rows, such as a new column, repeats the metadata of the commit before it. Of
+    several commits with the same metadata, the oldest is therefore the one that wrote rows.
 
     Args:
-        commits: Versions with their commit metadata, newest first.
+        commits: The versions of the table (Delta versions or Iceberg snapshot ids), newest first,
+            each with the commit metadata.
     """
     found: dict[str, tuple[int, CommitMetadata]] = {}
     for version, metadata in commits:

@@ -1,8 +1,9 @@
 """Reader of an Iceberg table's metadata file, and of the snapshots and commit metadata in it.
 
 This module does not import Spark. It reads tables in local folders. Only the current snapshot and
-its ancestors count, not one that was rolled back. Older ones may be expired, and snapshots of other
-writers may have any summary. Source: Iceberg table specification, "Table Metadata".
+its ancestors are read, not snapshots that were rolled back. Old ancestors may be missing because
+they have expired. Snapshots of other writers may have any summary. Source: Iceberg table
+specification, "Table Metadata".
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ class IcebergSnapshot:
 
     @property
     def marker(self) -> CommitMetadata | None:
-        """The commit metadata in the summary, or None if another program made the snapshot."""
+        """The metadata that target-spark stored in the snapshot's summary.
+
+        None if another program made the snapshot.
+        """
         text = self.summary.get(PROPERTY)
         if text is None or not text.startswith(_PACKED):
             return CommitMetadata.from_json(text)
@@ -160,7 +164,7 @@ def read_local_snapshots(folder: Path) -> Iterator[IcebergSnapshot]:
 def trace_ancestors(
     current: int | None, by_id: Mapping[int, IcebergSnapshot]
 ) -> Iterator[IcebergSnapshot]:
-    """Yield the current snapshot and its ancestors, newest first, as far as ``by_id`` has them.
+    """Yield the current snapshot and its ancestors, newest first, until one is not in ``by_id``.
 
     Args:
         current: The id of the current snapshot; None for a table without snapshots.

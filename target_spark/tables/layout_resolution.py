@@ -1,7 +1,8 @@
 """Validation of ``partition_by``, ``cluster_by`` and ``sort_by`` against a stream's schema.
 
-A setting of a single stream that cannot be applied is an error. A setting for all streams is
-applied if possible, and the report names the streams for which it was not.
+If such a setting is made for one stream (``streams.<name>.partition_by``) and cannot be applied,
+an error is raised. If it is made for all streams, it is applied where possible, and the report
+names the streams to which it was not applied.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from target_spark.config.options import LoadOptions, StreamOptions
 from target_spark.errors import UnsupportedError
 from target_spark.tables.model import PartitionField, TableLayout
 
-__all__ = ["add_partition_columns", "resolve_layout"]
+__all__ = ["reject_empty_partition_values", "resolve_layout"]
 
 _PLAIN: Final = (Boolean, Date, Decimal, Double, Integer, Text, Timestamp)
 _COMPARED: Final = (Date, Decimal, Double, Integer, Text, Timestamp)
@@ -46,7 +47,8 @@ def resolve_layout(
         for example because the stream has no such property.
 
     Raises:
-        UnsupportedError: A layout setting of this single stream cannot be applied.
+        UnsupportedError: A layout setting in ``streams.<name>``, for this stream only, cannot be
+            applied.
     """
     own = options.streams.get(str(stream), StreamOptions())
     settings, remarks = options.of(stream), list[str]()
@@ -90,13 +92,14 @@ def resolve_layout(
     return layout, tuple(remarks)
 
 
-def add_partition_columns(
+def reject_empty_partition_values(
     options: LoadOptions, stream: StreamId, table_schema: TableSchema
 ) -> TableSchema:
-    """Return a table schema that rejects empty strings in partition columns of a Delta table.
+    """Return a copy of a table schema that rejects an empty string in a partition column.
 
-    The properties of text partition columns are stored in ``filled``. A row with an empty string in
-    one of them is quarantined, because Delta would store null instead.
+    Rows with such a value are quarantined, because a Delta table would store null instead. The
+    copy lists the properties of the text partition columns in its attribute ``filled``. For another
+    table format, the schema is returned unchanged.
     """
     if options.format != "delta":
         return table_schema

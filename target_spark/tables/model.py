@@ -7,7 +7,10 @@ distinguish them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
+
+from target_spark.storage.uris import to_local_folder
 
 __all__ = [
     "QUARANTINE",
@@ -52,12 +55,17 @@ class Table:
         return ".".join(self.identifier) or self.path
 
     @property
+    def local_folder(self) -> Path | None:
+        """The table's folder; None for a table in a catalog or at a remote URL."""
+        return None if self.identifier else to_local_folder(self.path)
+
+    @property
     def locations(self) -> tuple[str, ...]:
-        """The table's name in the catalog, in lower case, and its path, as far as they are set."""
+        """The table's lower-case catalog name and its path, if any, to find tables in conflict."""
         return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
     def with_suffix(self, suffix: str) -> Table:
-        """Return a reference to another table, with ``suffix`` appended to its name and path."""
+        """Return a reference to the table whose name and path are this table's plus ``suffix``."""
         path = self.path and f"{self.path}{suffix}"
         name = self.identifier[-1:] and (f"{self.identifier[-1]}{suffix}",)
         return Table(path, f"{self.name}{suffix}", (*self.identifier[:-1], *name))

@@ -127,7 +127,7 @@ def replay_command(stream: str, config: Sequence[str]) -> str:
 
 
 def stream_command(name: str, stream: str, config: Sequence[str]) -> str:
-    """Return the shell command that runs a subcommand of target-spark for a stream.
+    """Return the shell command that runs the subcommand ``name`` of target-spark for a stream.
 
     An example is ``target-spark show users --config a.json``. ``config`` has the values of the
     option ``--config``.

@@ -59,7 +59,7 @@ _STATE_CHARACTERS: Final = 4 << 20
 def build_rows(
     report: Mapping[str, Any], states: tuple[str | None, str | None], versions: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return the rows of a run for the table of runs, one dict per stream.
+    """Return a run's rows for the table ``_target_spark_runs``: one dict per stream.
 
     The states are stored in each row. If that would take more than 4 Mi characters in total, they
     are replaced by null.

@@ -67,7 +67,7 @@ class EngineFolder:
 
     @classmethod
     def find(cls, key: str) -> EngineFolder | None:
-        """Return the folder of the engine whose `Identity` has this key; None if it does not exist.
+        """Return the folder of the engine (shared Spark) whose `Identity` has this key, or None.
 
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.
@@ -80,7 +80,9 @@ class EngineFolder:
 
     @classmethod
     def make(cls, key: str) -> EngineFolder:
-        """Return the folder of the engine whose `Identity` has this key; create it if missing.
+        """Return the folder of the engine (shared Spark) whose `Identity` has this key.
+
+        If the folder does not exist, it is created.
 
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.
@@ -99,7 +101,7 @@ class EngineFolder:
         return self.path / "log"
 
     def check(self) -> None:
-        """Check that only the current user has access to the folder of the engine.
+        """Check that only the current user has access to the folder of the engine (shared Spark).
 
         Raises:
             UntrustedPathError: Another user owns the folder or a parent folder, or has access to
@@ -127,15 +129,15 @@ class EngineFolder:
         return file
 
     def open_log(self) -> int:
-        """Create or empty the log file of the engine, and return its file descriptor."""
+        """Create or empty the log file of the shared Spark process; return its descriptor."""
         return self._open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
 
     def describe(self, **facts: Any) -> None:
-        """Write facts about the engine, such as its process id, to the JSON file that runs read."""
+        """Write facts about the engine (shared Spark) to the JSON file that runs read."""
         replace_file(self.path / "engine.json", json.dumps(facts))
 
     def read_description(self) -> dict[str, Any]:
-        """Return the facts about the engine that `describe` wrote; {} if they cannot be parsed.
+        """Return the facts about the engine (shared Spark) that `describe` wrote; {} if invalid.
 
         Raises:
             UntrustedPathError: Another user could have written the description.
@@ -181,7 +183,7 @@ class EngineFolder:
         return connection
 
     def request(self, timeout: float, **message: Any) -> dict[str, Any]:
-        """Send one message to the engine and return its response.
+        """Send one message to the engine (shared Spark process) and return its response.
 
         Args:
             timeout: The timeout of the connection and of the response, in seconds.
@@ -195,7 +197,7 @@ class EngineFolder:
             return receive_message(connection)[0]
 
     def remove_socket(self) -> None:
-        """Delete the socket and the description, so that no new run connects to the engine."""
+        """Delete the socket and the description, so that no run connects to the engine."""
         for name in ("socket", "engine.json"):
             (self.path / name).unlink(missing_ok=True)
 
@@ -211,7 +213,7 @@ class EngineFolder:
 
     @contextlib.contextmanager
     def _address(self) -> Iterator[str]:
-        """Context manager: yield a path of the engine's socket that fits the kernel's limit."""
+        """Context manager: yield a path of the engine's socket within the kernel's length limit."""
         path = str(self.path / "socket")
         if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
             yield path
@@ -272,7 +274,7 @@ def wait_for_engine(path: str, seconds: float) -> bool:
 def send_message(
     connection: socket.socket, message: dict[str, Any], files: Sequence[int] = ()
 ) -> None:
-    """Send a message between a run and its engine, as a line of JSON over a Unix socket.
+    """Send a message between a run and its engine (shared Spark) as a line of JSON over a socket.
 
     ``files`` are file descriptors that the receiver gets too.
     """
@@ -286,7 +288,7 @@ def send_message(
 
 
 def receive_message(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return the next message of a run or its engine from a Unix socket, with its file descriptors.
+    """Return the next message between a run and its engine, with its file descriptors.
 
     Raises:
         OSError: The connection was closed, or the message is longer than 1 MiB.

@@ -69,11 +69,11 @@ class Identity:
 
 
 def find_differences(identity: Identity, engine_parts: Mapping[str, str]) -> list[str]:
-    """Return the sorted names of settings, versions or variables that differ in two identities.
+    """Return the sorted names of settings that differ between a run and a shared Spark.
 
     Args:
-        identity: The identity of a run.
-        engine_parts: The attribute ``parts`` of an engine's identity.
+        identity: The identity of the run, which also has its versions and environment variables.
+        engine_parts: The attribute ``parts`` of the engine's identity.
     """
     names = {*identity.parts, *engine_parts}
     return sorted(name for name in names if identity.parts.get(name) != engine_parts.get(name))

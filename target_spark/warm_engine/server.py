@@ -1,10 +1,10 @@
 """The process of an engine (a shared Spark), which starts Spark, serves runs, and ends when idle.
 
 - A run stays connected to the engine's socket until it ends, so the engine notices the end of a run
-even if the run was killed.
+  even if the run was killed.
 - Each run gets a separate py4j server on the loopback interface. Its token is sent over the socket.
 - A run passes the file descriptors of its job's locks to the engine. The engine closes them when
-the JVM has ended all work for the run, so that no other run of the job can start before.
+  the JVM has ended all work for the run, so that no other run of the job can start before.
 - The JVM ends with this process, because its standard input is a pipe from this process.
 """
 
@@ -110,7 +110,7 @@ class EngineServer:
         return 0
 
     def request_stop(self) -> None:
-        """Reject new runs from now on, and end the engine when the last connected run has ended."""
+        """Reject new runs, and end the engine (shared Spark) when its last run has ended."""
         self._is_closing = True
         self._stop.set()
 
@@ -240,7 +240,11 @@ class EngineServer:
                 self.request_stop()
         except Exception:  # the JVM has ended, or is ending
             if self._session.failure is None:
-                logger.exception("The end of the run of %s was not clean.", run.describe())
+                logger.exception(
+                    "The Spark jobs of an ended run (%s) could not be cancelled and may go on. To"
+                    " end them, stop this engine: target-spark engine stop --config FILE",
+                    run.describe(),
+                )
 
 
 def main(arguments: Mapping[str, Any]) -> None:
@@ -291,7 +295,7 @@ def main(arguments: Mapping[str, Any]) -> None:
 
 
 def _redirect_output(folder: EngineFolder) -> int:
-    """Redirect standard output and standard error of this process to the engine's log file.
+    """Redirect standard output and standard error of this engine process to its log file.
 
     Return a file descriptor of the previous standard output.
     """

@@ -1,9 +1,9 @@
 """Spark sessions of a run in an engine, which is a background Spark process that runs share.
 
-The run uses the JVM of the engine, but in separate sessions. If no engine can be used, or the
-engine ends during the run, the run starts its own Spark. In the second case it first waits until
-the JVM of the engine has ended, because that JVM could still complete a commit, which would then be
-written twice.
+The run uses the JVM of the engine, but in separate sessions. If no engine can be used, the run
+starts its own Spark. If the engine ends during the run, the run first waits until the JVM of the
+engine has ended, because that JVM could still complete a commit, which would then be written twice.
+Then the run starts its own Spark.
 """
 
 from __future__ import annotations
@@ -106,10 +106,8 @@ class _Attachment:
         """Return True if the process of the engine's JVM has ended."""
         try:
             os.kill(self.jvm, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:  # the number belongs to another user's process by now
-            return True
+        except (ProcessLookupError, PermissionError):
+            return True  # without permission, the number belongs to another user's process by now
         return self.born is not None and get_start_ticks(self.jvm) != self.born
 
 
@@ -373,7 +371,7 @@ class EngineSession:
         return response
 
     def _explain_other_engines(self) -> None:
-        """Log the settings in which each running engine differs from this run, if there are any."""
+        """Log the settings in which each running engine (shared Spark) differs from this run."""
         for folder in list_engines():
             try:
                 folder.connect(_CONNECT_SECONDS).close()
@@ -392,7 +390,7 @@ class EngineSession:
             )
 
     def _wait_for_loss(self) -> bool:
-        """Wait at most ten seconds for the end of the engine; return True if it has ended.
+        """Wait up to ten seconds for the end of the shared Spark; return True if it ended.
 
         Return True immediately if this run does not use an engine any more.
         """

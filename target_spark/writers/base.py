@@ -35,10 +35,11 @@ from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, Ta
 __all__ = [
     "DELETE_ONLY_COLUMN",
     "MergeKeys",
+    "TableState",
     "VersionDelete",
     "Writer",
     "build_field",
-    "check_count",
+    "check_written_count",
     "column_ddl",
     "latest_by_key",
     "next_metadata",
@@ -78,8 +79,9 @@ class MergeKeys:
 
     Attributes:
         columns: Columns that identify a row. Their values are never null.
-        order: Column that exists only in the batch, not in the table. Of batch rows with equal
-            keys, the row with the highest value is the newest. It is the position in the input.
+        order: Column with the position of the row in the input, which exists only in the batch, not
+            in the table. Of batch rows with equal keys, the row with the highest value is the
+            newest.
         deleted: Column with the deletion time, or None if there is no such column. It is set only
             in a delete record, which has keys but no other values.
         hard_delete: True if a delete record removes the row; False if it only sets ``deleted``.
@@ -87,18 +89,21 @@ class MergeKeys:
             version begins if one of them differs.
         cursor: Column with the replication key, which grows with each version of a row; None if
             unknown.
-        received: Time that the run gave to records without a time (SCD2 only).
+        received: Start time of the row versions of records without an extraction time: the time at
+            which the batch's first row was received (SCD2 only).
         sort_by: Columns that sort the rows within each file, if rows are added without a merge.
         by_cursor: True if the row with the highest ``cursor`` is the newest, where null is the
             lowest value. ``order`` then decides only between equal cursors, and a batch row
             replaces a table row only if its cursor is not lower. False if ``order`` alone decides.
-        outdated: A column and a number. A table row with null or a lower number in this column is
-            replaced even if its cursor is higher. None if cursors are compared for all rows.
-        removed: Column of the batch. If it is not null in the newest row of a key, the table row is
-            removed. None if there is no such column.
-        unique_rows: Number of rows of the batch, if they are part of Spark's plan and no two have
-            the same key. Such a batch needs no removal of older rows, and can be read twice without
-            a copy. None if the rows are stored elsewhere, or if keys may be repeated.
+        outdated: A tuple of the column with Airbyte's generation id and the lowest current id. A
+            table row with null or a lower id is replaced even if its cursor is higher. None if
+            cursors are compared for all rows.
+        removed: Column with the deletion time from a change-data-capture source (Airbyte). If it is
+            not null in the newest row of a key, the table row is removed. None if there is no such
+            column.
+        unique_rows: Number of rows of the batch, if Spark holds them in memory and no two have the
+            same key. Such a batch needs no removal of older rows, and can be read twice without a
+            copy. None if Spark reads the rows from files, or if keys may be repeated.
     """
 
     columns: tuple[str, ...]
@@ -136,12 +141,36 @@ class VersionDelete:
     column: str = TABLE_VERSION
 
 
+@dataclass
+class TableState:
+    """Cached facts about one table, which a writer keeps during a run.
+
+    Attributes:
+        id: The table's id in the metadata of the format, as this run first read it; None if it has
+            not read the id.
+        newest: The newest commit metadata in the table, or None if the table has none. Only valid
+            if ``is_newest_known`` is True.
+        is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
+            have changed the table.
+        acknowledged: The commit metadata of the run's last successful commit.
+        is_empty: True if the table has no rows; None if unknown.
+        is_converted: True once rows without SCD2 columns were converted to row versions.
+    """
+
+    id: str | None = None
+    newest: CommitMetadata | None = None
+    is_newest_known: bool = False
+    acknowledged: CommitMetadata | None = None
+    is_empty: bool | None = None
+    is_converted: bool = False
+
+
 class Writer(Protocol):
     """Interface for reading and writing the tables of one format: Delta, Iceberg or Parquet."""
 
     @property
     def keeps_batch(self) -> bool:
-        """True if an upsert stores the batch on disk, so that its MERGE computes it only once."""
+        """True if an upsert copies the batch to disk, so that its MERGE computes rows only once."""
         ...
 
     def can_widen(self, old: str, new: str, /) -> bool:
@@ -191,8 +220,8 @@ class Writer(Protocol):
     def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
         """Add columns and nested fields to a table, and widen column types.
 
-        Each resulting commit repeats the newest commit metadata of target-spark in the table, so
-        that a later run finds the metadata in the newest commit.
+        Each resulting commit stores the metadata of target-spark's newest commit again, so that a
+        later run finds it in the newest commit.
         """
         ...
 
@@ -205,10 +234,7 @@ class Writer(Protocol):
         ...
 
     def annotate(self, spark: SparkSession, /, table: Table, table_schema: TableSchema) -> None:
-        """Store the comments and the `TableSchema.sources` of a table schema in its table.
-
-        The sources are the stream properties of renamed columns.
-        """
+        """Store the column comments and the stream properties of renamed columns in a table."""
         ...
 
     def drop_not_null(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
@@ -232,7 +258,7 @@ class Writer(Protocol):
             spark: The Spark session of the calling thread.
             table: The table to write to.
             df: The rows to add.
-            commit: The commit metadata of the batch.
+            commit: The metadata to store in the commit: batch number, run and newest state.
             rows: The number of rows in ``df``; None if it is not known.
 
         Raises:
@@ -300,7 +326,7 @@ class Writer(Protocol):
         deletion: VersionDelete,
         commit: CommitMetadata,
     ) -> CommitStats:
-        """Delete the rows of other table versions, in one commit; see `VersionDelete`.
+        """Delete rows of other Singer table versions, or mark them as deleted, in one commit.
 
         Raises:
             UnsupportedError: The format cannot delete rows.
@@ -310,16 +336,16 @@ class Writer(Protocol):
     def maintain(self, spark: SparkSession, /, table: Table, options: MaintenanceOptions) -> None:
         """Compact a table's files and remove old ones, as the options configure.
 
-        Each resulting commit repeats the newest commit metadata of target-spark in the table.
+        Each resulting commit stores the metadata of target-spark's newest commit again.
         """
         ...
 
     def commit_empty(self, spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit without rows, to store commit metadata such as a state."""
+        """Make a commit without rows, which stores metadata such as the newest state."""
         ...
 
     def get_last_metadata(self, spark: SparkSession, /, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
+        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         ...
 
     def is_empty(self, spark: SparkSession, /, table: Table) -> bool:
@@ -366,7 +392,7 @@ def next_metadata(
     return commit.with_earlier_state(before)
 
 
-def check_count(table: Table, rows: int, written: int) -> None:
+def check_written_count(table: Table, rows: int, written: int) -> None:
     """Check that the files written for a batch have as many rows as the batch.
 
     Args:
@@ -465,7 +491,10 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _mark_deletions(df: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add `DELETE_ONLY_COLUMN`, which is True in delete records, to rows with distinct keys."""
+    """Add the column `DELETE_ONLY_COLUMN`, which is True in delete records.
+
+    Every key must occur only once. Nothing is added if ``keys.deleted`` is None.
+    """
     if keys.deleted is None:
         return df
     return df.withColumn(DELETE_ONLY_COLUMN, F.col(quote(keys.deleted)).isNotNull())

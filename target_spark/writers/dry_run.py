@@ -105,16 +105,7 @@ class DryRunWriter:
         """Compute every row to find errors, and return the row count. Nothing is written."""
         return CommitStats(inserted=_compute_rows(df))
 
-    def replace(
-        self,
-        _spark: SparkSession,
-        _table: Table,
-        df: DataFrame,
-        _commit: CommitMetadata,
-        _rows: int | None = None,
-    ) -> CommitStats:
-        """Compute every row to find errors, and return the row count. Nothing is written."""
-        return CommitStats(inserted=_compute_rows(df))
+    replace = append
 
     def upsert(
         self,
@@ -147,7 +138,7 @@ class DryRunWriter:
     ) -> CommitStats:
         """Compute every row of the batch to find errors. Nothing is written.
 
-        The returned statistics are all 0, because the new row versions are not computed.
+        The returned statistics are all 0, because the new row versions (SCD2) are not computed.
         """
         _compute_rows(df)
         return CommitStats()
@@ -155,7 +146,10 @@ class DryRunWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, _commit: CommitMetadata
     ) -> CommitStats:
-        """Return the number of rows of other table versions that a run would delete or mark."""
+        """Return the number of rows that a run would delete, or mark as deleted, in a table.
+
+        These are the rows of all Singer table versions but the activated one.
+        """
         if table.key in self._new:
             return CommitStats()
         rows = self.rows(spark, table)
@@ -172,7 +166,7 @@ class DryRunWriter:
         """Do nothing, since a dry run commits nothing."""
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
+        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         return self._writer.get_last_metadata(spark, _strip_unknown_catalog(spark, table))
 
     def is_empty(self, _spark: SparkSession, _table: Table) -> bool:
@@ -190,7 +184,8 @@ class DryRunWriter:
 def _strip_unknown_catalog(spark: SparkSession, table: Table) -> Table:
     """Return the table without its catalog name if the catalog does not contain the table.
 
-    A table that exists at its path but is not registered in the catalog can then be read.
+    A table that exists at its path, but is not registered in the catalog, can then be read by its
+    path.
     """
     if (
         not table.identifier

@@ -101,7 +101,7 @@ def table_column(target: str, name: str) -> str:
 
 
 def match_keys(target: str, keys: Sequence[str]) -> str:
-    """Return the SQL condition that a batch row and a table row have equal, non-null keys."""
+    """Return a SQL condition, true if a batch row and a table row have equal, non-null keys."""
     return " AND ".join(f"{table_column(target, key)} = {source_column(key)}" for key in keys)
 
 
@@ -136,9 +136,9 @@ def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
 
 
 def _newer_condition(target: str, keys: MergeKeys) -> str | None:
-    """Return the SQL condition for replacing a table row by the batch row with the same key.
+    """Return a SQL condition, true if a batch row is newer than the table row with the same key.
 
-    Return None if the batch row always replaces the table row.
+    Only then does the batch row replace the table row. Return None if it always replaces it.
     """
     if not keys.by_cursor or keys.cursor is None:
         return None
@@ -151,11 +151,14 @@ def _newer_condition(target: str, keys: MergeKeys) -> str | None:
 
 
 def _deletion_clause(newer: str | None, keys: MergeKeys) -> Iterator[Matched]:
-    """Yield the clause that sets the deletion time of table rows.
+    """Yield the MERGE clause that sets the deletion time of table rows.
 
     It applies to keys for which the batch has only delete records. Nothing is yielded if delete
-    records remove rows, or if the stream has no delete records. ``newer`` is a further condition
-    of the clause, or None.
+    records remove rows, or if the stream has no delete records.
+
+    Args:
+        newer: A condition that must also be true, from `_newer_condition`; None for no condition.
+        keys: The rules for deletions.
     """
     if keys.deleted is not None and not keys.hard_delete:
         yield Matched(

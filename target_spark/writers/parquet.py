@@ -1,11 +1,11 @@
 """Plain Parquet tables: a folder of Parquet files, and a manifest that lists the committed files.
 
 - Spark writes a batch to a staging folder. Its files are moved to ``part-<commit>-<i>.parquet``.
-They are committed when a new manifest that lists them replaces the old one by a rename.
+  They are committed when a new manifest that lists them replaces the old one by a rename.
 - Before each write, temporary manifests of interrupted commits are removed, so that their rename
-can no longer succeed. Then the Parquet files that the manifest does not list are removed.
+  can no longer succeed. Then the Parquet files that the manifest does not list are removed.
 - Readers list the folder and may see the files of a commit shortly before it is complete. After a
-resume no row is in the folder twice.
+  resume no row is in the folder twice.
 
 Upserts and type changes are not supported. New columns exist only in new files, and readers merge
 the schemas (``mergeSchema``). The folder must be on a local file system.
@@ -40,7 +40,7 @@ from target_spark.tables.parquet_manifest import MANIFEST, UNFINISHED, CommitMan
 from target_spark.writers.base import (
     MergeKeys,
     VersionDelete,
-    check_count,
+    check_written_count,
     next_metadata,
     table_removed_error,
     table_replaced_error,
@@ -57,7 +57,7 @@ _OURS = re.compile(r"part-\d{8,}-\d{5}\.parquet")
 
 @dataclass
 class _TableState:
-    """State that the writer keeps about one Parquet table during a run.
+    """Cached facts about one Parquet table, which the writer keeps during a run.
 
     Attributes:
         manifest: The manifest that this run last read or wrote; None if the table had no manifest.
@@ -79,7 +79,7 @@ class _TableState:
 
 
 class ParquetWriter:
-    """Writer of plain Parquet tables (folders). An instance serves one run and caches manifests."""
+    """Writer of plain Parquet tables (folders) for one run. It caches the tables' manifests."""
 
     keeps_batch = False
 
@@ -220,7 +220,7 @@ class ParquetWriter:
         _commit: CommitMetadata,
         /,
     ) -> CommitStats:
-        """Raise an error, since Parquet tables keep no row versions.
+        """Raise an error, since Parquet tables keep no row versions (SCD2).
 
         Raises:
             UnsupportedError: Always.
@@ -267,19 +267,11 @@ class ParquetWriter:
             " to delta, or write_mode to overwrite."
         )
 
-    def maintain(self, _spark: SparkSession, /, table: Table, _options: MaintenanceOptions) -> None:
-        """Raise an error, since Parquet tables have no maintenance.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise UnsupportedError(
-            f"Parquet tables have no maintenance (table {table.name}). Set compact to false and"
-            " remove retain_days, or set format to delta."
-        )
+    def maintain(self, _spark: SparkSession, /, table: Table, options: MaintenanceOptions) -> None:
+        """Do nothing, since the settings `compact` and `retain_days` are errors for Parquet."""
 
     def commit_empty(self, _spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
-        """Write a manifest with the same files, to store commit metadata without adding rows."""
+        """Write a manifest with the same files, which stores metadata such as the newest state."""
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
@@ -287,7 +279,7 @@ class ParquetWriter:
             self._tables[table.key].acknowledged = marker
 
     def get_last_metadata(self, _spark: SparkSession, /, table: Table) -> CommitMetadata | None:
-        """Return the commit metadata in the table's manifest, or None without a manifest."""
+        """Return the metadata of target-spark's newest commit, or None if there is no manifest."""
         manifest = CommitManifest.read(_folder(table))
         return None if manifest is None else manifest.marker
 
@@ -375,7 +367,7 @@ class ParquetWriter:
         rows, count = counted(df, expected)
         rows.write.parquet(f"file://{staging}")
         written = sum(map(row_count, staging.glob("part-*.parquet")))
-        check_count(table, count(written), written)
+        check_written_count(table, count(written), written)
         commit = base.commit + 1
         names = _move_in(staging, folder, commit)
         types = {column.name: to_ddl(column.dataType) for column in df.schema.fields}

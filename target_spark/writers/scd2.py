@@ -6,21 +6,22 @@ Only columns of the stream are compared, not metadata columns; null equals null.
 a key do not overlap: each begins when the previous one ends. If the times of records do not
 increase, a row version begins one microsecond after the previous one.
 
-A record that a source sends again changes nothing. Neither do the batch's earlier records of its
-key, unless they are newer than the table. A record counts as sent again if one of these is true:
+A record that a source sends again changes nothing. The batch's earlier records of its key change
+nothing either, unless they are newer than the table. A record counts as sent again if one of these
+is true:
 
 - it equals the current row version, and its time is not later;
-- it equals an older row version, and either has the same start time, or has a lower cursor than
-the last one;
+- it equals an older row version, and either its time is the start time of that row version, or its
+  replication key is lower than that of the key's last row version;
 - it is a delete record with the time of an earlier deletion, and the row version that this deletion
-ended does not equal the current one;
+  ended does not equal the current one;
 - it equals the last row version, which has ended, and is followed in the batch by the delete record
-that ended it;
+  that ended it;
 - it has no time and equals the key's row version from before the run, and the batch so far has only
-row versions of the key that the table already contains.
+  row versions of the key that the table already contains.
 
-A real change back to earlier values differs from a repeated record only by its time or its cursor,
-so only the last rule applies to records without a time.
+A real change back to earlier values differs from a repeated record only by its time or replication
+key, so only the last rule applies to records without a time.
 
 The result is a DataFrame of changes (`target_spark.writers.history_merge`). An ``end`` change has
 the end time. A ``touch`` change sets a newer table version on the current row version.
@@ -116,9 +117,9 @@ def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
 
 
 def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add two columns to each record: its time in microseconds, and its state.
+    """Add two columns to the records: the time in microseconds since 1970, and compared values.
 
-    The state is a struct of the compared columns, or null for a delete record.
+    The values are a struct of the columns ``keys.compared``, or null for a delete record.
     """
     state = _state_struct(keys.compared)
     if keys.deleted is not None:
@@ -127,13 +128,13 @@ def _add_states(batch: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _state_struct(compared: Sequence[str]) -> Column:
-    """Return one struct column of the compared columns. It is never null, even if they all are."""
+    """Return a struct column of ``compared`` columns, which is not null even if all values are."""
     named = (_col(name).alias(f"c{number}") for number, name in enumerate(compared))
     return F.struct(F.lit(0).alias("c"), *named)
 
 
 def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Return the row versions of an SCD2 table whose keys occur in the batch."""
+    """Return the rows of an SCD2 table whose keys occur in the batch, for comparison with it."""
     cursor = F.lit(None).cast("string") if keys.cursor is None else _col(keys.cursor)
     deleted = F.lit(None).cast("string") if keys.deleted is None else _col(keys.deleted)
     rows = table.select(
@@ -152,9 +153,9 @@ def _get_versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataF
 def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
     """Join each record with the current row of its key in the table.
 
-    The added columns are: the row's values that a change is detected by (a struct), the number of
-    the Singer table version that it was loaded in, the time of the key's last change, and the
-    newest value of the replication key.
+    The added columns are: the values of the row that are compared with the record (a struct), the
+    Singer table version of the row, the time of the key's last change, and the newest value of the
+    replication key.
     """
     names = _names(keys)
     state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
@@ -174,10 +175,10 @@ def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys)
 
 
 def _join_equal_versions(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Add to each record the start times of the row versions with the same key and values.
+    """Add to each record the start times of the SCD2 row versions with the same key and values.
 
-    Delete records get the times of earlier deletions of their key instead, and the values of the
-    row versions that these ended.
+    Delete records instead get the times of earlier deletions of their key, and the values of the
+    row versions that those deletions ended. These columns show if a record was loaded before.
     """
     names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
     ended = F.struct(F.col(_MARK).alias("mark"), state.alias("state"))
@@ -216,7 +217,7 @@ def _version(df: DataFrame) -> Column:
 
 
 def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
-    """Return the changes that records make to the row versions in the table.
+    """Return the changes that records make to an SCD2 table: row versions to begin, end or update.
 
     Args:
         events: The records, joined with the current row versions of their keys.
@@ -240,10 +241,14 @@ def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -
 
 
 def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) -> DataFrame:
-    """Remove the records that an earlier run or batch has already loaded.
+    """Remove records that the source has sent again and that the SCD2 table already contains.
 
-    The docstring of this module lists the rules. ``run_started`` is the start of the run, in
-    microseconds since 1970.
+    The docstring of this module lists the rules.
+
+    Args:
+        events: The records, joined with the row versions of their keys.
+        keys: The key columns, and the columns by which rows are sorted and compared.
+        run_started: The start of the run, in microseconds since 1970.
     """
     micros, since, order = F.col(_MICROS), F.col(_SINCE), _col(keys.order)
     is_current = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
@@ -264,7 +269,7 @@ def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) 
 
 
 def _is_known(keys: MergeKeys) -> Column:
-    """Return a boolean column that is true if the table already contains a record.
+    """Return a boolean column that is true if the SCD2 table already contains a record.
 
     The table then has a row version with the same key and values, or the same recorded deletion.
     """
@@ -276,7 +281,7 @@ def _is_known(keys: MergeKeys) -> Column:
 
 
 def _is_outdated(keys: MergeKeys) -> Column:
-    """Return a boolean column that is true if a record repeats an older row version of its key.
+    """Return a boolean column that is true if a record repeats an older row version (SCD2).
 
     It is also true if a delete record repeats an earlier deletion of a key that exists again.
     """
@@ -293,11 +298,12 @@ def _is_outdated(keys: MergeKeys) -> Column:
 
 
 def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
-    """Return a boolean column that is true for an earlier deletion of a key that exists again.
+    """Return a boolean column that is true if a delete record repeats an earlier deletion.
 
-    The deletion is not outdated if the current row version equals the one that it ended. That one
-    may have been sent again in an earlier batch, and the key must not stay alive. If the source has
-    inserted an equal row after the deletion, this row is sent again too, after the deletion.
+    Such a record must not delete a key that was inserted again after that deletion. But the column
+    is false, so that the record is applied, if the current row version (SCD2) equals the one that
+    the deletion ended: the source may only have sent the old row again. If the source did insert an
+    equal row after the deletion, it sends that row again too, after the delete record.
 
     Args:
         mark: Column with the deletion time.
@@ -311,11 +317,13 @@ def _is_outdated_deletion(mark: Column, recorded: Column) -> Column:
 
 
 def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
-    """Return a boolean column that is true for a record of a deleted key that is sent again.
+    """Return a boolean column that is true for a repeated record that is deleted again later.
 
-    It equals an ended row version, and the deletion that is recorded in the table follows it in the
-    batch. A hard delete leaves no time in the table, so that any deletion counts, and the cursor
-    alone decides.
+    It is true if the key is deleted in the table, the record equals an ended row version (SCD2),
+    and a delete record that the table already contains follows in the batch. If the stream has a
+    replication key, the record must also have the newest value of this key. With hard delete, the
+    table has no deletion times. Then any later delete record counts, and the column is false for a
+    stream without a replication key.
 
     Args:
         keys: The key columns, and the columns by which rows are sorted and compared.
@@ -333,7 +341,12 @@ def _is_outdated_by_deletion(keys: MergeKeys, recorded: Column) -> Column:
 
 
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Mark the records that change the values of their key, and number the changes of each key."""
+    """Add columns that mark the records that change the values of their key, and count the changes.
+
+    The first column is true in such a record. The second has the number of the key's changes up to
+    the record. The third is true if only the table version of the current row version (SCD2)
+    changes.
+    """
     by_key = _by_key(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(
         F.lag(_STATE).over(by_key)
@@ -359,7 +372,7 @@ def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def _set_version_times(changed: DataFrame, keys: MergeKeys) -> DataFrame:
-    """Set the start and end time of each row version. Start times increase within each key."""
+    """Set the start and end time of each SCD2 row version. Start times increase within each key."""
     by_key = _by_key(keys)
     so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     earliest = F.max(F.col(_MICROS) - F.col(_NUMBER)).over(so_far)

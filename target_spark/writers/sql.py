@@ -18,14 +18,17 @@ from pyspark.sql import functions as F  # noqa: N812
 from target_spark.columns import IS_CURRENT, VALID_FROM, VALID_TO, SchemaChange, TableSchema
 from target_spark.errors import TableError
 from target_spark.tables.identifiers import format_instant, quote, sql_literal
+from target_spark.tables.model import TableLayout
 from target_spark.writers.base import DELETE_ONLY_COLUMN, MergeKeys, VersionDelete, sort_rows
 
 __all__ = [
     "BATCH_VIEW",
+    "ONE_FILE_CONF",
     "as_initial_rows",
     "build_alter_statements",
     "build_end_values",
-    "build_version_delete",
+    "build_file_size_conf",
+    "build_version_delete_sql",
     "check_folder_is_empty",
     "find_small_commit_conf",
     "format_properties",
@@ -37,12 +40,20 @@ __all__ = [
 BATCH_VIEW = "target_spark_batch"
 """Name of the temporary view with the rows that a statement writes into a table."""
 
+ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
+"""Without this setting, Spark writes rows that it holds in memory to one file per processor."""
+
 _TUNED_BY_USERS: Final = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
 """Spark's defaults of settings that decide how a query is planned and compiled."""
+
+_FILE_SIZE_SETTINGS: Final = (
+    "spark.sql.files.maxPartitionBytes",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes",
+)
 
 _SMALL_COMMIT_CONF: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -99,8 +110,8 @@ def get_columns(table_schema: TableSchema) -> str:
 def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the rows to insert into an empty table: the newest row of each key.
 
-    With hard delete, rows that the batch also deletes are left out. Otherwise they are inserted
-    with their deletion time.
+    Rows with a deletion time in ``keys.removed`` are left out and, with hard delete, those with one
+    in ``keys.deleted``. Otherwise deleted rows are inserted with their deletion time.
 
     Args:
         newest: The newest row of each key, as `latest_by_key` returns it.
@@ -114,7 +125,10 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
 
 
 def version_delete_condition(deletion: VersionDelete) -> str:
-    """Return the SQL condition for the rows that a `VersionDelete` removes, marks or ends."""
+    """Return a SQL condition that is true for rows of other Singer table versions, to delete them.
+
+    Rows that are already marked as deleted, and ended row versions of an scd2 table, are excluded.
+    """
     others = f"NOT ({quote(deletion.column)} <=> {deletion.version}L)"
     if deletion.history:
         return f"{quote(IS_CURRENT)} AND {others}"
@@ -122,7 +136,7 @@ def version_delete_condition(deletion: VersionDelete) -> str:
 
 
 def build_end_values(deletion: VersionDelete) -> dict[str, str]:
-    """Return the SQL values, by column, that end a row version or mark a row as deleted.
+    """Return the SQL values, by column, that end a row version (SCD2) or mark a row as deleted.
 
     The dictionary is empty if ``deletion`` removes the rows.
     """
@@ -136,8 +150,13 @@ def build_end_values(deletion: VersionDelete) -> dict[str, str]:
     return put
 
 
-def build_version_delete(target: str, deletion: VersionDelete) -> str:
-    """Return the DELETE or UPDATE statement of a `VersionDelete` for the table ``target``."""
+def build_version_delete_sql(target: str, deletion: VersionDelete) -> str:
+    """Return the SQL that deletes rows of other Singer table versions, or marks them as deleted.
+
+    Args:
+        target: The SQL name of the table.
+        deletion: The table version to keep, and the columns to set.
+    """
     condition = version_delete_condition(deletion)
     put = ", ".join(
         f"{quote(name)} = {value}" for name, value in build_end_values(deletion).items()
@@ -145,6 +164,19 @@ def build_version_delete(target: str, deletion: VersionDelete) -> str:
     if not put:
         return f"DELETE FROM {target} WHERE {condition}"  # noqa: S608  (every name is quoted)
     return f"UPDATE {target} SET {put} WHERE {condition}"  # noqa: S608
+
+
+def build_file_size_conf(layout: TableLayout) -> dict[str, str]:
+    """Return Spark settings that keep output files near the configured size.
+
+    The settings limit the bytes that a task reads and shuffles, and thus the size of the file that
+    it writes. The result is empty if the layout has no file size.
+    """
+    return (
+        {}
+        if layout.file_bytes is None
+        else dict.fromkeys(_FILE_SIZE_SETTINGS, str(layout.file_bytes))
+    )
 
 
 def find_small_commit_conf(spark: SparkSession) -> dict[str, str]:

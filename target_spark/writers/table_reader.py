@@ -53,7 +53,7 @@ class TableReader:
         return self._writer.get_column_types(self._spark, table)
 
     def get_last_metadata(self, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
+        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         return self._writer.get_last_metadata(self._spark, table)
 
     def get_commit_time(self, table: Table) -> datetime | None:

@@ -158,7 +158,7 @@ def test_records_of_unknown_streams_are_skipped_and_counted() -> None:
     found = list(decoder.feed(lines(record("x"), record("x"), record("a"), record("x"))))
     found += decoder.close()
     assert [event.stream for event in found if isinstance(event, Rows)] == [A]
-    assert list(decoder.remarks()) == [
+    assert list(decoder.iterate_warnings()) == [
         "Skipped records of stream x, which is not in the catalog: 3"
     ]
 
@@ -211,7 +211,7 @@ def test_messages_of_other_types_are_ignored_silently(message: object) -> None:
     assert not [
         e for e in events if not isinstance(e, SchemaEvent | StreamStatus | ActivateVersion)
     ]
-    assert list(decoder.remarks()) == []
+    assert list(decoder.iterate_warnings()) == []
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,9 @@ def test_invalid_lines_are_skipped_counted_and_logged_once(
         found = list(decoder.feed(lines(record()) + (line + b"\n") * 3 + lines(record())))
         found += decoder.close()
     assert sum(len(event.rows) for event in found if isinstance(event, Rows)) == 2
-    assert list(decoder.remarks()) == ["Skipped lines of the input that are not messages: 3"]
+    assert list(decoder.iterate_warnings()) == [
+        "Skipped lines of the input that are not messages: 3"
+    ]
     assert ["Line 2 is not an Airbyte message" in text for text in caplog.messages] == [True]
 
 
@@ -256,7 +258,7 @@ def test_messages_of_singer_are_named_in_a_remark() -> None:
     singer = b'{"type":"SCHEMA","stream":"a","schema":{},"key_properties":[]}\n'
     singer += b'{"type":"RECORD","stream":"a","record":{"x":1}}\n'
     assert not any(isinstance(event, Rows) for event in decoder.feed(singer))
-    first, second = decoder.remarks()
+    first, second = decoder.iterate_warnings()
     assert first.startswith("The input has messages of Singer, whose records are not loaded.")
     assert second.endswith("that are not messages: 1")
 

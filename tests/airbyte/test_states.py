@@ -242,17 +242,21 @@ def test_any_text_raises_only_the_state_error(text) -> None:
         message = str(error)
     else:
         message = "State 'f'"
-        to_state_document(found, SELECTED)
+        make_document(found, SELECTED)
     assert message.startswith("State 'f'")
 
 
 # For a tap
 
 
+def make_document(*args: Any) -> dict[str, Any]:
+    return to_state_document(*args)[0]
+
+
 def test_states_become_bookmarks_by_stream_name() -> None:
     """ST9, ST10, ST13: states of unknown streams are ignored."""
     given_ = parsed([stream(AT), stream(OTHER, "gone"), stream(OTHER, namespace="elsewhere")])
-    assert to_state_document(given_, select_streams("people")) == {"bookmarks": {"people": AT}}
+    assert make_document(given_, select_streams("people")) == {"bookmarks": {"people": AT}}
 
 
 def test_null_state_resets_only_its_stream() -> None:
@@ -263,41 +267,39 @@ def test_null_state_resets_only_its_stream() -> None:
         [whole(stream(None), stream(OTHER, "open"))],
         [{"data": both}, stream(None)],
     ):
-        found = to_state_document(parsed(states), select_streams("people", "open"))
+        found = make_document(parsed(states), select_streams("people", "open"))
         assert found == {"bookmarks": {"open": OTHER}}
     nulls = {"bookmarks": {**both["bookmarks"], "people": None}}
-    assert to_state_document(parsed(nulls), select_streams("open")) == {
-        "bookmarks": {"open": OTHER}
-    }
+    assert make_document(parsed(nulls), select_streams("open")) == {"bookmarks": {"open": OTHER}}
 
 
 def test_full_refresh_stream_gets_no_state() -> None:
     """RD6: by its configured mode, or by its replication method."""
     given_ = parsed([stream(AT), stream({"x": 1}, "colours"), stream(OTHER, "open")])
-    found = to_state_document(given_, select_streams("people", "colours", "open"), {"people"})
+    found = make_document(given_, select_streams("people", "colours", "open"), {"people"})
     assert found == {"bookmarks": {"open": OTHER}}
 
 
 def test_shared_state_has_its_keys_next_to_the_bookmarks() -> None:
     """ST4, ST9."""
     given_ = parsed(whole(stream(AT), shared={"lsn": 5, "bookmarks": 1, "currently_syncing": "x"}))
-    assert to_state_document(given_, select_streams("people")) == {
+    assert make_document(given_, select_streams("people")) == {
         "bookmarks": {"people": AT},
         "lsn": 5,
     }
-    assert to_state_document(parsed(whole(shared={"lsn": 5})), {}) == {"lsn": 5}
+    assert make_document(parsed(whole(shared={"lsn": 5})), {}) == {"lsn": 5}
 
 
 def test_state_of_another_form_is_passed_to_the_tap() -> None:
     """ST5: a tap may migrate states of its earlier versions."""
     old = {"people": {"seen": 3}, "bookmarks": None, "currently_syncing": "people"}
-    assert to_state_document(parsed(old), select_streams("people")) == {"people": {"seen": 3}}
+    assert make_document(parsed(old), select_streams("people")) == {"people": {"seen": 3}}
 
 
 def test_changes_of_the_state_document_do_not_affect_the_input() -> None:
     given_ = parsed([{"data": SINGER}, whole(stream(deepcopy(AT)), shared={"l": [1]})])
     before = deepcopy(given_)
-    document = to_state_document(given_, select_streams("people"))
+    document = make_document(given_, select_streams("people"))
     document["bookmarks"]["people"]["replication_key_value"] = "x"
     document["l"].append(2)
     assert given_ == before
@@ -324,7 +326,7 @@ DAYS = {"partitions": [{"context": {"shop": 1}, "replication_key": "day"}]}
 def test_child_without_a_state_resets_its_parent(selected, states, kept) -> None:
     """RD6, ST3, ST13: otherwise children of older parent records would be lost."""
     given_ = parsed([stream(state, name) for name, state in states.items()])
-    document = to_state_document(given_, select_streams(*selected))
+    document = make_document(given_, select_streams(*selected))
     assert set(document.get("bookmarks", {})) == kept
 
 
@@ -359,5 +361,5 @@ def test_state_of_a_tap_round_trips(bookmarks, form) -> None:
         "lines": lines(*map(message, states)),
         "dumped": json.dumps([{**DUMPED, "global_": whole(*states)["global"]}]),
     }[form]
-    document = to_state_document(parse_states(text, "f"), SELECTED)
+    document = make_document(parse_states(text, "f"), SELECTED)
     assert document.get("bookmarks", {}) == bookmarks

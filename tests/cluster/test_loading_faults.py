@@ -236,10 +236,11 @@ LOST = """
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
-from target_spark.columns import ColumnOptions, schema_from_json_schema
-from target_spark.frames import BatchMetadata, latest_by_key, read_spool
+from target_spark.columns import ORDINAL, ColumnOptions, schema_from_json_schema
+from target_spark.frames import BatchMetadata, read_spool
 from target_spark.spark.session import Session, SparkSettings
 from target_spark.spark.arrow_workers import map_in_arrow
+from target_spark.writers import MergeKeys, latest_by_key
 
 def slowly(batches):
     import time
@@ -256,7 +257,7 @@ try:
     layout = schema_from_json_schema(schema, ("k",), ColumnOptions())
     spool = [f"file://{path}" for path in Path(folder).glob("rows-*")]
     frame = read_spool(spark, spool, layout, BatchMetadata(now, now, 0))
-    rows = latest_by_key(frame.good(strict=True), ["k"])
+    rows = latest_by_key(frame.good(strict=True), MergeKeys(("k",), ORDINAL))
     map_in_arrow(rows, slowly, rows.schema).write.parquet(f"file://{folder}/out")
     print(frame._observation.get["rows"], frame.counts().rows, frame.counts(400).rows)
 finally:

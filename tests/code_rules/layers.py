@@ -175,6 +175,7 @@ LAYERS: dict[str, int] = {
     "target_spark.warm_engine": 3,  # a Spark that stays between runs
     "target_spark.loader.write_modes": 4,  # write operation by write mode
     "target_spark.loader.terminal_summary": 4,  # tables and advice at the end of a run
+    "target_spark.loader.engine_retry": 4,  # retries of work that uses Spark
     "target_spark.loader.batch_commit": 4,  # commit of one batch to its table
     "target_spark.loader.after_load": 4,  # programs and SQL statements after a load
     "target_spark.loader.lineage": 5,  # events of a run for OpenLineage
@@ -250,6 +251,7 @@ EXTRACT_MAY_USE: tuple[str, ...] = (
     "tap_core.singerlib.catalog",
     "tap_core.http",
     "tap_core.manifest",
+    "tap_core.protocols.resume",
     "tap_core.state",
     "tap_core.sync",
     "tap_core.tap_base",
@@ -357,7 +359,7 @@ HEAVY: dict[str, LibraryUse] = {
         why="slow to import and to run; common paths do not need it",
     ),
     "pendulum": LibraryUse(
-        ("tap_core.parsing.instants",),
+        ("tap_core.parsing.iso8601",),
         lazily=True,
         why="slow to import; needed only for date-times that the standard library cannot parse",
     ),

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tap_core.config.loading import read_config_files, read_text
+from tap_core.config.loading import read_config_files
 from tap_core.exceptions import CatalogFileError, ConfigFileError, StateFileError
 from tap_core.limits.memory import InputTooLargeError, read_at_most
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.literals import parse_literal
 from tap_core.manifest.loader import read_manifest
+from tap_core.parsing.command_line import read_input_file
+from tap_core.protocols.singer import cli
 from tap_core.schema.loading import parse_document
 from tap_core.singerlib.json import UnreadableJSONError, load_json, read_json_file
 from tap_core.state.reader import read_state
@@ -29,11 +31,11 @@ def test_endless_settings_file_is_rejected():
 
 
 def test_catalog_and_state_files_have_a_size_limit(monkeypatch):
-    monkeypatch.setattr("tap_core.config.loading.STATE_BYTES", 1000)
+    monkeypatch.setattr("tap_core.parsing.command_line.STATE_BYTES", 1000)
     with pytest.raises(CatalogFileError, match="'/dev/zero' cannot be read: it is longer than"):
-        read_text("/dev/zero", CatalogFileError, "Catalog")
+        cli._read_catalog("/dev/zero")
     with pytest.raises(StateFileError, match="State file '/dev/zero' cannot be read"):
-        read_text("/dev/zero", StateFileError, "State")
+        read_input_file("/dev/zero", StateFileError, "State")
     monkeypatch.setattr("tap_core.singerlib.json.STATE_BYTES", 1000)
     with pytest.raises(InputTooLargeError):
         read_json_file("/dev/zero")

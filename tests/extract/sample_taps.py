@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 from tap_core import Stream, Tap
 from tap_core import typing as th
 from tap_core.incremental.cursor import DatetimeBasedCursor
+from tap_core.redaction import Secrets, register_secrets
 from tap_core.streams.rest import RESTStream
 from tap_core.types import Context, Record
 
@@ -121,7 +122,9 @@ class Sample(Stream):
             sys.exit(3)
         if self.config["how"] == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        raise ValueError(f"no answer to https://x/?token={self.config['api_token']}")
+        token = f"issued-{self.config['api_token'][::-1]}"
+        register_secrets(self, Secrets.from_values([token]))
+        raise ValueError(f"no answer to https://x/?token={self.config['api_token']} with {token}")
 
     def rows(self, context: Context | None) -> Iterator[Record]:
         """Yield the rows of a context."""

@@ -234,7 +234,7 @@ def test_retried_context_has_its_rows_once(
 
 @pytest.mark.parametrize("stream", ["orders", "journal"])
 def test_permanently_failing_context_is_named_in_the_error(shop: Shop, stream: str):
-    """After the last try the error names the context and shows no secret."""
+    """SEC5: after the last try the error names the context and shows no setting or token."""
     fails = {"orders": "south", "journal": "all"}[stream]
     request = shop.request(stream, {"tries": "1"}, fails=fails, api_token=SECRET)
     with pytest.raises(FrameError, match=r"ValueError: no answer to https://x/\?token=") as error:
@@ -243,6 +243,8 @@ def test_permanently_failing_context_is_named_in_the_error(shop: Shop, stream: s
         error.value
     )
     assert SECRET not in str(error.value)
+    assert str(error.value).count("***") == 2
+    assert SECRET[::-1] not in str(error.value)
     assert error.value.__cause__ is None
 
 

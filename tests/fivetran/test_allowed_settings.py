@@ -15,7 +15,7 @@ from tap_core.exceptions import ConfigurationError
 from tap_core.protocols.fivetran.configuration import parse_configuration
 from target_spark.config.settings import SCHEMA
 from target_spark.errors import BatchFileLoadError
-from target_spark.fivetran.allowed_settings import SETTINGS, CallRules, is_allowed_spark_key
+from target_spark.fivetran.allowed_settings import SETTINGS, CallRules, find_value_pattern
 from target_spark.target import TargetSpark
 
 ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
@@ -380,7 +380,7 @@ def test_value_with_a_spark_variable_is_refused(configuration) -> None:
 @given(st.from_regex(r"spark\.[a-zA-Z0-9._*-]{1,60}", fullmatch=True))
 def test_unlisted_spark_key_is_refused(key: str) -> None:
     """SEC1: a random Spark key that is not listed is refused."""
-    if not is_allowed_spark_key(key):
+    if find_value_pattern(key) is None:
         with pytest.raises(ConfigurationError):
             rules().check({"path": "lake", "spark": {key: "1"}})
 
@@ -398,8 +398,8 @@ def test_keys_named_like_classes_or_files_are_never_listed(last: str, middle: st
         "spark.hadoop.fs.azure.",
         "spark.",
     ):
-        assert not is_allowed_spark_key(f"{begin}{middle}.{last}")
-        assert not is_allowed_spark_key(f"{begin}{middle}-{last}")
+        assert find_value_pattern(f"{begin}{middle}.{last}") is None
+        assert find_value_pattern(f"{begin}{middle}-{last}") is None
 
 
 # Settings allowed by the operator
@@ -507,7 +507,13 @@ def test_batch_files_are_read_only_below_the_operators_folders(tmp_path: Path) -
     inside = str(tmp_path / "in" / "a.csv")
     assert own.check_file(inside) == inside
     assert rules().check_file("/etc/passwd") == "/etc/passwd"
-    for path in ("/etc/passwd", f"{tmp_path}/in/link.csv", f"{tmp_path}/in/../b.csv", "a.csv"):
+    for path in (
+        "/etc/passwd",
+        f"{tmp_path}/in/link.csv",
+        f"{tmp_path}/in/../b.csv",
+        "a.csv",
+        "a\0b",
+    ):
         with pytest.raises(BatchFileLoadError, match="TARGET_SPARK_ALLOW_FILES") as caught:
             own.check_file(path)
         assert "passwd" not in str(caught.value)

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fivetran_tester.client import Client, RefusedError
+from tap_core.events import StreamId
 from tap_core.exceptions import ConfigurationError, ConfigValidationError
 from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.enums import DataType
+from tap_core.protocols.fivetran.grpc_server import Server
+from tap_core.protocols.fivetran.listen_address import ListenAddress
+from tap_core.protocols.fivetran.logging import JsonLogHandler
+from target_spark.config.options import LoadOptions
 from target_spark.errors import StorageError, TableError
+from target_spark.fivetran.allowed_settings import CallRules
 from target_spark.fivetran.configuration_form import parse_settings
+from target_spark.fivetran.destination_service import make_service
 from target_spark.fivetran.error_messages import explain_error
+from target_spark.fivetran.shared_spark import SharedSpark
 from target_spark.fivetran.table_schema import parse_columns
+from target_spark.target import TargetSpark
 
 
 class SparkError(Exception):
@@ -140,3 +154,44 @@ def test_invalid_json_of_spark_settings_is_not_shown() -> None:
         parse_settings({"spark": '{"spark.hadoop.fs.s3a.secret.key": "MARKED"'})
     assert "MARKED" not in str(refused.value)
     assert parse_settings({"path": "lake"})["path"] == "lake"
+
+
+class WatchedSpark(SharedSpark):
+    """Calls reach the lock of their table; their session records each use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        self.used.append(name)
+        raise AttributeError(name)
+
+    @contextmanager
+    def session(self, config: Mapping[str, Any]) -> Iterator[Any]:
+        del config
+        yield self
+
+
+def test_call_whose_client_has_left_while_it_waited_for_the_table_has_no_effect(
+    tmp_path: Path,
+) -> None:
+    """F43: such a call was repeated; later it would undo what newer calls have written."""
+    sparks, journal = WatchedSpark(), JsonLogHandler("sdk_destination")
+    service = make_service(TargetSpark, sparks, journal, CallRules.of("target-spark", {}))
+    server = Server(service, journal)
+    port = server.start(ListenAddress(0, "127.0.0.1"))
+    client = Client(f"127.0.0.1:{port}", service.name, seconds=1)
+    options = LoadOptions(str(tmp_path), namespaces_as_databases=True)
+    column = proto_messages.Column(name="id", type=int(DataType.LONG), primary_key=True)
+    request = proto_messages.CreateTableRequest(
+        configuration={"path": str(tmp_path), "format": "delta"},
+        schema_name="s",
+        table=proto_messages.Table(name="t", columns=[column]),
+    )
+    key = options.table(StreamId("t", "s")).key
+    with sparks.table_lock(key), pytest.raises(RefusedError, match="DEADLINE_EXCEEDED"):
+        client.call("CreateTable", request)
+    assert server.stop(grace_seconds=60)
+    client.close()
+    assert sparks.used == []

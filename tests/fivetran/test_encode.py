@@ -60,7 +60,7 @@ def decoded(body: bytes) -> Any:
 
 def encode_and_decode(made: RecordEncoder, record: dict[str, Any]) -> Any:
     """Return the decoded record. The fast and the careful encoder must agree on it."""
-    careful = made.careful(dict(record))
+    careful = made.encode_upsert(dict(record))
     assert made.body(record) == careful
     return decoded(careful)
 
@@ -246,7 +246,7 @@ def test_nan_is_a_double():
 def test_value_of_another_type_is_refused_and_not_shown(kind, value):
     """F3, F13: the error names the stream and the column but not the value."""
     made = encoder({"x": SCHEMAS[kind]})
-    for encode in (made.careful, made.body):
+    for encode in (made.encode_upsert, made.body):
         with pytest.raises(DataError, match=r"'rows'.*'x'") as caught:
             encode({"x": value})
         assert (
@@ -258,7 +258,7 @@ def test_record_without_its_key_is_refused():
     """F14: every key is present and not null."""
     made = encoder({"id": SCHEMAS["long"], "x": SCHEMAS["string"]}, keys=("id",))
     for record in ({"x": "a"}, {"id": None, "x": "a"}):
-        for encode in (made.careful, made.body):
+        for encode in (made.encode_upsert, made.body):
             with pytest.raises(DataError, match="key 'id'"):
                 encode(dict(record))
 
@@ -285,9 +285,9 @@ def test_delete_record_has_only_its_keys():
 
 def test_update_has_only_given_columns_and_truncate_has_no_data():
     made = encoder({"id": SCHEMAS["long"], "x": SCHEMAS["string"], "y": {}}, keys=("id",))
-    update = decoded(made.of_type(RecordType.UPDATE, {"id": 1, "y": None}))
+    update = decoded(made.encode_operation(RecordType.UPDATE, {"id": 1, "y": None}))
     assert (update.type, {k: plain(v) for k, v in update.data.items()}) == (1, {"id": 1, "y": None})
-    truncate = decoded(made.of_type(RecordType.TRUNCATE, {}))
+    truncate = decoded(made.encode_operation(RecordType.TRUNCATE, {}))
     assert (truncate.type, len(truncate.data), truncate.table_name) == (3, 0, "table")
     assert not truncate.HasField("schema_name")
 

@@ -124,7 +124,7 @@ def test_refused_credentials_are_not_reported_as_a_missing_permission(
         (Reply({"row": "of a customer"}, 503), "HTTP 503 (Service Unavailable) in stream orders,"),
         (Reply({"hint": "a day"}, 400), 'the source refuses the request. The source says: {"hint"'),
         (Reply("", 404), "try 1: the source refuses the request."),
-        (Reply('{"data": [{"row": "of a customer"', 200), "The answer was cut off"),
+        (Reply('{"data": [{"row": "of a customer"', 200), "The response was cut off"),
         (Reply("<p>of a customer</p>", 200, {"Content-Type": "text/html"}), "is not JSON"),
         (Reply({"data": []}, keep=3, reset=True), "(stream orders, try 2)"),
         (Reply("", 429), "try 2: the source is temporarily unavailable."),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from io import StringIO
 from itertools import product
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -244,6 +245,8 @@ def test_missing_file_or_folder_is_an_error(tmp_path: Path) -> None:
         list(read_blocks(RequestFile(str(tmp_path / "gone.csv"), FileKind.REPLACE), OPEN))
     with pytest.raises(BatchFileLoadError, match="cannot be read: Is a directory"):
         list(read_blocks(RequestFile(str(tmp_path), FileKind.REPLACE), OPEN))
+    with pytest.raises(BatchFileLoadError, match="its name is not a file name"):
+        list(read_blocks(RequestFile("/a\0b.csv", FileKind.REPLACE), OPEN))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -463,6 +466,26 @@ def test_invalid_row_is_reported_by_number_and_column(
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.parametrize("kind", [FileKind.REPLACE, FileKind.UPDATE, FileKind.DELETE])
+def test_keys_that_are_distinct_only_beyond_the_microsecond_are_an_error(
+    path: Path, kind: FileKind
+) -> None:
+    """Cut to microseconds, two rows with different keys would become one; zeros do not matter."""
+    key = DestinationColumn("at", DataType.UTC_DATETIME, is_key=True, column="at")
+    value = DestinationColumn("seen", DataType.UTC_DATETIME, column="seen")
+    reading = RowReader(OPEN, FivetranSchema((key, value)), has_updates=True)
+    file = RequestFile(str(path), kind)
+    longer = "2024-01-08T18:52:07.7546851Z"
+    path.write_text(f"at,seen\n2024-01-08T18:52:07.754685000Z,{longer}\n")
+    assert sum(part.num_rows for part in reading.rows(file, 0)) == 1
+    path.write_text(f"at,seen\n2024-01-08T18:52:07Z,\n{longer},\n")
+    with pytest.raises(
+        BatchFileLoadError, match=r"than microseconds in row 2, column at"
+    ) as caught:
+        list(reading.rows(file, 0))
+    assert longer not in str(caught.value)
+
+
 def test_pkcs5_padding_is_removed(path: Path) -> None:
     """F39: also when the padding is a whole block."""
     for length in range(15, 33):
@@ -474,18 +497,20 @@ def test_pkcs5_padding_is_removed(path: Path) -> None:
         )
 
 
-def test_worker_error_contains_no_data_of_the_row() -> None:
+def test_worker_error_contains_no_data_of_the_row(tmp_path: Path) -> None:
     """F3: errors of a worker process, also unexpected ones, contain no values of the row."""
-    file = RequestFile("secret\0path/batch_1.csv", FileKind.REPLACE)  # which no system has
+    (tmp_path / "batch_1.csv").write_text("id\nsecret\n")
+    file = RequestFile(str(tmp_path / "batch_1.csv"), FileKind.REPLACE)
     numbers = pa.record_batch([pa.array([0])], names=["id"])
-    with pytest.raises(Exception, match=r"batch_1\.csv cannot be read: ValueError") as caught:
-        list(_read_rows(RowReader(OPEN, PEOPLE, has_updates=False), [file], iter([numbers])))
+    params = FileParams(compression=cast("Compression", "secret"))  # which no call can name
+    with pytest.raises(Exception, match=r"batch_1\.csv cannot be read: KeyError") as caught:
+        list(_read_rows(RowReader(params, PEOPLE, has_updates=False), [file], iter([numbers])))
     assert "secret" not in "".join(traceback.format_exception(caught.value))
     failed = RuntimeError("the commit failed")
     failed.__cause__ = caught.value
     fault = find_file_error(failed)
     assert isinstance(fault, BatchFileLoadError)
-    assert str(fault).endswith("ValueError. This is a bug of the destination.")
+    assert str(fault).endswith("KeyError. This is a bug of the destination.")
     assert find_file_error(ValueError("something else")) is None
 
 

@@ -46,7 +46,7 @@ def answer_questions(questions: Iterable[FieldSpec], config: Mapping[str, Any]) 
             continue
         answer = to_text(value) if question.is_setting else find_option(question, value)
         answers[question.name] = answer
-        for below in question.below:
+        for below in question.dependents:
             held = answer != "" if below.answer is None else to_text(below.answer) == answer
             if held:
                 answers.update(answer_questions(below.fields, config))
@@ -58,7 +58,7 @@ def find_option(question: FieldSpec, value: Mapping[str, Any]) -> str:
     mark = next(name for name in value if name.startswith("only_"))
     [found] = [
         below.answer
-        for below in question.below
+        for below in question.dependents
         if any(each.path[-1] == mark for each in below.fields)
     ]
     return str(found)
@@ -72,7 +72,7 @@ def default_answers(questions: Iterable[FieldSpec]) -> dict[str, str]:
             found[question.name] = "false"
         if "default" in question.schema and question.kind is not FieldKind.PASSWORD:
             found[question.name] = to_text(question.schema["default"])
-        for below in question.below:
+        for below in question.dependents:
             found.update(default_answers(below.fields))
     return found
 

@@ -111,7 +111,7 @@ def test_references_are_resolved():
 
 def test_stream_without_properties_has_one_column_for_the_record():
     columns = build_columns(SchemaEvent(StreamId("rows"), {"type": "object"}, ("record",)))
-    assert [(each.name, each.kind.type.name, each.is_whole) for each in columns] == [
+    assert [(each.name, each.kind.type.name, each.has_record) for each in columns] == [
         ("record", "STRING", False),
         ("_record", "JSON", True),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tap_core.manifest.lint import find_problems
+from tap_core.manifest.lint import lint_manifest
 from tap_core.manifest.tap import make_tap_class
 from tests.fuzz.readers import Read
 
@@ -19,7 +19,7 @@ def make_manifests(folder: Path) -> Read:
 
     def read(data: bytes) -> None:
         path.write_bytes(data)
-        for problem in find_problems(path):
+        for problem in lint_manifest(path).problems:
             assert str(problem)
         tap = make_tap_class(path)(config=CONFIG, validate_config=False)
         for stream in tap.streams.values():

@@ -69,6 +69,7 @@ def test_stream_without_a_query_raises_a_clear_error(source):
         (["plain"], "plain"),
         ("text", "text"),
         ([{"message": "x" * 900}], "x{500} "),
+        ([{"message": "x" * 495 + "s3cr3t-1"}], "x{495}\\*\\*\\* "),
     ],
 )
 def test_graphql_errors_without_data_fail_the_stream(source, errors, message):

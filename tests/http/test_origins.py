@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import requests
+from requests.auth import HTTPDigestAuth
 
 from tap_core.authenticators import (
     APIKeyAuthenticator,
@@ -16,16 +17,18 @@ from tap_core.authenticators import (
     BearerTokenAuthenticator,
     SimpleAuthenticator,
 )
-from tap_core.exceptions import ConfigurationError
+from tap_core.exceptions import ConfigurationError, FatalAPIError
 from tap_core.http.https_policy import require_https
 from tap_core.http.origins import (
     Origin,
     UntrustedHostError,
     check_allowed_hosts,
     declared_origin,
+    has_secrets,
     parse_origin,
 )
 from tap_core.pagination import BaseAPIPaginator, BaseHATEOASPaginator
+from tap_core.redaction import Secrets
 from tap_core.streams import GraphQLStream, RESTStream
 from tap_core.streams.credential_route import make_route
 from tests.http.certificates import over_tls, write_certificate
@@ -325,6 +328,45 @@ def test_redirect_of_a_request_without_credentials_is_followed(server, source, o
     assert sorted(other.asked[0].headers) == sorted(HEADERS)
 
 
+class Challenged(Users):
+    """A stream that authenticates with HTTP Digest, which answers the challenge of a server."""
+
+    def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
+        auth = HTTPDigestAuth("someone", self.config["password"])
+        return super().build_prepared_request(*args, auth=auth, **kwargs)
+
+
+class ChallengedLinks(Challenged, OlderLinked):
+    """The same, and it requests the next link unchanged."""
+
+    authenticator = SimpleAuthenticator()
+
+
+CHALLENGE = Reply(status=401, headers={"WWW-Authenticate": 'Digest realm="a", nonce="b"'})
+
+
+@pytest.mark.parametrize("first", [[], [CHALLENGE]])
+@pytest.mark.filterwarnings("ignore:prepare_request is deprecated")
+def test_challenge_of_another_origin_is_not_answered(server, source, other, first):
+    """SEC8: the answer is a hash of the password, from which the password can be found."""
+    link = page({"id": 1}, next=f"{other.url}/page2")
+    for kind, reply in ((Challenged, redirect(f"{other.url}/there")), (ChallengedLinks, link)):
+        server.answers(*first, reply)
+        with pytest.raises(UntrustedHostError):
+            source.records(kind, config={"password": SECRET})
+        assert other.asked == []
+    assert len(seen_secrets(server)) == 2 * len(first)  # Digest works at the origin
+
+
+def test_challenge_after_a_redirect_to_an_allowed_host_is_not_answered(server, source, other):
+    """SEC8: the request that follows the redirect has no credentials, and gets none later."""
+    server.answers(redirect(f"{other.url}/there"))
+    other.answers(CHALLENGE, page({"id": 2}))
+    with pytest.raises(FatalAPIError, match="401"):
+        source.records(Challenged, config={"password": SECRET}, allowed_hosts=[other.url])
+    assert seen_secrets(other) == []
+
+
 def test_second_redirect_of_a_chain_is_checked(server, source, other):
     """A redirect to another origin is refused also after a redirect within the origin."""
     server.answers(redirect("/there"), redirect(f"{other.url}/elsewhere"))
@@ -579,3 +621,11 @@ def test_digest_authentication_works_within_the_response_limits(server, source):
 
     server.answers_by(answer)
     assert source.records(Digest) == [{"id": 1}]
+
+
+@pytest.mark.parametrize("body", ["<p>a&amp;b'c</p>", '{"p": "a\\u0026b\\u0027c"}'])
+def test_secret_is_found_in_every_escape_of_a_body(body: str):
+    """SEC8: a body contains a secret also where XML or JSON escapes only some of its characters."""
+    request = requests.Request("POST", "https://other.example/", data=body).prepare()
+    assert has_secrets(request, Secrets.from_values(["a&b'c"]))
+    assert not has_secrets(request, Secrets.from_values(["a&b&c"]))

@@ -160,7 +160,7 @@ def test_html_body_is_an_error_without_retry(source):
     assert isinstance(caught.value, FatalAPIError)
     assert isinstance(caught.value, requests.exceptions.JSONDecodeError)
     message = str(caught.value)
-    assert message.startswith("The answer is not JSON but text/html, 80 bytes, status 200")
+    assert message.startswith("The response is not JSON but text/html, 80 bytes, status 200")
     assert "it begins: Sign in Welcome" in message
     assert "[stream 'users', GET http://127.0.0.1" in message
     assert "s3cr3t" not in message
@@ -232,7 +232,7 @@ def test_json_error_in_custom_parse_response_names_stream_and_request(source):
         yield from response.json()["data"]
 
     source.server.answers(Reply(LOGIN, headers={"Content-Type": "text/html"}))
-    found = r"The answer is not JSON but text/html.*Welcome.*stream 'users', GET http"
+    found = r"The response is not JSON but text/html.*Welcome.*stream 'users', GET http"
     with pytest.raises(requests.exceptions.JSONDecodeError, match=found) as caught:
         source.records(parse_response=own)
     assert is_known_error(caught.value)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import tracemalloc
 import zlib
 from typing import Any
 
@@ -16,6 +17,8 @@ import requests
 
 from tap_core.authenticators import AccessTokenError, OAuthAuthenticator
 from tap_core.authenticators.token_endpoint import RetryPolicy
+from tap_core.exceptions import FatalAPIError
+from tap_core.http.request import prepare_request
 from tap_core.http.response import JSONResponse
 from tap_core.http.response_limits import (
     Deadline,
@@ -24,8 +27,13 @@ from tap_core.http.response_limits import (
     ResponseTooSlowError,
     read_body,
 )
+from tap_core.http.session import make_session
 from tap_core.http.spooled_response import SpooledResponse, spool_to_file
-from tests.http.conftest import Source
+from tap_core.http.transport import ask_token_endpoint
+from tap_core.incremental.datetime_formats import get_format
+from tap_core.manifest.components.transformations import KeysToSnakeCase
+from tap_core.redaction import is_secret_name
+from tests.http.conftest import Source, Users
 from tests.http.raw import HEAD, RawServer, raw_server
 from tests.http.server import Reply, page
 
@@ -207,6 +215,77 @@ def test_largest_allowed_response_needs_less_than_600_megabytes(kind):
     assert peak < 600, outcome
 
 
+class LongAddress(Users):
+    """A stream whose URL contains a long value, as a link in a response may."""
+
+    def get_url(self, context: Any) -> str:
+        return f"{self.url_base}/{'x' * 100_000}"
+
+
+def test_too_long_url_is_not_requested(server, source):
+    """SEC13: the parts of many URLs are cached, and a link may have a hundred megabytes."""
+    with pytest.raises(
+        FatalAPIError, match=r"has 100,0\d\d characters, more than 100,000"
+    ) as refused:
+        source.records(LongAddress)
+    assert server.asked == []
+    assert str(refused.value).endswith(f"[stream 'users', GET {server.url}/…, try 1]")
+
+
+def rename(text: str) -> None:
+    KeysToSnakeCase().transform({text: 1}, {})
+
+
+def parse_date(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a date-time"):
+        get_format("%H:%M %d.%m.%Y").read(f"12:00{' ' * len(text)}{text[:1]}.1.2020")
+
+
+def prepare(text: str) -> None:
+    request = requests.Request("GET", "http://h/", {"X-Page": text}, auth=("user", "word"))
+    prepare_request(make_session(), request, user_agent="a")
+
+
+@pytest.mark.parametrize("read", [is_secret_name, rename, parse_date, prepare])
+def test_long_texts_of_a_source_are_not_kept(read):
+    """SEC13: results are cached by name, but a source may send thousands of names of a megabyte."""
+    read("x" * 3_000)
+    tracemalloc.start()
+    try:
+        for number in range(1, 10):
+            read(f"{number}{'x' * 100_000}")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 500_000
+
+
+def redirecting(location: bytes) -> bytes:
+    return b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + location + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        redirecting(b"http://[bad"),
+        redirecting(b"http://\xff\xfe/"),
+        redirecting(b"http://a..b/"),
+        redirecting(b"http://" + b"a" * 300 + b"/"),
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n",
+        HEAD + b"Content-Length: " + b"9" * 5_000 + b"\r\n\r\n[",
+    ],
+    ids=["brackets", "no UTF-8", "dots", "long", "chunk", "length"],
+)
+def test_malformed_response_is_an_error_of_the_http_client(source, response):
+    """SEC15: no malformed header or chunk ends in a built-in exception."""
+    with raw_server(lambda _, connection: connection.sendall(response)) as server:
+        with pytest.raises(requests.exceptions.RequestException, match=r"\[stream 'users', GET"):
+            source.records(**members(server, backoff_max_tries=lambda _: 1))
+        session = requests.Session()
+        with pytest.raises(requests.exceptions.RequestException):
+            ask_token_endpoint(session, server.url, timeout=10).json()
+
+
 # Time
 
 
@@ -339,7 +418,7 @@ def test_retries_of_a_request_share_one_time_limit(write):
             **members(server, max_response_seconds=1.5)
         )
     assert 2 <= len(server.requests) <= 3
-    assert "for earlier answers" in str(refused.value)
+    assert "for earlier responses" in str(refused.value)
     assert "raise max_response_seconds" in str(refused.value)
 
 

@@ -90,6 +90,13 @@ def test_secrets_of_the_config_are_found_by_schema_or_name():
     assert collect_secrets(config).hide("aaaa5 aaaa1") == "*** aaaa1"
 
 
+@pytest.mark.parametrize("charset", ["idna", "undefined", "base64", "punycode"])
+def test_body_in_an_unusable_charset_is_shown_as_utf_8(charset):
+    """SEC15: a charset that Python cannot decode does not replace the error of the request."""
+    refused = response("é is refused", f"text/plain; charset={charset}")
+    assert body_excerpt(refused, Secrets()) == "é is refused"
+
+
 def test_secrets_are_hidden_in_each_encoding():
     secrets = collect_secrets({"password": MARK})
     for text in (MARK, "s3cr3t%2BV4lue%2F%C3%A9", "s3cr3t+V4lue/\\u00e9"):

@@ -293,6 +293,23 @@ def test_cookie_of_a_response_is_sent_with_the_next_request(source):
     assert [one.headers.get("Cookie") for one in source.server.asked] == [None, "a=b"]
 
 
+def test_number_and_length_of_cookies_are_limited(source):
+    """SEC13: a server may set ninety cookies of 60 kB with each page, which the session keeps."""
+
+    def reply(number: int, cookie: str) -> Reply:
+        headers = {"Set-Cookie": f"{cookie}; Path=/elsewhere"}
+        return Reply({"data": [{"id": number}], "next": number + 1}, headers=headers)
+
+    new = [reply(number, f"c{number}=first") for number in range(305)]
+    known = [reply(305, "c7=second"), reply(306, f"c8={'x' * 5_000}")]
+    source.server.answers(*new, *known, page({"id": 307}))
+    stream = source.stream()
+    assert len(list(stream.get_records(None))) == 308
+    kept = stream.requests_session.cookies.get_dict()
+    assert len(kept) == 300
+    assert (kept["c7"], kept["c8"], kept.get("c304")) == ("second", "first", None)
+
+
 @pytest.mark.parametrize("size", [1, 30_000, 70_000, 140_000])
 def test_large_body_is_read_whole(source, size):
     text = "".join(random.Random(size).choices("aé€", k=size))

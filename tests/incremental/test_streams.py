@@ -533,6 +533,25 @@ def test_sorted_stream_advances_its_bookmark_with_each_record(server: Server) ->
     assert kept[-1] == "2023-01-31T00:00:00Z"
 
 
+def test_sorted_stream_that_was_interrupted_at_its_end_datetime_reads_the_rest(
+    server: Server, on_path: Any
+) -> None:
+    """The bookmark of an interrupted sync may be the end, before all records with that value."""
+    end = "2023-02-05T00:00:00Z"
+    records = [
+        {"id": number, "at": at}
+        for number, at in enumerate(("2023-01-02T00:00:00Z", end, end, end))
+    ]
+    Api(server, records)
+    kind = on_path(dated(is_sorted=True, STATE_MSG_FREQUENCY=1))
+    output = read(server, kind)
+    for number, message in enumerate(output.messages):
+        if message["type"] == "STATE":
+            before = {m["record"]["id"] for m in output.messages[:number] if "record" in m}
+            after = set(ids(read(server, kind, message["value"])))
+            assert before | after == {0, 1, 2, 3}
+
+
 def test_get_records_works_outside_of_a_sync(server: Server) -> None:
     """Outside of a sync, no state is written and no threads are started."""
     api, output = Api(server, ARTICLES), Output()

@@ -105,7 +105,7 @@ def test_closed_reader_raises_state_output_error() -> None:
     try:
         with (
             StateMessageWriter.open() as state_writer,
-            pytest.raises(StateOutputError, match="reader of the states is gone"),
+            pytest.raises(StateOutputError, match="process that reads the states may have ended"),
         ):
             state_writer.emit(b"1")
     finally:

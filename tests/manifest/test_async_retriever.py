@@ -19,7 +19,7 @@ from tap_core.manifest.components import decoders
 from tap_core.manifest.components.async_retriever import AsyncJobStatusMap
 from tap_core.manifest.components.file_extractors import ResponseToFileExtractor
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.lint import find_problems
+from tap_core.manifest.lint import lint_manifest
 from tap_core.manifest.tap import make_tap_class
 from tap_core.sync.concurrency import explain_not_distributed
 from tests.http.server import ReceivedRequest, Reply, Server, serving
@@ -338,7 +338,7 @@ class TestConcurrentJobs:
     def test_invalid_job_limit_means_one_job_at_a_time(self, tmp_path: Path, given: str, caplog):
         path = manifest(tmp_path, reports(), tail=f"max_concurrent_async_job_count: {given}")
         tap = make_tap_class(path)(config={"url": "http://x"})
-        assert tap.shared.job_limiter.most == 1
+        assert tap.shared.job_limiter.max_jobs == 1
         assert tap.streams["items"].max_parallel_partitions == 1
         assert ("one job at a time" in caplog.text) is ("{{" not in given)
 
@@ -537,7 +537,7 @@ class TestManifestOptions:
     )
     def test_lint_finds_invalid_async_options(self, tmp_path: Path, retriever: str, message: str):
         path = manifest(tmp_path, reports(retriever=retriever))
-        assert any(message in one.message for one in find_problems(path))
+        assert any(message in one.message for one in lint_manifest(path).problems)
 
     def test_lint_accepts_a_valid_async_stream(self, tmp_path: Path):
         path = manifest(
@@ -545,7 +545,7 @@ class TestManifestOptions:
             reports("items", retriever=PARTS, more=CURSOR),
             tail="max_concurrent_async_job_count: \"{{ config['n'] }}\"",
         )
-        assert [one for one in find_problems(path) if one.is_error] == []
+        assert [one for one in lint_manifest(path).problems if one.is_error] == []
 
 
 class TestResultFiles:

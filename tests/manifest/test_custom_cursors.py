@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.lint import find_problems
+from tap_core.manifest.lint import lint_manifest
 from tap_core.manifest.tap import make_tap_class
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving
 from tests.manifest.running import RunResult, asked, manifest, run, stream
@@ -143,7 +143,7 @@ def test_stream_state_in_templates_is_the_state_at_the_start_of_the_slice(tmp_pa
         assert asked(server) == ["/items/5?since=5"]
         assert ran.records("items") == [{"at": 9}, {"at": 6}]
         path = manifest(tmp_path, own, stream("others", "/{{ stream_state.at }}"))
-    [problem] = find_problems(path)
+    [problem] = lint_manifest(path).problems
     assert problem.path == "streams[1].retriever.requester.path"
     assert "uses `stream_state`, which is no longer available" in problem.message
 
@@ -472,7 +472,7 @@ def test_invalid_custom_cursor_is_rejected_with_its_line(
     assert "manifest.yaml, line" in str(raised.value)
     assert "streams[0].incremental_sync" in str(raised.value)
     assert server.asked == []
-    assert [one.path for one in find_problems(path)] == ["streams[0].incremental_sync"]
+    assert [one.path for one in lint_manifest(path).problems] == ["streams[0].incremental_sync"]
 
 
 # Count cursors
@@ -533,7 +533,7 @@ def test_count_cursor_has_a_bookmark_per_partition(tmp_path: Path):
 
 def test_invalid_start_value_of_a_count_cursor_is_rejected_with_its_line(tmp_path: Path):
     path = manifest(tmp_path, stream("items", "/items", more=count_cursor(start_value="first")))
-    [problem] = find_problems(path)
+    [problem] = lint_manifest(path).problems
     assert problem.is_error
     assert problem.path == "streams[0].incremental_sync.start_value"
     assert "'first' is not an integer" in problem.message

@@ -125,10 +125,11 @@ def test_csv_delimiter_must_be_one_character():
         ("<n:r xmlns:n='u'><n:a>é</n:a></n:r>", {"n:r": {"@xmlns:n": "u", "n:a": "é"}}),
         ("<r><![CDATA[<x>]]></r>", {"r": "<x>"}),
         ("<!DOCTYPE r [<!ENTITY e 'long'>]><r>&e;x</r>", {"r": "x"}),
+        ("<!DOCTYPE r [<!ENTITY e 'long'>]><r a='&e;x'/>", {"r": {"@a": "longx"}}),
     ],
 )
 def test_xml_decoder_maps_attributes_texts_and_lists(body, document):
-    """As in Airbyte's YAML reference; entities of the document are not expanded."""
+    """As in Airbyte's YAML reference; entities of the document are expanded in attributes only."""
     assert decoded(XmlDecoder(), body, "text/xml") == [document]
 
 
@@ -136,8 +137,13 @@ def test_xml_is_read_in_the_charset_of_the_response():
     body = "<r>é</r>".encode("latin-1")
     assert decoded(XmlDecoder(), body, "text/xml; charset=latin-1") == [{"r": "é"}]
     assert decoded(XmlDecoder(), "") == []
-    with pytest.raises(FatalAPIError, match="not XML"):
-        decoded(XmlDecoder(), "<r>")
+    for content, kind in (
+        ("<r>", ""),
+        ("<r/>", "text/xml; charset=utf-32"),
+        ("<r/>", "a; charset=x"),
+    ):
+        with pytest.raises(FatalAPIError, match="not XML"):
+            decoded(XmlDecoder(), content, kind)
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -175,3 +181,20 @@ def test_xml_that_needs_too_much_memory_when_parsed_is_rejected():
         list(XmlDecoder().decode(small))
     large = JSONResponse.of(answer(body, "text/xml"), max_bytes=100 * len(body))
     assert len(next(iter(XmlDecoder().decode(large)))["r"]["a"]) == 2_000
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
+def test_xml_whose_entities_could_fill_the_memory_is_rejected(encoding):
+    """SEC13: an attribute may repeat an entity until it has a hundred times the document's size."""
+    kind = f"text/xml; charset={encoding}"
+    declared = (
+        f'<?xml version="1.0" encoding="{encoding}"?><!DOCTYPE r [<!ENTITY e "{"x" * 999}">]>'
+    )
+    body = f"{declared}<r a='{'&e;' * 80}'/>".encode(encoding)
+    large = JSONResponse.of(answer(body, kind), max_bytes=100 * len(body))
+    assert list(XmlDecoder().decode(large)) == [{"r": {"@a": "x" * 79_920}}]
+    small = JSONResponse.of(answer(body, kind), max_bytes=40 * len(body))
+    with pytest.raises(
+        ResponseTooLargeError, match=r"XML with entities .* raise max_response_byte"
+    ):
+        list(XmlDecoder().decode(small))

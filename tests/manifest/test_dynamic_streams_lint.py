@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tap_core.manifest.lint import find_problems
+from tap_core.manifest.lint import lint_manifest
 from tests.manifest.running import stream
 from tests.manifest.templates import (
     CONFIG,
@@ -31,7 +31,7 @@ def lint(folder: Path, *dynamics: str, **more: Any) -> list[tuple[str, str]]:
     """Return the problems as pairs of the text of the line and the message."""
     path = written(folder, *dynamics, **{"streams": ITEMS, **more})
     lines = path.read_text(encoding="utf-8").splitlines()
-    found = find_problems(path)
+    found = lint_manifest(path).problems
     assert all(one.line for one in found), found
     return [(lines[one.line - 1].strip(), one.message) for one in found]
 
@@ -187,6 +187,6 @@ def test_invalid_dynamic_streams_section_is_reported(tmp_path: Path):
     text = path.read_text(encoding="utf-8").partition("dynamic_streams:")[0]
     for wrong in ("{a: b}", "[a]", "[{stream_template: x, components_resolver: y}]"):
         path.write_text(f"{text}dynamic_streams: {wrong}\n", encoding="utf-8")
-        assert any(one.is_error and "dynamic_streams" in one.path for one in find_problems(path)), (
-            wrong
-        )
+        assert any(
+            one.is_error and "dynamic_streams" in one.path for one in lint_manifest(path).problems
+        ), wrong

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interpolation import BoundTemplate, compile_template, find_config_keys
-from tap_core.manifest.literals import parse_literal, parse_plain
+from tap_core.manifest.literals import parse_literal, parse_option
 from tap_core.manifest.macros import FILTERS, MACROS
 
 _RECORD = {"id": 7, "deep": {"er": None, "list": [1, "b"]}, "name": "N", "get": "own"}
@@ -97,8 +97,8 @@ def test_string_result_keeps_its_text_without_quotes():
 )
 def test_condition_is_false_for_empty_and_false_values(text, holds):
     assert _value(text, "condition") is holds
-    assert parse_plain("false", "condition") is False
-    assert parse_plain("whatever", "condition") is True
+    assert parse_option("false", "condition") is False
+    assert parse_option("whatever", "condition") is True
 
 
 def test_condition_with_a_type_error_is_true_with_a_warning(caplog):

@@ -6,7 +6,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from tap_core.manifest.lint import find_problems, lint_manifest
+from tap_core.manifest.lint import lint_manifest
 
 _GOOD = """\
 version: 6.0.0
@@ -42,11 +42,11 @@ streams:
 
 
 def _lint(text: str) -> list[tuple[int, str, str]]:
-    return [(one.line, one.severity, one.message) for one in find_problems(text)]
+    return [(one.line, one.severity, one.message) for one in lint_manifest(text).problems]
 
 
 def test_valid_manifest_has_no_problem_without_a_config():
-    assert find_problems(_GOOD) == []
+    assert lint_manifest(_GOOD).problems == []
 
 
 def test_all_problems_are_reported_with_their_lines():
@@ -95,7 +95,7 @@ def test_problem_shared_by_streams_is_reported_once():
     first, streams = _GOOD.split("streams:\n")
     second = streams.replace("name: planes", "name: trains")
     text = (first + "streams:\n" + streams + second).replace("step: P10D", "step: P10X")
-    assert len(find_problems(text)) == 1
+    assert len(lint_manifest(text).problems) == 1
 
 
 def test_duplicate_stream_names_and_keys_are_reported():
@@ -109,7 +109,7 @@ def test_duplicate_stream_names_and_keys_are_reported():
 def test_invalid_yaml_is_one_problem_with_its_line(tmp_path):
     file = tmp_path / "m.yaml"
     file.write_text("a: [1\nb: 2\n")
-    [problem] = find_problems(file)
+    [problem] = lint_manifest(file).problems
     assert problem.is_error
     assert str(problem).startswith(f"{file}:2: error: this is not YAML")
 
@@ -155,7 +155,9 @@ def test_every_problem_of_one_cursor_is_reported():
           cursor_granularity: P1D
           lookback_window: two days
     """
-    [problems] = [str(one) for one in find_problems(dedent(text)) if "incremental_sync" in one.path]
+    [problems] = [
+        str(one) for one in lint_manifest(dedent(text)).problems if "incremental_sync" in one.path
+    ]
     assert "%Q" in problems
     assert "PT1S" in problems
     assert "two days" in problems
@@ -232,7 +234,7 @@ streams:
 )
 def test_unknown_name_is_a_warning(old: str, new: str, line: int, message: str):
     """Manifests with these mistakes run, but lose data silently."""
-    assert find_problems(_NAMED) == []
+    assert lint_manifest(_NAMED).problems == []
     assert _NAMED.count(old) == 1
     assert _lint(_NAMED.replace(old, new)) == [(line, "warning", message)]
 
@@ -255,12 +257,12 @@ def test_unknown_name_is_a_warning(old: str, new: str, line: int, message: str):
 def test_names_that_cannot_be_verified_are_not_reported(old: str, new: str):
     text = _NAMED.replace(old, new)
     assert text != _NAMED
-    assert find_problems(text) == []
+    assert lint_manifest(text).problems == []
 
 
 def test_numeric_property_name_is_found_in_the_schema():
     text = _NAMED.replace("id: {type: integer}", "id: {}\n          1: {type: [whole]}")
-    [problem] = find_problems(text)
+    [problem] = lint_manifest(text).problems
     assert problem.path == "streams[0].schema_loader.schema.properties.1.type"
     assert problem.line == 31
 
@@ -288,7 +290,7 @@ def test_missing_version_is_a_warning():
 
 @pytest.mark.parametrize("version", ["7.39.9", "0.29", "4.5.0-rc.1", "6.0.0.dev1", "6"])
 def test_supported_version_is_not_reported(version: str):
-    assert find_problems(_NAMED.replace("version: 6.0.0", f"version: {version}")) == []
+    assert lint_manifest(_NAMED.replace("version: 6.0.0", f"version: {version}")).problems == []
 
 
 _NESTED = "id: {type: object, properties: {number: {type: integer}, more: {type: object}}}"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tap_core.manifest.builder_options import NOT_SUPPORTED
-from tap_core.manifest.lint import find_problems
+from tap_core.manifest.lint import lint_manifest
 from tap_core.manifest.registry import MODULES, get_component_class
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,4 +36,4 @@ def test_every_component_is_a_class_of_its_name_with_a_docstring(name: str) -> N
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.parent.name)
 def test_sample_manifest_has_no_problems(path: Path) -> None:
-    assert find_problems(path) == []
+    assert lint_manifest(path).problems == []

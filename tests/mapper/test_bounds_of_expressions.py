@@ -55,6 +55,9 @@ def evaluate(text: str) -> Any:
         "[('x' * 99999) for i in list('a' * 9999)]",
         "{i: 'x' * 99999 + i for i in [str(rand()) for j in list('a' * 4999)]}",
         "[l.extend(l) for i in list('a' * 100)]",
+        "(2 * 2**3999990) * (2**999)",
+        "3**2500000 // 3**1250000",
+        "3**2500000 % 3**1250000",
     ],
 )
 def test_expression_with_a_huge_result_is_rejected_before_it_allocates(text: str):

@@ -425,7 +425,9 @@ def test_mutating_expressions_are_recognized():
 
 def test_size_of_long_integers_in_comprehensions_is_limited():
     """SEC14: thousands of integers of half a megabyte would fill the memory."""
-    with pytest.raises(MapExpressionError, match="more than 10,000,000 parts is too large"):
+    with pytest.raises(
+        MapExpressionError, match="more than 10,000,000 characters or items is too large"
+    ):
         ours("[2 ** 3900000 for each in list('a' * 100)]", {})
 
 
@@ -436,10 +438,23 @@ def test_time_of_comprehensions_is_limited(monkeypatch):
         ours("[7 ** 200000 % 5 == 1 for each in list('a' * 10000)]", {})
 
 
+@pytest.mark.parametrize(
+    "operation", ["3**250000", "2**99999 * 3**99999", "3**99999 // 7**9999", "3**99999 % 7**9999"]
+)
+def test_time_of_operations_with_long_integers_is_limited(monkeypatch, operation):
+    """SEC14: an expression may consist of thousands of slow operations."""
+    many = f"{' + '.join([operation] * 400)} > 0"
+    monkeypatch.setitem(vars(TEMPLATE_SECONDS), "value", 0.01)
+    with pytest.raises(MapExpressionError, match=r"it takes longer than 0\.01 seconds"):
+        ours(many, {})
+    monkeypatch.undo()
+    assert ours(f"{operation} > 0", {}) is True
+
+
 def test_limit_errors_name_the_exceeded_limit():
     with pytest.raises(MapExpressionError, match="too long"):
         ours("f'{text}'", {"text": "x" * 100_001})
-    with pytest.raises(MapExpressionError, match="comprehensions of more than 10,000 rounds"):
+    with pytest.raises(MapExpressionError, match="comprehensions have more than 10,000 iterations"):
         ours("[x for x in many]", {"many": range(10_001)})
     assert len(ours("[x for x in many]", {"many": range(10_000)})) == 10_000
     assert issubclass(NotAllowedError, Exception)

@@ -10,12 +10,10 @@ import pytest
 
 from tap_core import capabilities
 from tap_core.capabilities import (
-    UNSUPPORTED_CAPABILITIES,
     PluginCapabilities,
     TapCapabilities,
     TargetCapabilities,
     TargetLoadMethods,
-    find_unsupported_settings,
 )
 from tap_core.helpers import capabilities as face
 from tests.peers import missing_reason, peer_python
@@ -100,12 +98,3 @@ def test_current_capability_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert TapCapabilities.CATALOG.deprecation_message is None
-
-
-def test_false_and_empty_settings_do_not_enable_capabilities():
-    config = {unbuilt.setting: None for unbuilt in UNSUPPORTED_CAPABILITIES}
-    assert find_unsupported_settings(config) == []
-    assert find_unsupported_settings({"flattening_enabled": False, "stream_maps": {}}) == []
-    assert [each.setting for each in find_unsupported_settings({"stream_maps": {"s": None}})] == [
-        "stream_maps"
-    ]

@@ -14,7 +14,6 @@ from types import MappingProxyType
 
 import pytest
 
-from tap_core.capabilities import PluginCapabilities, UnsupportedCapability
 from tap_core.exceptions import (
     ConfigFileError,
     ConfigValidationError,
@@ -23,7 +22,6 @@ from tap_core.exceptions import (
 from tap_core.plugin_base import PluginBase
 
 ROOT = Path(__file__).parents[2]
-NO_FLATTENING = "flattening is not supported yet; remove the setting or set it to false"
 
 
 class Plugin(PluginBase):
@@ -90,15 +88,13 @@ def test_environment_overrides_config_if_enabled(monkeypatch):
 
 def test_configuration_faults_of_every_kind_are_reported_together(monkeypatch):
     monkeypatch.setenv("TAP_X_PAGE_SIZE", "many")
-    config = {"tags": ["a", 1], "stream_maps": {"s": None}, "flattening_enabled": True}
+    config = {"tags": ["a", 1]}
     with pytest.raises(ConfigValidationError) as caught:
         Plugin(config=config, parse_env_config=True)
     assert caught.value.errors == [
         "page_size: variable TAP_X_PAGE_SIZE must be an integer (it is 'many')",
         "'api_key' is a required property",
         "tags[1]: 1 is not of type 'string'",
-        "stream_maps: stream maps are not supported yet; remove the setting",
-        f"flattening_enabled: {NO_FLATTENING}",
     ]
     assert caught.value.errors[1] in str(caught.value)
     assert caught.value.schema["required"] == ["api_key"]
@@ -135,16 +131,6 @@ def test_overridden_config_check_is_called_if_validation_is_off():
     plugin = Own(validate_config=False)
     assert Own.checks == [False]
     assert plugin._validate_config(raise_errors=False) == ["'api_key' is a required property"]
-
-
-def test_unsupported_nonfatal_setting_causes_a_warning(caplog, monkeypatch):
-    unbuilt = UnsupportedCapability(
-        PluginCapabilities.BATCH, "batch_config", fatal=False, sentence="not yet"
-    )
-    monkeypatch.setattr(Plugin, "_not_built", classmethod(lambda _cls: [unbuilt]))
-    Plugin(config={"api_key": "k", "batch_config": {"encoding": {}}, "flattening_enabled": False})
-    assert "batch_config: not yet" in caplog.text
-    assert "flattening" not in caplog.text
 
 
 def test_misspelled_setting_causes_a_warning(caplog):
@@ -209,20 +195,6 @@ def test_initialized_at_is_in_milliseconds():
     first = Plugin(config={"api_key": "k"}).initialized_at
     assert isinstance(first, int)
     assert Plugin(config={"api_key": "k"}).initialized_at >= first > 1_700_000_000_000
-
-
-def test_unsupported_capabilities_are_not_listed():
-    class Boastful(Plugin):
-        capabilities = [
-            PluginCapabilities.ABOUT,
-            PluginCapabilities.STREAM_MAPS,
-            PluginCapabilities.FLATTENING,
-        ]
-
-    info = Boastful._get_about_info()
-    assert info.capabilities == [PluginCapabilities.ABOUT]
-    assert set(info.settings["properties"]) == set(Plugin.config_jsonschema["properties"])
-    assert info.description == Boastful.__doc__
 
 
 def test_plugin_base_without_a_protocol_raises_not_implemented():

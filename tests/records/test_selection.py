@@ -105,7 +105,7 @@ def select_in_schema(schema: Any, mask: dict[Any, bool], path: tuple[str, ...] =
 @given(record=RECORDS, mask=MASKS)
 def test_compiled_pruner_equals_the_plain_implementation(record, mask):
     expected = select_in_record(record, mask)
-    prune = compile_pruner({}, mask)
+    prune = compile_pruner(mask)
     if prune is not None:
         prune(record)
     assert record == expected
@@ -122,7 +122,7 @@ def test_pop_deselected_properties_equals_the_plain_implementation(record, mask)
 @WITHOUT_DEADLINE
 @given(record=RECORDS, mask=MASKS)
 def test_pruner_is_none_only_if_nothing_is_deselected(record, mask):
-    if compile_pruner({}, mask) is None:
+    if compile_pruner(mask) is None:
         assert select_in_record(record, mask) == record
 
 
@@ -158,7 +158,7 @@ def test_pruner_changes_the_record_and_nested_dicts_in_place():
             ("properties", "nested", "properties", "drop"): False,
         },
     )
-    prune = compile_pruner({}, mask)
+    prune = compile_pruner(mask)
     assert prune is not None
     prune(record)
     assert record == {"id": 1, "nested": {"keep": 1}}
@@ -167,7 +167,7 @@ def test_pruner_changes_the_record_and_nested_dicts_in_place():
 
 def test_nested_selection_ignores_values_that_are_not_dicts():
     mask = SelectionMask({("properties", "n", "properties", "x"): False})
-    prune = compile_pruner({}, mask)
+    prune = compile_pruner(mask)
     assert prune is not None
     for value in (None, 3, "x", ["x"], [{"x": 1}]):
         record = {"n": value}
@@ -185,12 +185,12 @@ def test_nested_selection_ignores_values_that_are_not_dicts():
     ],
 )
 def test_no_pruner_is_compiled_if_no_property_is_deselected(mask):
-    assert compile_pruner({}, SelectionMask(mask)) is None
+    assert compile_pruner(SelectionMask(mask)) is None
 
 
 def test_deselected_stream_keeps_only_explicitly_selected_properties():
     mask = SelectionMask({(): False, ("properties", "a"): True})
-    prune = compile_pruner({}, mask)
+    prune = compile_pruner(mask)
     assert prune is not None
     record = {"a": {"inner": 1}, "b": 2}
     prune(record)
@@ -199,7 +199,7 @@ def test_deselected_stream_keeps_only_explicitly_selected_properties():
 
 def test_pruner_ignores_later_changes_of_the_mask():
     mask = SelectionMask({("properties", "a"): False})
-    prune = compile_pruner({}, mask)
+    prune = compile_pruner(mask)
     assert prune is not None
     mask["properties", "a"] = True
     record = {"a": 1}
@@ -224,7 +224,7 @@ def test_deselected_parent_removes_an_automatic_child():
             },
         ],
     )
-    prune = compile_pruner({}, metadata.resolve_selection())
+    prune = compile_pruner(metadata.resolve_selection())
     assert prune is not None
     record = {"a": {"id": 1}, "b": 2}
     prune(record)

@@ -27,7 +27,6 @@ EVERYTHING = SelectionMask({(): True})
 def make_serializer(schema, mask=EVERYTHING, level=RECURSIVE, unmapped=lambda names: None):
     return compile_serializer(
         schema=schema,
-        effective_schema=schema,
         mask=mask,
         level=level,
         encode=encode_body,

@@ -47,7 +47,6 @@ USUAL = {
 def new_serializer(level=TypeConformanceLevel.RECURSIVE):
     return compile_serializer(
         schema=SCHEMA,
-        effective_schema=SCHEMA,
         mask=MASK,
         level=level,
         encode=encode_body,
@@ -148,7 +147,6 @@ def create_serializer(schema, mask, sample, level=TypeConformanceLevel.RECURSIVE
     """Return a serializer whose check is compiled for a sample, if it needs no conversion."""
     serializer = compile_serializer(
         schema=schema,
-        effective_schema=schema,
         mask=mask,
         level=level,
         encode=encode_body,
@@ -355,7 +353,6 @@ def test_record_for_stream_maps_has_the_values_of_the_slow_path(drawn, crumbs, l
     mask = SelectionMask({(): True, **crumbs})
     convert = compile_conformer_only(
         schema=schema,
-        effective_schema=schema,
         mask=mask,
         level=level,
         unmapped=id,

@@ -198,7 +198,7 @@ def test_invalid_log_arguments_are_not_printed_by_logging(log, capfd, formatter,
 
 
 PROGRAM = """
-import logging, sys, threading, json
+import atexit, logging, sys, threading, json
 from tap_core.logging import setup_console_logging
 from tests.redaction.test_log import QuietTap
 setup_console_logging("DEBUG")
@@ -211,6 +211,13 @@ except ValueError:
 def work():
     raise RuntimeError("thread cAnary-QQQ111 \\x1b[1m")
 thread = threading.Thread(target=work); thread.start(); thread.join()
+class Connection:
+    def __del__(self):
+        raise OSError("closing cAnary-QQQ111 \\x1b[1m")
+Connection()
+def stop():
+    raise EOFError("stopping cAnary-QQQ111")
+atexit.register(stop)
 raise KeyError("end cAnary-QQQ111")
 """
 OTHERS_FORMATTER = """
@@ -224,6 +231,7 @@ class Theirs(logging.Formatter):
 
 @pytest.mark.parametrize("formatter", [None, "theirs.Theirs", "logging.Formatter"])
 def test_redaction_applies_to_user_log_configuration_and_uncaught_errors(tmp_path, formatter):
+    """SEC5: tracebacks show no secret, also those of threads, finalizers and exit functions."""
     (tmp_path / "theirs.py").write_text(OTHERS_FORMATTER)
     config = {
         "version": 1,
@@ -248,4 +256,6 @@ def test_redaction_applies_to_user_log_configuration_and_uncaught_errors(tmp_pat
     assert "cAnary" not in done.stderr + done.stdout
     assert "KeyError: 'end ***'" in done.stderr
     assert "RuntimeError: thread ***" in done.stderr
+    assert "OSError: closing ***" in done.stderr
+    assert "EOFError: stopping ***" in done.stderr
     assert "\x1b" not in done.stderr

@@ -15,6 +15,7 @@ SECRET = [
     *("conn_string", "connection-string", "connectionString", "jdbc_url", "webhook_url"),
     *("refresh_token", "page_access_token", "sync_api_key", "next_password", "x-auth", "dbPass"),
     *("credential", "credentials_json", "service_account_info", "DB_PASS", "sessionId", "pwd"),
+    *("ssh_key", "sessionKey", "hmac-key"),
 ]
 HARMLESS = [
     *("primary_keys", "key_properties", "replication_key", "sort_key", "key", "code", "keys"),

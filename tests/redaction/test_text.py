@@ -7,6 +7,7 @@ import html
 import json
 import re
 import time
+import xml.sax.saxutils
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -24,6 +25,11 @@ from tap_core.redaction.text import _clean_shapes, find_embedded_secrets, redact
 VALUE = 'cAn4ry+"/é\\x&y='
 
 
+def _in_capitals(match: re.Match[str]) -> str:
+    r"""Return JSON's escape of a character as .NET writes it, such as ``\u002B``."""
+    return f"\\u{ord(match[0]):04X}"
+
+
 @pytest.mark.parametrize(
     "write",
     [
@@ -38,6 +44,12 @@ VALUE = 'cAn4ry+"/é\\x&y='
         repr,
         lambda text: repr(text.encode()),
         html.escape,
+        lambda text: html.escape(text).replace("&quot;", "&#34;").replace("+", "&#43;"),
+        xml.sax.saxutils.escape,
+        lambda text: "".join(f"&#x{ord(letter):X};" for letter in text),
+        lambda text: json.dumps(re.sub(r"[^\w\\]|é", _in_capitals, text)).replace("\\\\u", "\\u"),
+        lambda text: text.encode().decode("latin-1"),
+        str.lower,
         lambda text: base64.b64encode(text.encode()).decode(),
         *(
             lambda text, user=user: base64.b64encode(f"{user}:{text}".encode()).decode()
@@ -47,14 +59,45 @@ VALUE = 'cAn4ry+"/é\\x&y='
     ],
 )
 def test_known_secret_is_hidden_in_every_encoding(write):
+    """SEC5: a secret is hidden in every encoding in which programs and servers write it."""
     written = write(VALUE)
     shown = Secrets.from_values([VALUE]).hide_values(f"before {written} after")
     assert "***" in shown
     assert shown.startswith("before ")
     assert shown.endswith(" after")
-    assert "cAn4ry" not in shown
+    assert "can4ry" not in shown.lower()
+    assert "&#x63;&#x41;" not in shown
     inner = base64.b64encode(VALUE.encode()).decode().rstrip("=")[:-1]
     assert inner[4:] not in shown
+
+
+KEY = (
+    "-----BEGIN RSA PRIVATE KEY-----\nDEK-Info: AES-128\n\nMIIEow+/IBAAKCAQEA=\n"
+    "-----END RSA PRIVATE KEY-----"
+)
+
+
+@pytest.mark.parametrize("written", [KEY, KEY.replace("\n", "\\n"), KEY[:70]])
+def test_private_key_is_hidden_without_a_secret_name(written):
+    """SEC5: a private key is hidden in every text."""
+    assert redact_text(f"key of {written}") == "key of -----BEGIN RSA PRIVATE KEY-----***"
+
+
+def test_private_key_is_a_secret_of_every_setting():
+    """SEC5: a line of the key is hidden too."""
+    hide = collect_secrets({"file": KEY}).hide_values
+    assert hide("line MIIEow+/IBAAKCAQEA= of the key") == "line *** of the key"
+
+
+def test_public_key_and_certificate_are_not_hidden():
+    for text in (KEY.replace("PRIVATE", "PUBLIC"), "-----BEGIN CERTIFICATE-----\nMII"):
+        assert redact_text(text) == text
+
+
+def test_text_around_an_escaped_secret_keeps_its_escapes():
+    line = r'{"a": "\u0022", "b": "x\u0026y\u002Bz", "c": "x&#38;y+z", "d": "\\&amp;"}'
+    shown = r'{"a": "\u0022", "b": "***", "c": "***", "d": "\\&amp;"}'
+    assert Secrets.from_values(["x&y+z"]).hide_values(line) == shown
 
 
 def test_each_line_of_a_multiline_key_is_hidden():
@@ -107,6 +150,7 @@ def test_values_that_a_text_names_as_secret_are_hidden(text, shown):
             "://",
         ),
         *("@", "a@", "//u", "Bearer ", "password='\\", "a.b-", "\n", "key:", " ", "=", "Token a "),
+        *("-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----a", "&#", "\\u", "&amp;"),
     ],
 )
 def test_redaction_of_hostile_texts_takes_linear_time(shape, size):

@@ -489,6 +489,7 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
         write_modes: {
             "latest_by_key": lambda df, _keys: df.newest_by_key(),
             "sort_rows": lambda df, _columns: df,
+            "_has_repeated_keys": lambda *_: False,
         },
         retry: {"_sleep": lambda *_: scheduler.step("a pause before the next try")},
         job_lock: {

@@ -80,7 +80,7 @@ def test_consecutive_seeds_cover_every_format() -> None:
 
 
 def without_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_files, "check_count", lambda *_: None)
+    monkeypatch.setattr(data_files, "check_written_count", lambda *_: None)
     monkeypatch.setattr(delta, "_check_counts", lambda *_: None)
     monkeypatch.setattr(delta, "check_commit", lambda *_: data_files.AddedFiles(0, 0))
 
@@ -124,7 +124,7 @@ def committing_to_a_table_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def not_looking_for_an_earlier_try(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedSnapshot, "has_batch", lambda *_: False)
-    monkeypatch.setattr(delta, "find_latest_metadata", lambda *_: None)
+    monkeypatch.setattr(delta, "get_last_metadata", lambda *_: None)
 
 
 def not_overtaking_a_late_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from tap_core.config.validation import validate_config
 from tap_core.exceptions import InvalidJSONSchema, InvalidRecord, LimitExceededError
 from tap_core.limits.regex import MATCH_SECONDS, Pattern, compile_pattern
-from tap_core.schema.validators import validator_class
+from tap_core.schema.validators import has_unique_items, validator_class
 from tap_core.sinks.validation import JSONSchemaValidator
 from tests.http.server import Reply, serving
 
@@ -56,7 +58,7 @@ def test_reference_outside_the_schema_is_rejected(tmp_path: Path, schema: Any):
         text = json.dumps(schema).replace("URL", server.url)
         made = json.loads(text.replace("FILE", (tmp_path / "secret.json").as_uri()))
         value = {"y": 1}
-        with pytest.raises(InvalidJSONSchema, match="resolved in the schema alone") as caught:
+        with pytest.raises(InvalidJSONSchema, match="other documents are not resolved") as caught:
             refused(made, value)
         with pytest.raises(InvalidJSONSchema):
             validate_config({"x": value}, {"properties": {"x": made}})
@@ -111,6 +113,34 @@ def test_pattern_too_large_to_compile_is_rejected(pattern: str, message: str):
     schema = {"$defs": {"far": {"pattern": "x" * 100_001}}}
     with pytest.raises(LimitExceededError):
         JSONSchemaValidator(schema)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from([0.0, 1.0, 0.5, "", "1"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(JSON_VALUES, max_size=5))
+@example([1, True])
+@example([[0], [False]])
+@example([{"a": 1}, {"a": Decimal("1.0")}])
+def test_items_are_unique_if_jsonschema_says_so(items: list[Any]):
+    assert has_unique_items(items) is Draft202012Validator({"uniqueItems": True}).is_valid(items)
+
+
+def test_comparing_many_items_takes_less_than_quadratic_time():
+    """SEC13: jsonschema compares every object with every other, which takes minutes here."""
+    items = [{"id": number, "tags": [number % 7]} for number in range(6_000)]
+    same_hash = [number * sys.hash_info.modulus for number in range(6_000)]
+    check = JSONSchemaValidator({"properties": {"x": {"uniqueItems": True}}})
+    check.validate({"x": items})
+    check.validate({"x": same_hash})
+    for repeated in ([*items, {"tags": [0], "id": 0.0}], [*same_hash, 0.0]):
+        with pytest.raises(InvalidRecord, match="has non-unique elements"):
+            check.validate({"x": repeated})
 
 
 PIECES = [

@@ -22,7 +22,7 @@ FORMATS = Draft202012Validator.FORMAT_CHECKER
 MANY = settings(max_examples=250, deadline=None)
 
 
-BEYOND = {f"raised {name}" for name in ("InvalidOperation", "OverflowError", "ZeroDivisionError")}
+BEYOND = {"InvalidOperation", "OverflowError", "ZeroDivisionError"}
 
 
 def verdict(schema: Any, value: Any, checker: FormatChecker | None) -> str | None:
@@ -32,7 +32,10 @@ def verdict(schema: Any, value: Any, checker: FormatChecker | None) -> str | Non
     except ValidationError as error:
         return error.message
     except Exception as error:  # noqa: BLE001  ours must raise the same error
-        return f"raised {type(error).__name__}"
+        name = type(error).__name__
+        if name in BEYOND:  # ours turns errors of Python's arithmetic into InvalidRecord
+            return f"a value is beyond what can be compared with the schema ({name})"
+        return f"raised {name}"
     return None
 
 
@@ -58,14 +61,12 @@ def our_verdict(validator: JSONSchemaValidator, value: Any) -> str | None:
 @example({"multipleOf": Decimal("0.01")}, 10**60, None)
 def test_verdicts_are_those_of_jsonschema(schema, value, checker):
     ours = JSONSchemaValidator(schema, validate_formats=checker is not None)
-    theirs = verdict(schema, value, checker)
-    if theirs in BEYOND:  # ours turns errors of Python's arithmetic into InvalidRecord
-        theirs = f"a value is beyond what can be compared with the schema ({theirs.split()[1]})"
-    assert our_verdict(ours, value) == theirs
+    assert our_verdict(ours, value) == verdict(schema, value, checker)
 
 
 @MANY
 @given(st.dictionaries(st.sampled_from(["a", "b", "c d"]), schemas, max_size=3), records)
+@example({"b": {"multipleOf": Decimal("0.25"), "type": "string"}}, {"b": 10**30})
 def test_verdicts_on_records_are_those_of_jsonschema(properties, record):
     schema = {"type": "object", "properties": properties}
     assert our_verdict(JSONSchemaValidator(schema), record) == verdict(schema, record, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 
 import tap_core
 from tap_core import typing as th
-from tap_core.exceptions import ConfigValidationError
+from tap_core.exceptions import ConfigValidationError, InvalidStreamSortException
 from tap_core.sql import SQLConnector, SQLStream, SQLTap
 from tap_core.typing.inspect import TypeConformanceLevel
 from tests.postgres import Server
@@ -172,6 +173,35 @@ def test_rows_with_the_time_of_the_bookmark_are_read_however_sqlite_has_written_
         connection.execute(insert, (6, moment))
     connection.close()
     assert [row["id"] for row in records(synced(key="at", state=state))] == [5, 6]
+
+
+def test_rows_sorted_by_a_collation_are_read_to_the_end(synced, url):
+    """A database sorts "a", "B", "c" unless its collation is that of code points."""
+    with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
+        connection.executescript("""
+            drop view notes; drop table events;
+            create table events (id integer primary key, name text collate nocase);
+            insert into events values (1, 'c'), (2, 'B'), (3, 'a'), (4, null);
+        """)
+        first = synced(key="name")
+        connection.execute("insert into events values (5, 'C'), (6, 'D'), (7, 'b')")
+        connection.commit()
+    connection.close()
+    assert [row["id"] for row in records(first)] == [4, 3, 2, 1]
+    state = last_state(first)
+    assert state["bookmarks"]["main-events"]["replication_key_value"] == "c"
+    second = synced(key="name", state=state)
+    assert sorted(row["id"] for row in records(second)) == [1, 5, 6]
+    assert last_state(second)["bookmarks"]["main-events"]["replication_key_value"] == "D"
+
+
+def test_order_of_an_overridden_query_is_checked(synced):
+    class Descending(LiteStream):
+        def apply_query_filters(self, query, table, *, context=None):
+            return query.order_by(table.columns["note"].desc())
+
+    with pytest.raises(InvalidStreamSortException, match="'z' came after 'ä'"):
+        synced(tap_with(Descending), key="note")
 
 
 def test_first_sync_starts_at_start_date(synced):
@@ -476,3 +506,36 @@ def test_incremental_sync_resumes_at_the_postgresql_bookmark(server_tap, key, ca
     again.tap_connector._engine.dispose()
     found = records([json.loads(line) for line in capsys.readouterr().out.splitlines()])
     assert len(found) == (3000 if key == "at" else 1)
+
+
+def test_rows_without_a_replication_key_value_are_read_before_an_interruption(postgres, capsys):
+    """PostgreSQL sorts nulls last; a sync from the bookmark on would not find them."""
+
+    class Interrupted(LiteStream):
+        supports_nulls_first = False
+        STATE_MSG_FREQUENCY = 1
+
+        def post_process(self, row, context=None):
+            if row["id"] == self.config.get("fails_at"):
+                raise RuntimeError("interrupted")
+            return row
+
+    def sync(state, **config):
+        tap = tap_with(Interrupted)(config={"sqlalchemy_url": url, **config}, state=state)
+        stream = tap.streams["public-t"]
+        stream.replication_key, stream.selected = "k", True
+        with contextlib.suppress(RuntimeError):
+            tap.sync_all()
+        tap.tap_connector._engine.dispose()
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return {row["id"] for row in records(lines)}, last_state(lines)
+
+    with postgres.database() as database:
+        url = database.url
+        database.run(
+            "create table t (id int not null, k int)",
+            "insert into t values (1, 10), (2, null), (3, 30), (4, null), (5, 50)",
+        )
+        before, state = sync(None, fails_at=5)
+        after, _ = sync(state)
+    assert before | after == {1, 2, 3, 4, 5}

@@ -16,8 +16,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg2
 
 from tap_core.exceptions import ConformedNameClashException, RecordsWithoutSchemaException
+from tap_core.schema.type_variants import get_allowed_types
 from tap_core.sql.insert import prepare_insert
-from tap_core.sql.parameter_binding import get_python_types
 from tap_core.sql.target import SQLTarget
 from tap_core.target_base import Target
 from tests.sql_targets.small_target import (
@@ -452,9 +452,9 @@ def test_drivers_with_bulk_insert_are_called_through_sqlalchemy():
         ({"anyOf": [{"type": "null"}, {"oneOf": [{"type": "number"}]}]}, {"null", "number"}),
     ],
 )
-def test_python_types_of_a_property_schema(known, kinds):
-    assert get_python_types(known) == kinds
-    assert get_python_types({"anyOf": [True, known]}) == get_python_types({}) > kinds
+def test_json_types_of_a_property_schema(known, kinds):
+    assert get_allowed_types(known) == kinds
+    assert get_allowed_types({"anyOf": [True, known]}) == get_allowed_types({}) > kinds
 
 
 def test_insert_of_no_rows_is_skipped(url):

@@ -201,6 +201,8 @@ def test_file_that_another_user_can_replace_is_not_read(
         (Table("/lake/a b", "a b"), ("file", "/lake/a b")),
         (Table("file:///lake/a", "a"), ("file", "/lake/a")),
         (Table("s3a://bucket/lake/a", "a"), ("s3://bucket", "lake/a")),
+        (Table("s3a://key:pass@bucket/lake/a", "a"), ("s3://bucket", "lake/a")),
+        (Table("ftp://me:pass@host:21/lake/a", "a"), ("ftp://host:21", "/lake/a")),
         (Table("gs://bucket/a/", "a"), ("gs://bucket", "a")),
         (
             Table("abfss://box@store.dfs.core.windows.net/lake/a", "a"),
@@ -209,13 +211,16 @@ def test_file_that_another_user_can_replace_is_not_read(
         (Table("hdfs://name:8020/lake/a", "a"), ("hdfs://name:8020", "/lake/a")),
         (Table("", "a", ("rest", "db", "a")), ("https://catalog.example/v1", "db.a")),
         (Table("", "a", ("hive", "db", "a")), ("hive://meta:9083", "db.a")),
+        (Table("", "a", ("login", "db", "a")), ("hive://meta:9083", "db.a")),
         (Table("", "a", ("other", "db", "a")), ("other", "db.a")),
         (Table("", "a", ("db", "a")), ("spark_catalog", "db.a")),
     ],
 )
 def test_tables_are_named_by_openlineages_rules(table: Table, name: tuple[str, str]) -> None:
+    """SEC5: the names have no login of a location or a catalog."""
     conf = {
         "spark.sql.catalog.rest.uri": "https://catalog.example/v1",
         "spark.sql.catalog.hive.uri": "thrift://meta:9083",
+        "spark.sql.catalog.login.uri": "thrift://me:pass@meta:9083",
     }
     assert name_table(table, conf) == name

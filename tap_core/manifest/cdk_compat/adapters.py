@@ -67,10 +67,10 @@ def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
 
 
 def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
-    """Return the current slice as airbyte-cdk's StreamSlice.
+    """Return the slice in the template variables ``scope`` as airbyte-cdk's StreamSlice.
 
-    ``scope`` contains the template variables. The variable ``partition`` becomes the slice's
-    partition, and all other items of the variable ``stream_slice`` become its cursor slice.
+    The variable ``partition`` becomes the slice's partition, and all other items of the variable
+    ``stream_slice`` become its cursor slice.
     """
     given = scope.get("stream_slice")
     known: Mapping[str, Any] = {} if given is None else given  # may be a slice with extra fields
@@ -145,7 +145,7 @@ class _BackoffAdapter(CdkBackoffStrategy):
         self._config = config
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds to wait before the next attempt; None uses the default backoff.
+        """Return the seconds to wait before a request is sent again; None uses the default backoff.
 
         ``attempt_count`` is the number of attempts so far.
         """
@@ -166,7 +166,10 @@ class _ErrorHandlerAdapter(_BackoffAdapter):
         return int(self._inner.max_tries) - 1
 
     def interpret_response(self, response_or_exception: Any) -> Any:
-        """Return the error handler's action, failure type and message for a response."""
+        """Return the error handler's decision on a response or on the exception of a request.
+
+        The decision is airbyte-cdk's ErrorResolution: an action, a failure type and a message.
+        """
         return to_resolution(self._inner.interpret(response_or_exception, {"config": self._config}))
 
 

@@ -20,7 +20,13 @@ from tap_core.manifest.cdk_compat.isodate_stub import Duration, parse_duration
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice, RequestOptionType
 from tap_core.manifest.cdk_compat.partition_routers import StreamSlicer
 
-__all__ = ["CdkDatetimeBasedCursor", "CdkMinMaxDatetime", "Cursor", "DeclarativeCursor"]
+__all__ = [
+    "CdkDatetimeBasedCursor",
+    "CdkMinMaxDatetime",
+    "Cursor",
+    "DeclarativeCursor",
+    "check_step",
+]
 
 _USUAL_FORMAT = "%Y-%m-%dT%H:%M:%S.%f%z"
 
@@ -29,14 +35,14 @@ class DeclarativeCursor(StreamSlicer):
     """Base class of cursors, which split a stream into slices and track its state."""
 
     def set_initial_state(self, stream_state: Mapping[str, Any]) -> None:
-        """Resume from the state that `get_stream_state` returned in the last sync, or from {}."""
+        """Resume from the state of the last sync (see `get_stream_state`); {} in the first sync."""
         raise NotImplementedError
 
     def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
-        """Process a record of a slice before it is emitted; does nothing by default."""
+        """Process a record of a stream slice before it is emitted; does nothing by default."""
 
     def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:
-        """Update the state; called after all records of a slice were emitted.
+        """Update the state; called after all records of a stream slice were emitted.
 
         ``args`` is empty, unless the overriding method takes a second argument, as in older
         versions of airbyte-cdk. Such a method receives the latest record of the slice.
@@ -44,13 +50,13 @@ class DeclarativeCursor(StreamSlicer):
         raise NotImplementedError
 
     def get_stream_state(self) -> Mapping[str, Any]:
-        """Return the current state, which the stream stores after each completed slice."""
+        """Return the current state, which the stream stores after each completed stream slice."""
         raise NotImplementedError
 
     def select_state(self, stream_slice: CdkStreamSlice | None = None) -> Mapping[str, Any] | None:  # noqa: ARG002  (airbyte-cdk's signature)
-        """Return the state of a slice; by default the state of the whole stream.
+        """Return the state that templates see as ``stream_state`` while a stream slice is read.
 
-        Templates read the result as ``stream_state`` while the slice is read.
+        By default it is the state of the whole stream.
         """
         return self.get_stream_state()
 
@@ -69,7 +75,7 @@ Cursor = DeclarativeCursor
 
 @dataclass
 class CdkMinMaxDatetime:
-    """Datetime from a template, clamped to an optional minimum and maximum (MinMaxDatetime)."""
+    """Datetime from a template, limited to an optional minimum and maximum (MinMaxDatetime)."""
 
     datetime: Any
     parameters: InitVar[Mapping[str, Any]]
@@ -97,7 +103,7 @@ class CdkMinMaxDatetime:
         return cls(datetime=value, parameters=parameters)
 
     def get_datetime(self, config: Mapping[str, Any], **additional_parameters: Any) -> dt.datetime:
-        """Render the templates and return the datetime, clamped to the minimum and the maximum.
+        """Render the templates and return the datetime, limited to the minimum and the maximum.
 
         Raises:
             ValueError: The datetime, the minimum or the maximum does not match ``datetime_format``.
@@ -116,6 +122,12 @@ class CdkMinMaxDatetime:
 
 
 _FIELDS = ("datetime", "datetime_format", "min_datetime", "max_datetime")
+
+
+def check_step(step: Any, granularity: Any) -> None:
+    """Raise ValueError if only one of ``step`` and ``cursor_granularity`` of a cursor is set."""
+    if bool(step) != bool(granularity):
+        raise ValueError("step and cursor_granularity belong together: set both or neither.")
 
 
 @dataclass
@@ -146,9 +158,12 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     cursor_datetime_formats: list[str] = field(default_factory=list)
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Raise ValueError if only one of `step` and `cursor_granularity` is set."""
-        if bool(self.step) != bool(self.cursor_granularity):
-            raise ValueError("step and cursor_granularity belong together: set both or neither.")
+        """Prepare the templates, datetimes and durations of the options for later use.
+
+        Raises:
+            ValueError: Only one of `step` and `cursor_granularity` is set.
+        """
+        check_step(self.step, self.cursor_granularity)
 
         def text(given: Any) -> Any:
             return InterpolatedString.create(given, parameters=parameters)
@@ -223,7 +238,7 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
     # Windows
 
     def stream_slices(self) -> Iterable[CdkStreamSlice]:
-        """Return one slice per time window, from the stored cursor value until the end.
+        """Return one stream slice per time window, from the stored cursor value until the end.
 
         The first window starts `lookback_window` before the stored value, but not before
         `start_datetime`.
@@ -364,4 +379,4 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         return bool(values[0])
 
     def _send_log(self, level: Any, message: str) -> None:
-        """Do nothing, because the stream itself warns about records without a cursor value."""
+        """Discard a subclass's log message; the stream warns of records without a cursor value."""

@@ -79,7 +79,11 @@ def load_class(class_name: str, folder: Path) -> type:
 
 
 def _is_defined_in_init(package: str, name: str, folder: Path) -> bool:
-    """Run a package's ``__init__.py``; return True if it defines or imports ``name``."""
+    """Run a connector's ``__init__.py``; return True if its package then defines ``name``.
+
+    Raises:
+        ManifestError: The file failed; the message contains file and line.
+    """
     try:
         _run_init(sys.modules[package])
     except Exception as error:
@@ -102,7 +106,7 @@ def _imported(name: str, class_name: str, folder: Path) -> ModuleType:
 
 
 def _make_error(error: Exception, folder: Path) -> ManifestError:
-    """Return a ManifestError for a failed import, with file and line of the failing code."""
+    """Return a ManifestError for a failed import of a connector's file, with the file and line."""
     own = str(folder.resolve())
     frames = [one for one in traceback.extract_tb(error.__traceback__) if own in one.filename]
     place = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
@@ -145,9 +149,9 @@ def _register_package(folder: Path, first: str) -> str:
 
 
 def _run_init(package: ModuleType) -> None:
-    """Run the ``__init__.py`` of a package, unless it has already been run.
+    """Run the ``__init__.py`` of a connector's package, if it has one that has not been run yet.
 
-    A file that is imported during the run sees a package that is only partially initialized.
+    In a circular import, the files that it imports see a partially initialized package.
     """
     if package.__dict__.get("IS_RUN"):
         return
@@ -190,10 +194,13 @@ def _log_custom_code(file: Path) -> None:
 
 
 class _Loader(SourceFileLoader):
-    """Module loader that executes a connector's file with redirected imports (`_Importer`)."""
+    """Module loader for a connector's Python file, whose imports are resolved by `_Importer`.
+
+    For example, imports from ``airbyte_cdk`` return this SDK's substitutes.
+    """
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute a connector's file with `_Importer.import_names` as its ``__import__``."""
+        """Execute a connector's Python file with `_Importer.import_names` as its ``__import__``."""
         _log_custom_code(Path(self.path))
         package = sys.modules[module.__name__.partition(".")[0]]
         replaced = {**builtins.__dict__, "__import__": _Importer(package).import_names}
@@ -221,7 +228,11 @@ class _Importer:
         names: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """Import a module and return it; takes the same arguments as ``__import__``."""
+        """Import a module for a connector's file and return it, like the builtin ``__import__``.
+
+        The arguments are those of ``__import__``: ``scope`` and ``local`` are its ``globals`` and
+        ``locals``, and ``names`` is its ``fromlist``.
+        """
         root = name.partition(".")[0]
         if level == 0 and root == _CDK:
             return self._make_cdk_module(name, names or ())
@@ -240,11 +251,11 @@ class _Importer:
         return _IMPORT(name, scope, local, names or (), level)
 
     def _get_root_name(self, root: str) -> str:
-        """Return the ``sys.modules`` key of the module that ``import <root>`` must return."""
+        """Return the ``sys.modules`` key of the module for a connector's ``import <root>``."""
         return f"{self._package}.{root}" if root == "components" else self._package
 
     def _make_pkgutil(self) -> ModuleType:
-        """Return a copy of the module pkgutil that reads data files from the connector's folder."""
+        """Return a copy of pkgutil whose ``get_data`` reads files in the connector's folder."""
         made = ModuleType(pkgutil.__name__)
         made.__dict__.update(vars(pkgutil), get_data=self._read_data)
         return made
@@ -261,7 +272,10 @@ class _Importer:
         return file.read_bytes() if file.is_file() else None
 
     def _is_missing(self, name: str) -> bool:
-        """Return True if the connector's package has no attribute and no submodule ``name``."""
+        """Return True if the connector's package has neither an attribute nor a submodule ``name``.
+
+        The package's ``__init__.py`` is then run, because it may define the name.
+        """
         known = hasattr(sys.modules[self._package], name)
         return not known and find_spec(f"{self._package}.{name}") is None
 

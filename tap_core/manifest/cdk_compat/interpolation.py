@@ -13,7 +13,7 @@ from typing import Any, cast
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_list, is_mapping
 from tap_core.manifest.components.query_properties import get_properties
 from tap_core.manifest.interpolation import BoundTemplate, compile_template
-from tap_core.manifest.literals import has_template, parse_plain
+from tap_core.manifest.literals import has_template, parse_option
 
 __all__ = [
     "InterpolatedBoolean",
@@ -63,7 +63,7 @@ def _value(
     variables: Mapping[str, Any],
 ) -> Any:
     if not has_template(text):
-        return parse_plain(text, kind)
+        return parse_option(text, kind)
     constants: dict[str, Any] = {
         "stream_slice": {},
         "next_page_token": None,
@@ -74,7 +74,7 @@ def _value(
 
 
 class _Parametrized:
-    """Base class of template objects, which render templates with the variable ``parameters``."""
+    """Base class of template objects; it stores the template variable ``parameters``."""
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
         self._parameters = parameters or {}
@@ -212,7 +212,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the query parameters of a request, rendered for a slice and a page token."""
+        """Return the query parameters of a request, rendered for a stream slice and page token."""
         found: Any = self._given(self.request_parameters, stream_slice, next_page_token)
         params = found if is_mapping(found) else _nothing()
         if not self.query_properties_key:
@@ -226,7 +226,7 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the headers of a request, rendered for a slice and a page token."""
+        """Return the headers of a request, rendered for a stream slice and a page token."""
         return self._given(self.request_headers, stream_slice, next_page_token)
 
     def get_request_body_data(
@@ -246,5 +246,5 @@ class InterpolatedRequestOptionsProvider(_Parametrized):
         stream_slice: Mapping[str, Any] | None = None,
         next_page_token: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the JSON body of a request, rendered for a slice and a page token."""
+        """Return the JSON body of a request, rendered for a stream slice and a page token."""
         return self._given(self.request_body_json, stream_slice, next_page_token)

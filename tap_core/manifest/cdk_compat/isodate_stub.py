@@ -24,11 +24,10 @@ class Duration:
         self.years: int = years
         self.tdelta: timedelta = timedelta(days=days, **more)
 
-    def __radd__(self, other: Any) -> Any:
-        return self._after(other, 1)
-
     def __add__(self, other: Any) -> Any:
         return self._after(other, 1)
+
+    __radd__ = __add__
 
     def __rsub__(self, other: Any) -> Any:
         return self._after(other, -1)

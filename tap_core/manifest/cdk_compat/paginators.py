@@ -63,7 +63,10 @@ class CdkPaginationStrategy:
 
 @dataclass
 class _CountingStrategy(CdkPaginationStrategy):
-    """Base class of strategies that end after a page with fewer records than the page size."""
+    """Base class of pagination strategies that stop after a page with too few records.
+
+    Such a page has fewer records than the page size, or no record.
+    """
 
     config: Mapping[str, Any]
     page_size: Any

@@ -40,10 +40,10 @@ class StreamOwner:
     stream: DeclarativeStreamProtocol | None = None
 
     def parent(self, node: Any) -> DeclarativeStreamProtocol:
-        """Return the parent stream that the manifest node ``node`` declares.
+        """Return the parent stream that is declared by a node of the manifest.
 
         Raises:
-            RuntimeError: No stream has called the component yet, so no parent can be read.
+            RuntimeError: No stream has called the custom component yet, so no parent can be read.
         """
         if self.stream is None:
             raise RuntimeError("A parent stream can only be read while slices are requested.")
@@ -51,7 +51,7 @@ class StreamOwner:
 
 
 class CdkPartition:
-    """Slice of a parent stream, whose records `read` requests from the API."""
+    """Slice of a parent stream; `read` requests the records of the slice from the API."""
 
     def __init__(self, stream: CdkStream, stream_slice: CdkStreamSlice) -> None:
         self._stream = stream
@@ -97,7 +97,7 @@ class CdkStream:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """State up to which the parent stream was read; {} unless a state was set before."""
+        """State up to which the parent stream was read; {} if it did not resume from a state."""
         if self._resumed is None:
             return {}
         key = str(self.cursor_field)
@@ -147,7 +147,7 @@ class CdkStream:
                 yield Record(record, name, made)
 
     def read_only_records(self, state: Any = None) -> Iterator[Record]:  # noqa: ARG002
-        """Yield the parent stream's records in all slices; ``state`` is ignored."""
+        """Yield the parent stream's records in all stream slices; ``state`` is ignored."""
         return self.read_records()
 
 
@@ -164,7 +164,7 @@ class StreamSlicer:
     """
 
     def stream_slices(self) -> Iterable[Any]:
-        """Return the slices to read, in the order of reading; implemented by subclasses."""
+        """Return the stream slices to read, in the order of reading; implemented by subclasses."""
         raise NotImplementedError
 
     def get_request_params(
@@ -173,7 +173,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the query parameters to add to the requests of a slice, as a dict."""
+        """Return the query parameters to add to the requests of a stream slice, as a dict."""
         return self._get_request_option(RequestOptionType.request_parameter, stream_slice)
 
     def get_request_headers(
@@ -182,7 +182,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the HTTP headers to add to the requests of a slice, as a dict."""
+        """Return the HTTP headers to add to the requests of a stream slice, as a dict."""
         return self._get_request_option(RequestOptionType.header, stream_slice)
 
     def get_request_body_data(
@@ -191,7 +191,7 @@ class StreamSlicer:
         stream_slice: Any = None,
         next_page_token: Any = None,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Return the form fields to add to the requests of a slice, as a dict."""
+        """Return the form fields to add to the requests of a stream slice, as a dict."""
         return self._get_request_option(RequestOptionType.body_data, stream_slice)
 
     def get_request_body_json(
@@ -221,7 +221,7 @@ class CdkPartitionRouter(StreamSlicer):
 
 @dataclass
 class CdkListPartitionRouter(CdkPartitionRouter):
-    """Partition router that creates one slice per value of a list (ListPartitionRouter)."""
+    """Partition router that creates one stream slice per value of a list (ListPartitionRouter)."""
 
     values: Any
     cursor_field: Any
@@ -234,7 +234,7 @@ class CdkListPartitionRouter(CdkPartitionRouter):
         self._cursor_field = InterpolatedString.create(self.cursor_field, parameters=parameters)
 
     def stream_slices(self) -> Iterable[Any]:
-        """Yield the slice ``{cursor_field: value}`` for each value of the list."""
+        """Yield the stream slice ``{cursor_field: value}`` for each value of the list."""
         name = self._cursor_field.eval(self.config)
         for value in cast("list[Any]", self.values):
             yield CdkStreamSlice(partition={name: value}, cursor_slice={})
@@ -272,7 +272,7 @@ class CdkParentStreamConfig:
 
 @dataclass
 class CdkSubstreamPartitionRouter(CdkPartitionRouter):
-    """Partition router that creates one slice per record of its parent streams."""
+    """Partition router that creates one stream slice per record of its parent streams."""
 
     parent_stream_configs: list[Any] = field()
     config: Mapping[str, Any] = field()
@@ -323,8 +323,13 @@ def _get_injected_values(
 ) -> Mapping[str, Any]:
     """Return the values that a request option adds to one part of a request, such as its headers.
 
-    Return {} if ``option`` is None, if ``option`` sets a part other than ``kind``, or if ``value``
-    is empty.
+    Return {} if the option adds nothing to that part, or if ``value`` is empty.
+
+    Args:
+        option: Option that declares the part and the key; None adds nothing.
+        kind: Part of the request to return the values for.
+        value: Value that the option sends, such as a partition's value.
+        config: The connector's config, for templates in the option.
     """
     target: MutableMapping[str, Any] = {}
     if option is not None and option.inject_into == kind and value:

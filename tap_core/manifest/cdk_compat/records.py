@@ -210,7 +210,11 @@ class CdkAddFields(RecordTransformation):
 
 
 class TransformConfig(Flag):
-    """Flags that select the conversions of a TypeTransformer: to schema types, custom, or none."""
+    """Flags that select how a TypeTransformer converts values.
+
+    DefaultSchemaNormalization converts to the schema's types, CustomSchemaNormalization calls a
+    registered function, and NoTransform converts nothing.
+    """
 
     NoTransform = auto()
     DefaultSchemaNormalization = auto()
@@ -243,7 +247,10 @@ class TypeTransformer:
 
     @staticmethod
     def default_convert(original_item: Any, subschema: dict[str, Any]) -> Any:
-        """Convert a value to the type in its JSON Schema; return an unsuitable value unchanged."""
+        """Convert a value to the type in its JSON Schema.
+
+        A value that cannot be converted is returned unchanged.
+        """
         holder = {"value": original_item}
         make_normalizer({"type": "object", "properties": {"value": subschema}})(holder)
         return holder["value"]

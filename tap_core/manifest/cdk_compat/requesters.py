@@ -143,7 +143,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the query parameters of a request, rendered for a slice and a page token."""
+        """Return the query parameters of a request, rendered for a stream slice and page token."""
         return self._request_options_provider.get_request_params(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
@@ -155,7 +155,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the headers of a request, rendered for a slice and a page token."""
+        """Return the headers of a request, rendered for a stream slice and a page token."""
         return self._request_options_provider.get_request_headers(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )
@@ -179,7 +179,7 @@ class CdkHttpRequester(Requester):
         stream_slice: Any = None,
         next_page_token: Any = None,
     ) -> Any:
-        """Return the JSON body of a request, rendered for a slice and a page token."""
+        """Return the JSON body of a request, rendered for a stream slice and a page token."""
         return self._request_options_provider.get_request_body_json(
             stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
         )

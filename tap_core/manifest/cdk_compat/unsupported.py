@@ -26,7 +26,7 @@ class _PlaceholderMeta(ABCMeta):
         raise ImportError(cls.REASON)
 
     def __getattr__(cls, name: str) -> Any:
-        """Raise AttributeError with a message that names the unsupported class."""
+        """Raise AttributeError for a missing class attribute; the message names the class."""
         raise AttributeError(f"{name}: {cls.REASON}")
 
     def __or__(cls, other: Any) -> Any:

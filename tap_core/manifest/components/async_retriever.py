@@ -58,7 +58,7 @@ class AsyncJobStatusMap:
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncRetriever:
-    """Retriever that creates one asynchronous job per slice, polls it and downloads its results."""
+    """Retriever that creates one asynchronous job per stream slice and downloads its results."""
 
     creation_requester: HttpRequester | CustomRequester
     polling_requester: HttpRequester | CustomRequester
@@ -102,14 +102,14 @@ class AsyncRetriever:
 
     @property
     def requester(self) -> HttpRequester | CustomRequester:
-        """Requester of the first request of a slice, which creates the job."""
+        """Requester of the first request of a stream slice, which creates the job."""
         return self.creation_requester
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """SimpleRetriever with the same requester, partition routers and record selector.
+        """SimpleRetriever with this retriever's requester, partition routers and record selector.
 
-        Code that handles slices and records of all retrievers uses it.
+        Code that handles the slices and records of all kinds of retrievers uses it.
         """
         return SimpleRetriever(
             requester=self.creation_requester,
@@ -194,7 +194,7 @@ class AsyncRetriever:
 
     @staticmethod
     def _make_unparsed(requester: HttpRequester | CustomRequester | None) -> SimpleRetriever | None:
-        """Return a retriever that sends a request and ignores the response body.
+        """Return a retriever for a request whose response body is ignored, such as an abort.
 
         Return None if there is no ``requester``.
         """

@@ -77,7 +77,7 @@ class NoAuth:
     """Authenticator that sends requests without credentials."""
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
-        """Return a callable that leaves requests unchanged."""
+        """Return a callable that adds no credentials and leaves requests unchanged."""
         return SimpleAuthenticator()
 
 
@@ -244,7 +244,7 @@ class JwtAuthenticator:
         )
 
     def sign(self) -> tuple[str, datetime]:
-        """Sign a new JWT; return the JWT and its expiry time.
+        """Sign a new JWT; return (JWT, expiry time).
 
         Raises:
             ManifestError: PyJWT or a package that it needs is not installed, or the key is invalid.
@@ -262,13 +262,13 @@ class JwtAuthenticator:
             ) from None
 
     def _headers(self) -> dict[str, Any]:
-        own = resolve_mapping(self.additional_jwt_headers, {})
+        own = resolve_mapping(self.additional_jwt_headers)
         _refuse_reserved(own, ("kid", "alg", "typ", "cty"), "additional_jwt_headers")
         known = vars(self.jwt_headers)
         return {**own, **{name: value for name, value in known.items() if value}}
 
     def _payload(self, ends_at: datetime) -> dict[str, Any]:
-        own = resolve_mapping(self.additional_jwt_payload, {})
+        own = resolve_mapping(self.additional_jwt_payload)
         reserved = ("iss", "sub", "aud", "iat", "exp", "nbf")
         _refuse_reserved(own, reserved, "additional_jwt_payload")
         known = vars(self.jwt_payload)
@@ -400,9 +400,9 @@ class OAuthAuthenticator:
 
     @property
     def _configured_token(self) -> tuple[str, datetime | None] | None:
-        """Access token and its expiry time from the config; None if there is no access token.
+        """Access token and expiry time in the config; None if the config has no access token.
 
-        An unknown expiry time becomes None.
+        An unknown expiry time is None.
         """
         updater = self.refresh_token_updater
         if updater is not None:
@@ -463,8 +463,11 @@ class OAuthAuthenticator:
 
 
 def _evaluate_mapping(value: Any) -> dict[str, Any]:
-    """Render the templates in a mapping; omit members with the value None or an empty string."""
-    mapping = resolve_mapping(value, {})
+    """Render the templates in a mapping, such as the fields of a token request.
+
+    Omit members with the value None or an empty string.
+    """
+    mapping = resolve_mapping(value)
     return {name: value for name, value in mapping.items() if value is not None and value != ""}
 
 
@@ -547,10 +550,9 @@ class SessionTokenAuthenticator:
         return self.request_authentication.auth_with(ExpiringToken(partial(self._log_in, stream)))
 
     def _log_in(self, stream: DeclarativeStreamProtocol) -> tuple[str, datetime | None]:
-        """Send the login request; return the session token and its expiry time.
+        """Send the login request; return (session token, expiry time).
 
-        Without `expiration_duration` None is returned as the time, because the expiry time is
-        unknown.
+        The expiry time is None without `expiration_duration`, because it is unknown.
 
         Raises:
             FatalAPIError: The response has no token.
@@ -577,7 +579,7 @@ class SessionTokenAuthenticator:
 
 
 def _sign_request(request: HTTPRequest, auth: Auth) -> HTTPRequest:
-    """Return a copy of a request to which an authenticator has added the credentials.
+    """Return a copy of a request with an authenticator's credentials already added.
 
     The copy can be sent without an authenticator.
     """

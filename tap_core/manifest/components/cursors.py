@@ -19,7 +19,11 @@ from tap_core.http.request import HTTPRequest
 from tap_core.incremental.datetime_formats import get_format
 from tap_core.incremental.durations import parse_duration
 from tap_core.incremental.request_options import RequestOption
-from tap_core.manifest.cdk_compat.cursors import CdkDatetimeBasedCursor, DeclarativeCursor
+from tap_core.manifest.cdk_compat.cursors import (
+    CdkDatetimeBasedCursor,
+    DeclarativeCursor,
+    check_step,
+)
 from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.cdk_compat.models import CdkStreamSlice
 from tap_core.manifest.cdk_compat.models import Record as CdkRecord
@@ -49,7 +53,10 @@ _FORMATS: Final = ("datetime_format", "cursor_datetime_formats")
 
 @dataclass(frozen=True, slots=True)
 class _NumberComparator(ReplicationKeyComparator):
-    """Comparator of numeric cursor values; it ignores values that are not numbers."""
+    """Comparator of the numeric cursor values of a stream, which finds the highest one.
+
+    A value that is not a number is ignored with a warning.
+    """
 
     stream: str = ""
 
@@ -89,11 +96,11 @@ class IncrementingCountCursor:
     def make_comparator(
         self,
         stream: str,
-        usual: ReplicationKeyComparator,  # noqa: ARG002
+        default: ReplicationKeyComparator,  # noqa: ARG002
     ) -> ReplicationKeyComparator:
         """Return a comparator that compares the stream's bookmarks and cursor values as numbers.
 
-        ``usual``, the comparator that a stream without this cursor uses, is ignored.
+        ``default``, the comparator that a stream without this cursor uses, is ignored.
         """
         return _NumberComparator(ValueKind.NUMBER, stream=stream)
 
@@ -112,7 +119,10 @@ class IncrementingCountCursor:
 
 
 class CountReader:
-    """Reader of an IncrementingCountCursor; its only slice is all values from a start number."""
+    """Reader of a stream with an IncrementingCountCursor.
+
+    It reads a single stream slice: all values of the cursor field from a start number on.
+    """
 
     is_past = False
     state: Mapping[str, Any] = MappingProxyType({})
@@ -124,7 +134,7 @@ class CountReader:
         self._option = option
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the only slice, ``{"start": <start number>, "end": infinity}``."""
+        """Yield the only stream slice, ``{"start": <start number>, "end": infinity}``."""
         yield self._slice
 
     def put(self, request: HTTPRequest, scope: TemplateScope, stream_slice: CdkStreamSlice) -> None:  # noqa: ARG002  (every reader takes it)
@@ -133,7 +143,7 @@ class CountReader:
             self._option.put(request, stream_slice["start"])
 
     def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:  # noqa: ARG002
-        """Always return True, because every record is emitted."""
+        """Return True: every record is emitted, because this cursor filters no records."""
         return True
 
     def close(self, stream_slice: CdkStreamSlice) -> None:
@@ -163,7 +173,7 @@ class _IgnoringComparator(ReplicationKeyComparator):
         """Do nothing, because cursor values are ignored on purpose."""
 
     def parse_bound(self, text: str) -> None:
-        """Return None, because only the Python class knows where the cursor starts."""
+        """Return None, because only the connector's Python class knows where the cursor starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,11 +222,15 @@ class CustomIncrementalSync(Custom):
             raise ManifestError(f"{self.class_name} needs {', '.join(missing)}.")
 
     def _check_dates(self) -> None:
-        """Raise ManifestError if a datetime format or a duration in the fields is invalid."""
+        """Check the datetime formats and durations in the fields of a datetime-based cursor.
+
+        Raises:
+            ManifestError: One of them is invalid, or only one of `step` and `cursor_granularity` is
+                set.
+        """
         given = self.fields
-        if bool(given.get("step")) != bool(given.get("cursor_granularity")):
-            raise ManifestError("step and cursor_granularity belong together: set both or neither.")
         try:
+            check_step(given.get("step"), given.get("cursor_granularity"))
             for name in _FORMATS:
                 texts = given.get(name) or []
                 for text in [texts] if isinstance(texts, str) else texts:
@@ -241,13 +255,13 @@ class CustomIncrementalSync(Custom):
     def make_comparator(
         self,
         stream: str,  # noqa: ARG002  (every cursor takes it)
-        usual: ReplicationKeyComparator,
+        default: ReplicationKeyComparator,
     ) -> ReplicationKeyComparator:
         """Return a comparator that ignores cursor values, so that they never become bookmarks.
 
-        ``usual`` is the comparator that a stream without this cursor uses.
+        ``default`` is the comparator that a stream without this cursor uses.
         """
-        return _IgnoringComparator(usual.kind)
+        return _IgnoringComparator(default.kind)
 
     def make_reader(
         self, stream: DeclarativeStreamProtocol, state: Mapping[str, Any]
@@ -265,7 +279,7 @@ class CustomIncrementalSync(Custom):
 
 
 class CustomCursorReader:
-    """Reader of one partition, which delegates to an instance of the connector's cursor class."""
+    """Reader of one partition of a stream, whose slices and state come from a custom cursor."""
 
     def __init__(self, cursor: Any, stream: str, *, is_feed: bool, filters: bool) -> None:
         self.is_past = False
@@ -280,7 +294,10 @@ class CustomCursorReader:
         """State at the beginning of the current slice, ``stream_state`` in templates."""
 
     def slices(self) -> Iterator[CdkStreamSlice]:
-        """Yield the slices of the cursor class, each after the previous slice is closed."""
+        """Yield the stream slices of the cursor class, one at a time.
+
+        The next slice is requested from the class only after the previous one was closed.
+        """
         for given in self._cursor.stream_slices():
             stream_slice = given
             if not isinstance(stream_slice, CdkStreamSlice):
@@ -301,7 +318,10 @@ class CustomCursorReader:
         add_declared_fields(self._cursor, request, about)
 
     def observe(self, record: Record, stream_slice: CdkStreamSlice) -> bool:
-        """Pass a record to the cursor class; return True if the record is to be emitted."""
+        """Pass a record to the cursor class; return False if the class filters the record out.
+
+        Only a cursor with client-side filtering (``is_client_side_incremental``) filters records.
+        """
         shown = CdkRecord(record, self._stream, stream_slice)
         if self._is_feed or self._filters:
             is_new = bool(self._cursor.should_be_synced(shown))
@@ -322,7 +342,7 @@ class CustomCursorReader:
         return bool(is_later(self._last, shown))
 
     def close(self, stream_slice: CdkStreamSlice) -> Mapping[str, Any]:
-        """Tell the cursor class that a slice is complete; return the new state to store."""
+        """Call ``close_slice`` of the cursor class after a slice; return the new state to store."""
         self._cursor.close_slice(stream_slice, *([self._last] if self._wants_last else []))
         return cast("Mapping[str, Any]", self._cursor.get_stream_state() or {})
 
@@ -334,7 +354,7 @@ CursorReader: TypeAlias = CountReader | CustomCursorReader
 def _accepts_record(close: Any) -> bool:
     """Return True if a ``close_slice`` method has a second parameter, for the latest record.
 
-    Older versions of airbyte-cdk pass the latest record of the slice.
+    Older versions of airbyte-cdk pass the latest record of the stream slice.
     """
     kinds = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
     given = [one for one in inspect.signature(close).parameters.values() if one.kind in kinds]

@@ -28,10 +28,10 @@ from tap_core.manifest.cdk_compat.requesters import CdkHttpRequester
 from tap_core.manifest.cdk_compat.state_migrations import CdkDeclaration
 from tap_core.manifest.cdk_compat.type_guards import is_dict, is_mapping
 from tap_core.manifest.components.error_handlers import DefaultErrorHandler
-from tap_core.manifest.components.partition_routers import PARENT_SLICE, PartitionSlice
+from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.components.query_properties import QueryProperties
 from tap_core.manifest.components.requester import (
-    ANSWER_LIMITS,
+    RESPONSE_LIMITS,
     RequestSpec,
     find_property_parameters,
     get_request_properties,
@@ -47,6 +47,7 @@ from tap_core.manifest.interfaces import (
     ResponseResolution,
     TemplateScope,
 )
+from tap_core.manifest.state_translation import make_context
 from tap_core.types import Context, JsonSchema, Record
 
 __all__ = [
@@ -78,7 +79,10 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Custom:
-    """Base class of custom components: the name of a Python class and the values of its fields."""
+    """Base class of components of an Airbyte manifest that delegate to a Python class.
+
+    The connector provides the class; the manifest names it in `class_name` and may set its fields.
+    """
 
     class_name: str
     fields: Mapping[str, Any] = field(default_factory=_nothing)
@@ -102,7 +106,7 @@ class Custom:
 
     @cached_property
     def instance(self) -> Any:
-        """Instance of the Python class, shared by all threads and created on first use.
+        """Instance of the connector's Python class, shared by all threads and created on first use.
 
         Raises:
             ManifestError: The class cannot be instantiated.
@@ -124,24 +128,24 @@ class Custom:
         return []
 
     def remember_stream(self, scope: TemplateScope) -> None:
-        """Store the stream name, which the Python class receives in its field ``name``.
+        """Store the stream name, which the connector's Python class receives in its field ``name``.
 
-        ``scope`` contains the template variables, among them ``stream_name``. Only the first name
-        is stored.
+        ``scope`` contains the template variables, among them ``stream_name``. If several streams
+        share the component, the first name is kept.
         """
         if not self._streams and (name := scope.get("stream_name")):
             self._streams.append(str(name))
 
     @property
     def _name(self) -> str:
-        """Stream name stored by `remember_stream`; before that, the ``$parameters`` value ``name``.
+        """Stream name for the field ``name`` of the Python class, as stored by `remember_stream`.
 
-        It is "" if there is no such value.
+        Before that it is the ``$parameters`` value ``name``, or "" if there is no such value.
         """
         return self._streams[0] if self._streams else str(self.parameters.get("name", ""))
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
-        """Return additional constructor arguments, which are not in the manifest, by field name."""
+        """Return constructor arguments that the manifest cannot set, by name; {} by default."""
         return {}
 
     def _instantiate(self) -> Any:
@@ -166,7 +170,10 @@ class Custom:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return the type, file and line of an error, without its message, which may be secret."""
+    """Return the type, file and line of an exception of custom code, for an error message.
+
+    The exception's own message is omitted, because it may contain secrets.
+    """
     frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}{where}"
@@ -198,9 +205,9 @@ class CustomRecordExtractor(Custom):
         return {}
 
     def replace_decoder(self, decoder: Decoder) -> Any:
-        """Return a function that replaces the decoder and yields the undecoded response.
+        """Return a function that yields an API response undecoded, for use instead of a decoder.
 
-        The Python class decodes responses itself; it receives ``decoder`` in its field of that
+        The connector's class decodes responses itself; it receives ``decoder`` in its field of that
         name.
         """
         self._known["decoder"] = decoder
@@ -210,7 +217,7 @@ class CustomRecordExtractor(Custom):
         return self._known
 
     def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
-        """Return the records that the Python class extracts from a response.
+        """Return the records that the connector's Python class extracts from a response.
 
         Args:
             document: The undecoded response.
@@ -229,7 +236,7 @@ class CustomRecordFilter(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("filter_records",)
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
-        """Return True if the Python class keeps the record; False if it filters the record out."""
+        """Return True if the connector's class keeps the record, False if it drops the record."""
         kept = self.instance.filter_records([record], **_make_request_arguments(scope))
         return any(True for _ in kept)
 
@@ -243,7 +250,7 @@ class CustomTransformation(Custom):
     def transform(self) -> Any:
         """Function that changes a record in place.
 
-        Its arguments are the record and the template variables.
+        Its arguments are the record and the template variables (config, stream slice and so on).
         """
         change = partial(self.instance.transform, config=self.config, stream_state=_NO_STATE)
         last: list[tuple[Any, CdkStreamSlice]] = []
@@ -260,7 +267,7 @@ class CustomTransformation(Custom):
 
 
 class CustomSchemaNormalization(Custom):
-    """Schema normalization that calls ``transform(record, schema)`` of a Python class."""
+    """Schema normalization that calls ``transform(record, schema)`` of a connector's class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("transform",)
 
@@ -275,7 +282,7 @@ class CustomDecoder(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("decode",)
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
-        """Yield the documents that the Python class parses from a response."""
+        """Yield the documents that the connector's Python class parses from a response."""
         return iter(self.instance.decode(response))
 
 
@@ -285,7 +292,7 @@ class CustomSchemaLoader(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("get_json_schema",)
 
     def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
-        """Return the JSON Schema of the stream's records, as the Python class loads it."""
+        """Return the JSON Schema of the stream's records, as the connector's class loads it."""
         self.owner.stream = stream
         return cast("JsonSchema", self.instance.get_json_schema())
 
@@ -300,18 +307,18 @@ class CustomStateMigration(Custom):
         return {}
 
     def set_stream(self, stream: Mapping[str, Any]) -> None:
-        """Set the Python class's field ``declarative_stream`` to the declaration of the stream."""
+        """Set ``declarative_stream`` of the connector's class to the declaration of the stream."""
         self._known["declarative_stream"] = CdkDeclaration(stream)
 
     def _get_extra_fields(self) -> Mapping[str, Any]:
         return self._known
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return True if the Python class reports that the state must be migrated."""
+        """Return True if the connector's Python class reports that the state must be migrated."""
         return bool(self.instance.should_migrate(stream_state))
 
     def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Convert a state with the Python class and return it in the connector's current format."""
+        """Convert a state with the connector's class to the connector's current format."""
         return cast("Mapping[str, Any]", self.instance.migrate(stream_state))
 
 
@@ -319,7 +326,7 @@ class CustomStateMigration(Custom):
 
 
 class CustomAuthenticator(Custom):
-    """Authenticator that calls a Python class with each prepared request.
+    """Authenticator that calls a connector's Python class with each prepared request.
 
     The class may also return query parameters or a body, for example with ``get_request_params``.
     """
@@ -327,7 +334,7 @@ class CustomAuthenticator(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("__call__",)
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
-        """Return a callable that adds the credentials of the Python class to a request."""
+        """Return a callable that adds the credentials of the connector's class to a request."""
         self.owner.stream = stream
         return self._signed
 
@@ -351,7 +358,7 @@ def _call_method(instance: Any, method: str) -> Any:
 
 
 class CustomErrorHandler(Custom):
-    """Error handler that calls ``interpret_response`` and ``backoff_time`` of a Python class."""
+    """Error handler that calls a connector's ``interpret_response`` and ``backoff_time``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("interpret_response",)
 
@@ -392,7 +399,7 @@ class CustomErrorHandler(Custom):
 
 
 class CustomBackoffStrategy(Custom):
-    """Backoff strategy that calls ``backoff_time(response, tries)`` of a Python class."""
+    """Backoff strategy that calls ``backoff_time(response, tries)`` of a connector's class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("backoff_time",)
 
@@ -426,7 +433,7 @@ def _get_enum_text(value: Any) -> str:
 
 
 class CustomPaginationStrategy(Custom):
-    """Pagination strategy that calls ``next_page_token(response, …)`` of a Python class."""
+    """Pagination strategy that calls ``next_page_token(response, …)`` of a connector's class."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("next_page_token",)
 
@@ -491,7 +498,7 @@ _SENDS: Final = ("send_request", "_request_params", "_request_headers", "_http_c
 
 
 class CustomRequester(Custom):
-    """Requester that delegates to a Python class derived from airbyte-cdk's HttpRequester.
+    """Requester that delegates to a connector's class derived from airbyte-cdk's HttpRequester.
 
     The class overrides methods such as ``get_url_base``.
     """
@@ -559,7 +566,7 @@ class CustomRequester(Custom):
 
         None means the default limit.
         """
-        return tuple(map(self.fields.get, ANSWER_LIMITS))
+        return tuple(map(self.fields.get, RESPONSE_LIMITS))
 
     def find_base_url(self, scope: TemplateScope) -> str:
         """Return the base URL, or "" if it cannot be computed before a response is received."""
@@ -569,7 +576,7 @@ class CustomRequester(Custom):
             return ""
 
     def request(self, scope: TemplateScope) -> RequestSpec:
-        """Return a request with the URL, parameters, headers and body of the Python class.
+        """Return a request with the URL, parameters, headers and body of the connector's class.
 
         The paginator, the partition router and the cursor add their options later.
         """
@@ -596,13 +603,13 @@ class CustomPartitionRouter(Custom):
     METHODS: ClassVar[tuple[str, ...]] = ("stream_slices",)
 
     def generate_contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
-        """Yield a context (a dict of partition values) for each slice of the Python class."""
+        """Yield a context (a dict of partition values) for each slice of the connector's class."""
         self.owner.stream = stream
         for one in self.instance.stream_slices():
             yield to_context(one)
 
     def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
-        """Add the query parameters, headers and body fields of the Python class to a request."""
+        """Add query parameters, headers and body fields of the connector's class to a request."""
         about = _make_request_arguments(scope)
         about["stream_slice"] = scope.get("stream_slice") or {}
         add_declared_fields(self.instance, request, about)
@@ -662,16 +669,6 @@ def to_context(stream_slice: Any) -> Context:
 
     An empty ``parent_slice`` is removed.
     """
-    context = PartitionSlice(
-        _drop_empty_slice(stream_slice), extra_fields=getattr(stream_slice, "extra_fields", None)
+    return PartitionSlice(
+        make_context(stream_slice), extra_fields=getattr(stream_slice, "extra_fields", None)
     )
-    parent_slice = context.get(PARENT_SLICE)
-    if isinstance(parent_slice, Mapping):
-        context[PARENT_SLICE] = _drop_empty_slice(cast("Mapping[str, Any]", parent_slice))
-    if not context.get(PARENT_SLICE, True):
-        del context[PARENT_SLICE]
-    return context
-
-
-def _drop_empty_slice(stream_slice: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in stream_slice.items() if name != PARENT_SLICE or value}

@@ -40,7 +40,7 @@ StateMigration: TypeAlias = LegacyToPerPartitionStateMigration | CustomStateMigr
 
 @dataclass(frozen=True, kw_only=True)
 class DeclarativeStream:
-    """Stream declared in a manifest: its retriever, cursor, schema loader and transformations."""
+    """Stream of an Airbyte manifest: its retriever, cursor, schema loader and transformations."""
 
     retriever: SimpleRetriever | CustomRetriever | AsyncRetriever
     name: str = ""
@@ -65,9 +65,9 @@ class DeclarativeStream:
     def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:
         """Return the restricted template variables that the templates of a stream may use.
 
-        A restricted variable is available only in some components. A stream with a custom cursor
-        may use ``stream_state``, because its state has airbyte-cdk's format; other streams have no
-        restricted variables. ``node`` is the declaration of the stream.
+        Restricted variables are available only in some components. A stream with a custom cursor
+        may use ``stream_state``, because its state has airbyte-cdk's format; other streams may use
+        none. ``node`` is the declaration of the stream.
         """
         own = node.get("incremental_sync")
         is_own = isinstance(own, Mapping) and own.get("type") == CustomIncrementalSync.__name__
@@ -109,7 +109,10 @@ class DynamicStreamCheckConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckStream:
-    """Connection check that succeeds if each named stream returns at least one record."""
+    """Connection check that reads the first record of each named stream.
+
+    It fails if a request fails; a stream without records passes.
+    """
 
     stream_names: list[str] = field(default_factory=list)
     dynamic_streams_check_configs: list[DynamicStreamCheckConfig] = field(default_factory=list)
@@ -133,7 +136,7 @@ class CheckDynamicStream:
 
 @dataclass(frozen=True, kw_only=True)
 class ConcurrencyLevel:
-    """Number of threads that read the slices and time windows of a source concurrently."""
+    """Number of threads that read the stream slices and time windows of a source concurrently."""
 
     default_concurrency: int
     max_concurrency: int | None = None
@@ -169,7 +172,7 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class DeclarativeSource:
-    """Root component of a manifest: streams, connection check and config specification."""
+    """Root component of an Airbyte manifest: streams, connection check and config specification."""
 
     check: CheckStream | CheckDynamicStream | None = None
     streams: list[DeclarativeStream | StateDelegatingStream] = field(default_factory=list)

@@ -27,7 +27,7 @@ import msgspec
 import requests
 
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.response import check_xml_size, parse_json
+from tap_core.http.response import check_xml_entities, check_xml_size, parse_json
 from tap_core.limits.memory import RowBound
 from tap_core.manifest.decompression import (
     BoundedReader,
@@ -268,13 +268,18 @@ class XmlDecoder:
         Raises:
             FatalAPIError: The body is not XML, or parsing it would need too much memory.
         """
-        if not response.content.strip():
+        body = response.content
+        if not body.strip():
             return
-        check_xml_size(response, response.content)
+        check_xml_size(response, body)
         named = "charset" in str(response.headers.get("Content-Type") or "").lower()
         try:
-            yield parse_xml(response.content, response.encoding if named else None)
-        except expat.ExpatError as error:
+            yield parse_xml(
+                body,
+                response.encoding if named else None,
+                check_entities=lambda: check_xml_entities(response, body),
+            )
+        except (expat.ExpatError, LookupError, ValueError) as error:  # also of the charset
             raise FatalAPIError(f"The response is not XML: {error}.", response=response) from error
 
 
@@ -371,7 +376,7 @@ def _iterate_documents(document: Any) -> Iterator[Any]:
 
 
 def _read_json(body: bytes, encoding: str) -> Any:
-    """Parse a JSON body; return the marker `_NOTHING` if the body is empty.
+    """Parse a JSON body and return the document; for an empty body, return the marker `_NOTHING`.
 
     Raises:
         FatalAPIError: The body is not JSON.

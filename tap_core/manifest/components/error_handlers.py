@@ -433,7 +433,7 @@ class WaitUntilTimeFromHeader(_HeaderBackoff):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitTimeFromResponse:
-    """Backoff strategy that renders the seconds to wait from a template over the response."""
+    """Backoff strategy that renders the seconds to wait from a template that reads the response."""
 
     wait_time_in_seconds: InterpolatedValue
     max_waiting_time_in_seconds: float | None = None
@@ -490,8 +490,8 @@ def _make_filter_scope(response: requests.Response, scope: TemplateScope) -> Tem
     }
 
 
-def _parse_json_body(response: requests.Response, otherwise: Any) -> Any:
-    """Return the parsed JSON body of a response; if the body is not JSON, return ``otherwise``.
+def _parse_json_body(response: requests.Response, default: Any) -> Any:
+    """Return the parsed JSON body of a response; if the body is not JSON, return ``default``.
 
     A JSONResponse caches the parsed body, so that it is parsed only once.
     """
@@ -500,7 +500,7 @@ def _parse_json_body(response: requests.Response, otherwise: Any) -> Any:
             return response.read(Secrets)
         return response.json()
     except ValueError:
-        return otherwise
+        return default
 
 
 def _get_error_message(response: requests.Response) -> str:

@@ -68,7 +68,7 @@ class RecordExpander:
         return make_remover(self.expand_records_from_field)
 
     def expand(self, parent: Any) -> Iterator[Any]:
-        """Yield a record for each element of the list in ``parent``.
+        """Yield a record for each element of the list in the record ``parent``.
 
         If the list has no elements, ``on_no_records: emit_parent`` yields the parent record
         instead. A ``parent`` that is not an object is yielded unchanged.
@@ -83,7 +83,7 @@ class RecordExpander:
             yield parent
 
     def _add_parent_fields(self, parent: Record, item: Any) -> Any:
-        """Return a list element as a record, with the declared fields of ``parent`` added."""
+        """Return the list element ``item`` as a record, with declared fields of ``parent``."""
         if not (self.merge_parent or self.parent_fields or self.remain_original_record):
             return item
         record: Record = dict(item) if isinstance(item, dict) else {"value": item}

@@ -48,7 +48,7 @@ class ResponseToFileExtractor(BoundedReader):
     preserve_na_values: bool = False
 
     def replace_decoder(self, decoder: Decoder) -> Callable[[requests.Response], Iterator[Any]]:  # noqa: ARG002
-        """Return a function that replaces the decoder and yields the undecoded response.
+        """Return a function that yields an API response undecoded, for use instead of a decoder.
 
         The extractor then parses the body row by row; ``decoder`` is not used.
         """

@@ -29,7 +29,9 @@ _EMPTY: Final = re.compile(r"last_page_size\s*(==\s*0|<\s*1)\b|not\s+last_page_s
 
 @dataclass(frozen=True, kw_only=True)
 class PageSizeReduction:
-    """Options for reducing the page size: divisor, minimum size, number of attempts, and waits.
+    """Options for requesting smaller pages after the API rejected a page size.
+
+    They are the divisor of the size, its minimum, the number of attempts, and the waits.
 
     Raises:
         ManifestError: `reduction_factor` is not above 1, or another option is below its minimum.
@@ -58,7 +60,7 @@ class PageSizeReduction:
 
 
 class PageSizeState:
-    """Current page size of one slice, which is reduced while the API rejects requests for pages."""
+    """Current page size of one stream slice, reduced while the API rejects requests for pages."""
 
     def __init__(self, declared: PageSizeReduction, first: int | None) -> None:
         self._declared = declared
@@ -69,25 +71,27 @@ class PageSizeState:
         """Number of records to request per page; None for the size in the manifest."""
 
     def reduce(self, error: SyncError) -> float:
-        """Reduce the page size; return the seconds to wait before the next attempt.
+        """Reduce the page size after the API rejected a request; return the seconds to wait.
 
-        ``error`` is the error of the API that caused the reduction.
+        ``error`` is the API's error, which the message of a SyncError includes.
 
         Raises:
             SyncError: The request has no page size, or all attempts are used up.
         """
         declared, now = self._declared, self.size or self._first
         if not now:
-            raise self._failure("there is no page size to reduce", error)
+            raise self._failure("There is no page size to reduce: the request has none.", error)
         less = max(declared.minimum_page_size, int(now // declared.reduction_factor))
         if less >= now:
             self._repeats += 1
             if self._repeats > declared.retries_at_minimum_page_size:
-                raise self._failure(f"the API rejects a page of {now} records", error)
+                said = f"The API rejects a page of {now} records, the smallest size to try."
+                raise self._failure(said, error)
             return declared.backoff_seconds * self._repeats
         self._reductions += 1
         if self._reductions > declared.max_attempts:
-            raise self._failure(f"the API rejects pages, down to one of {now} records", error)
+            said = f"The API rejects pages, down to one of {now} records: no attempt is left."
+            raise self._failure(said, error)
         self.size = less
         return declared.backoff_seconds * self._reductions
 
@@ -95,9 +99,7 @@ class PageSizeState:
         more = (
             f" {self._declared.failure_message.strip()}" if self._declared.failure_message else ""
         )
-        made = SyncError(
-            f"{said[0].upper()}{said[1:]}, and no other size may be tried.{more} {error}"
-        )
+        made = SyncError(f"{said}{more} {error}")
         made.failure_type = "transient_error"
         return made
 
@@ -112,7 +114,7 @@ class PageSizeState:
 
 
 def validate_reduction(reduction: PageSizeReduction | None, requester: Any, paginator: Any) -> None:
-    """Raise ManifestError if a retriever's requester or paginator does not support its reduction.
+    """Check that a retriever's requester and paginator can be used with its page size reduction.
 
     Emit a warning if no response filter has the action ``REDUCE_PAGE_SIZE``.
 
@@ -153,7 +155,10 @@ def _is_too_small(reduction: PageSizeReduction, _requester: Any, paginator: Any)
 
 
 def _stops_at_reduced_page(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
-    """Return True if the stop condition could mistake a page of reduced size for the last page."""
+    """Return True if a paginator could mistake a page of reduced size for the last page.
+
+    Its stop condition then compares the size of the last page with a fixed number.
+    """
     template = getattr(getattr(_strategy(paginator), "stop_condition", None), "template", None)
     if template is None or "page_size" in template.names:
         return False

@@ -94,7 +94,7 @@ class OffsetIncrement:
     def requested_size(self) -> int | None:
         """Number of records to request per page.
 
-        The property is None if `page_size` is not set, or is a template over the response.
+        The property is None if `page_size` is not set, or is a template that reads the response.
         """
         return None if callable(self.page_size) else _parse_page_size(self.page_size)
 
@@ -178,16 +178,16 @@ class DefaultPaginator:
             )
 
     def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (every paginator takes it)
-        """Return a new page cursor for a slice, positioned at the first page."""
+        """Return a new page cursor for a stream slice, positioned at the first page."""
         return PageCursor(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoPagination:
-    """Paginator for an API that returns all records of a slice in one response."""
+    """Paginator for an API that returns all records of a stream slice in one response."""
 
     def start_pagination(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (every paginator takes it)
-        """Return a new page cursor for a slice, positioned at the only page."""
+        """Return a new page cursor for a stream slice, positioned at the only page."""
         return PageCursor()
 
 
@@ -196,7 +196,7 @@ Paginator: TypeAlias = DefaultPaginator | NoPagination
 
 
 class PageCursor:
-    """Position in the pages of a slice: the token and the size of the next page to request.
+    """Position in the pages of a stream slice: the token and the size of the next page to request.
 
     Without a paginator there is a single page, which is requested without a token or a size.
     """

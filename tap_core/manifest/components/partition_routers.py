@@ -89,7 +89,7 @@ class PartitionSlice(dict[str, Any]):
 
 @dataclass(frozen=True)
 class ListPartitionRouter:
-    """Partition router that creates one slice per value of a list, such as a list of regions."""
+    """Partition router that creates one stream slice per value of a list, such as a list of IDs."""
 
     cursor_field: str
     values: list[str] | InterpolatedValue
@@ -114,7 +114,7 @@ class ListPartitionRouter:
             yield PartitionSlice({self.cursor_field: value})
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the current slice's value to a request, if `request_option` is set."""
+        """Add the current stream slice's value to a request, if `request_option` is set."""
         _add_slice_value(self.request_option, self.cursor_field, request, scope)
 
 
@@ -177,8 +177,8 @@ class ParentStreamConfig:
     def _get_extra_fields(self, record: Record) -> dict[str, Any]:
         """Return the extra fields of a slice: values of the parent record, for templates.
 
-        With a `lazy_read_pointer`, also return the child records in the parent record, as a
-        response.
+        With a `lazy_read_pointer`, one of them is a response made from the child records that the
+        parent record contains.
         """
         more: dict[str, Any] = {}
         if self.lazy_read_pointer:
@@ -263,7 +263,7 @@ class GroupingPartitionRouter:
 
 @dataclass(frozen=True)
 class UnionPartitionRouter:
-    """Partition router that yields the slices of several routers, one router after the other."""
+    """Partition router that yields the stream slices of several routers, one after the other."""
 
     partition_routers: list[PartitionRouter]
 
@@ -273,7 +273,7 @@ class UnionPartitionRouter:
             yield from router.generate_contexts(stream)
 
     def put(self, request: Any, scope: TemplateScope) -> None:
-        """Add the request options of every router to a request."""
+        """Add the current slice's values to a request, as the options of each router declare."""
         for router in self.partition_routers:
             router.put(request, scope)
 
@@ -321,7 +321,7 @@ def _collect_keys(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _make_response(records: Any) -> requests.Response:
-    """Return an artificial JSON response with the child records that a parent record contains."""
+    """Return the child records that a parent record contains, as if an API had returned them."""
     made = requests.Response()
     made.status_code = 200
     made.headers["Content-Type"] = "application/json"

@@ -84,7 +84,10 @@ _BY_ID: Final = GroupByKeyMergeStrategy("id")
 
 @dataclass(frozen=True)
 class PropertyChunking:
-    """Limit for the properties in one request, in number of properties or of characters."""
+    """Limit for the record fields that one request may ask the API for.
+
+    `property_limit_type` is the unit of the limit: the number of names or of their characters.
+    """
 
     property_limit_type: Literal["characters", "property_count"]
     property_limit: int | None = None
@@ -98,7 +101,7 @@ class PropertyChunking:
     def make_chunks(
         self, names: Sequence[str], always: Sequence[str], chosen: Iterable[str] | None
     ) -> Iterator[list[str]]:
-        """Yield the list of property names for each request.
+        """Divide the property names among several requests; yield the list of names for each.
 
         Args:
             names: All property names.
@@ -122,7 +125,7 @@ class PropertyChunking:
 
 @dataclass(frozen=True)
 class JsonSchemaPropertySelector:
-    """Selector of the stream properties that are selected in the catalog.
+    """Selector that requests only the record fields that are selected in the catalog.
 
     `transformations` convert the property names of the stream's schema to the API's names.
     """
@@ -156,7 +159,10 @@ class QueryProperties:
         return None if self.property_chunking is None else self.property_chunking.merging
 
     def make_chunks(self, stream: DeclarativeStreamProtocol) -> list[list[str]]:
-        """Return the list of property names for each request; together they read one page."""
+        """Return the property names to request, as one list per request.
+
+        Together the requests read one page.
+        """
         given, always = self.property_list, self.always_include_properties
         names = given.read_names(stream) if isinstance(given, PropertiesFromEndpoint) else given
         select = self.property_selector
@@ -167,9 +173,9 @@ class QueryProperties:
 
 
 def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateScope:
-    """Return the template variables with the property names of a request added to the slice.
+    """Return template variables for a request, with the record fields that it asks the API for.
 
-    The names become the extra field ``query_properties`` of ``stream_slice``.
+    The field names become the extra field ``query_properties`` of ``stream_slice``.
     """
     known: Mapping[str, Any] = scope.get("stream_slice") or {}
     more: Mapping[str, Any] = getattr(known, "extra_fields", {})
@@ -181,7 +187,7 @@ def inject_properties(scope: TemplateScope, names: Sequence[str]) -> TemplateSco
 
 
 def get_properties(stream_slice: Any) -> list[str]:
-    """Return the property names to request, from a slice's extra field ``query_properties``.
+    """Return the property names to request, from a stream slice's extra field ``query_properties``.
 
     Return [] if the slice has no such field.
     """

@@ -112,7 +112,7 @@ RecordPredicate: TypeAlias = RecordFilter | CustomRecordFilter
 
 @dataclass(frozen=True)
 class _RecordSteps:
-    """Processing steps for each record: transformations, filter, normalization.
+    """Processing steps for each record: transformations, filter, normalization of the values.
 
     ``before`` contains the transformations applied before the filter, ``after`` those applied after
     it.
@@ -154,7 +154,7 @@ class RecordSelector:
         *,
         transform_first: bool = False,
     ) -> RecordSelection:
-        """Return a function that yields the selected and processed records of decoded documents.
+        """Return a function that yields the records of decoded responses, selected and processed.
 
         Args:
             transformations: The transformations of the stream.
@@ -236,7 +236,7 @@ def _skip_failures(
 
 
 def drop_nulls(select: RecordSelection) -> RecordSelection:
-    """Return a function like ``select`` that drops top-level fields with None from each record."""
+    """Return a function that yields the records of ``select`` without their top-level nulls."""
 
     def select_without_nulls(
         documents: Iterable[Any],
@@ -254,7 +254,11 @@ def drop_nulls(select: RecordSelection) -> RecordSelection:
 
 
 def _make_extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> RecordSelection:
-    """Return a function that yields the extracted records without filtering or changing them."""
+    """Return a function that yields the records of decoded responses, without processing them.
+
+    It is faster than the function for selectors with a filter or transformations. ``extract``
+    yields the records of one document.
+    """
 
     def select(
         documents: Iterable[Any],

@@ -35,8 +35,7 @@ from tap_core.manifest.literals import parse_literal
 from tap_core.singerlib.json import dump_json
 
 __all__ = [
-    "ANSWER_LIMITS",
-    "AnswerLimits",
+    "RESPONSE_LIMITS",
     "HttpRequester",
     "RequestBodyGraphQL",
     "RequestBodyJsonObject",
@@ -49,11 +48,8 @@ __all__ = [
     "get_request_properties",
 ]
 
-ANSWER_LIMITS: Final = ("max_response_bytes", "max_download_bytes", "max_response_seconds")
+RESPONSE_LIMITS: Final = ("max_response_bytes", "max_download_bytes", "max_response_seconds")
 """Options of a requester that limit the size and the duration of a response."""
-
-AnswerLimits: TypeAlias = tuple[int | None, int | None, float | None]
-"""Values of `ANSWER_LIMITS` in this order: bytes, bytes, seconds; None for a default."""
 
 _PLAIN: Final = re.compile(r"[\w-]+(?:/[\w-]+)*/?", re.ASCII)
 """Path that only consists of letters, digits, ``_``, ``-`` and ``/``."""
@@ -64,7 +60,7 @@ _Body: TypeAlias = tuple[Any, bool | None]
 
 @dataclass(slots=True)
 class RequestSpec(HTTPRequest):
-    """Request of a manifest's stream: an HTTPRequest that also stores its base URL."""
+    """Request of a manifest's stream: an HTTPRequest with the base URL for paths of next pages."""
 
     base: str = ""
     """Base URL for paths: the requester's, or that of the response with the next page."""
@@ -72,12 +68,12 @@ class RequestSpec(HTTPRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class RequestPath:
-    """Option that uses the page token as the URL, or the path of the URL, of the next request."""
+    """Pagination option that uses the page token as the URL, or URL path, of the next request."""
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"field_name", "inject_into"})
 
     def put(self, request: HTTPRequest, token: Any) -> None:
-        """Replace the URL of a request with the page token; a path is joined to the base URL."""
+        """Set a request's URL to the page token; a path is joined to the base URL."""
         base = request.base if isinstance(request, RequestSpec) else ""
         request.url = _join_url(base or request.url, str(token))
 
@@ -89,10 +85,10 @@ class RequestBodyPlainText:
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return (body, False) with the rendered text, or (None, None) for an empty text.
+        """Render the request body; return (body, is_json), or (None, None) for an empty text.
 
-        The body is UTF-8 bytes, or a dict of form fields if the text is a Python dict literal.
-        False means that the body is not JSON.
+        The body is UTF-8 bytes, or a dict of form fields if the text is a Python dict literal;
+        ``is_json`` is False for both.
         """
         text = resolve(self.value, scope)
         if not text:
@@ -110,10 +106,11 @@ class RequestBodyUrlEncodedForm:
     value: Parameter
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return (form fields, False), or (None, None) if there are no fields to send.
+        """Render the request body; return (form fields, False), or (None, None) without fields.
 
-        False means that the body is not JSON. Fields with the value None are omitted. If the option
-        is a mapping, not one template for all fields, empty strings are omitted too.
+        The second item is False because the body is not JSON. Fields with the value None are
+        omitted. If the option is a mapping, not one template for all fields, empty strings are
+        omitted too.
         """
         fields = _evaluate_fields(self.value, scope)
         return (fields, False) if fields else (None, None)
@@ -126,10 +123,10 @@ class RequestBodyJsonObject:
     value: InterpolatedValue
 
     def content(self, scope: TemplateScope) -> _Body:
-        """Return (document, True), or (None, None) if the rendered document is empty.
+        """Render the request body; return (document, True), or (None, None) if it is empty.
 
-        True means that the body is JSON. Members with the value None or an empty string are omitted
-        at all levels.
+        The second item is True because the body is JSON. Members with the value None or an empty
+        string are omitted at all levels.
         """
         document = _evaluate_document(self.value, scope)
         return (document, True) if document else (None, None)
@@ -142,7 +139,7 @@ class RequestBodyGraphQL(RequestBodyJsonObject):
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequester:
-    """Requester that builds HTTP requests from the templates in a manifest.
+    """Requester that builds HTTP requests from the templates in an Airbyte manifest.
 
     Raises:
         ManifestError: The URL is missing, or there are several bodies or several lists of query
@@ -212,10 +209,10 @@ class HttpRequester:
         return None if limits == (None, None) else limits
 
     @property
-    def limits(self) -> AnswerLimits:
+    def limits(self) -> tuple[int | None, int | None, float | None]:
         """Limits of a response: ``(max_response_bytes, max_download_bytes, max_response_seconds)``.
 
-        None means the default limit.
+        The unit of the first two is bytes. None means the default limit.
         """
         return self.max_response_bytes, self.max_download_bytes, self.max_response_seconds
 
@@ -267,7 +264,7 @@ class HttpRequester:
     def _body(
         self,
     ) -> RequestBodyPlainText | RequestBodyUrlEncodedForm | RequestBodyJsonObject | None:
-        """Body component for the body option that is set; None if the request has no body."""
+        """Component that renders the request body; None if the manifest sets no body option."""
         if self.request_body_json:
             return RequestBodyJsonObject(value=self.request_body_json)
         if isinstance(self.request_body_data, Mapping):
@@ -296,15 +293,18 @@ def finalize_request(request: HTTPRequest) -> HTTPRequest:
 
 
 def find_property_parameters(params: Any) -> list[str]:
-    """Return the names of the query parameters whose values are QueryProperties components."""
+    """Return the names of the query parameters whose value is a list of record fields to request.
+
+    ``params`` are the query parameters; such a value is a QueryProperties component.
+    """
     given: Mapping[str, Any] = params if isinstance(params, Mapping) else {}
     return [name for name, value in given.items() if isinstance(value, QueryProperties)]
 
 
 def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
-    """Return the query properties that a requester's fields declare; None if there are none.
+    """Return the list of record fields that the API shall return; None if no option declares one.
 
-    ``fields`` contains the values of the requester's options by name.
+    ``fields`` maps the names of a requester's options to their values.
     """
     for name in find_property_parameters(fields.get("request_parameters")):
         found: QueryProperties = fields["request_parameters"][name]
@@ -325,14 +325,18 @@ def _join_url(base: str, path: str) -> str:
 
 @lru_cache(maxsize=256)
 def _can_append_path(folder: str) -> bool:
-    """Return True if string concatenation with a simple path gives the same URL as `urljoin`."""
+    """Return True if `urljoin` would only append a simple relative path to a base URL.
+
+    The caller then appends the path itself, which is faster. ``folder`` is the base URL with a
+    final slash.
+    """
     return urljoin(folder, "a/b") == f"{folder}a/b"
 
 
 def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
-    """Render fields and return them as a flat dict, without None values.
+    """Render query parameters, headers or form fields; return them as a dict without None values.
 
-    ``fields`` is a mapping of templates, whose empty results are omitted, too, or one template that
+    ``fields`` is a mapping of templates, whose empty results are omitted too, or one template that
     renders as a mapping.
     """
     if not isinstance(fields, dict):

@@ -15,7 +15,7 @@ from tap_core.manifest.document import to_plain
 from tap_core.manifest.dpath import MISSING, make_getter
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import Condition, InterpolatedValue, TemplateScope, resolve
-from tap_core.manifest.literals import VALUE_TYPES
+from tap_core.manifest.literals import get_literal_types
 from tap_core.manifest.parameters import expand_parameters
 
 __all__ = [
@@ -65,14 +65,7 @@ class ComponentMappingDefinition:
         """
         return ("components_values", "stream_template_config")
 
-    @staticmethod
-    def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the Python types to which a literal in the option ``value`` may be converted.
-
-        For example, ``value_type: integer`` returns ``{"value": (int,)}``; a literal of another
-        type stays a string. ``options`` are the options of the component in the manifest.
-        """
-        return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
+    literal_types = staticmethod(get_literal_types)
 
     @property
     def names(self) -> frozenset[str]:
@@ -84,7 +77,8 @@ class ComponentMappingDefinition:
 class _Resolver:
     """Base class of components resolvers, which create streams from a stream template.
 
-    It checks the variables and options that the component mappings use.
+    It raises ManifestError if a component mapping uses a template variable or an option that the
+    resolver does not support.
     """
 
     components_mapping: list[ComponentMappingDefinition]
@@ -114,7 +108,7 @@ class _Resolver:
                 )
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:  # noqa: ARG002
-        """Return True if a mapping's string value stays a string, False if it is parsed as YAML."""
+        """Return True if a string set by a component mapping stays text and is not read as YAML."""
         return not self.READS_YAML
 
 
@@ -132,7 +126,7 @@ class HttpComponentsResolver(_Resolver):
         """Yield the template variables for each stream to create.
 
         An API record becomes the variable ``components_values``. ``read`` is a function that yields
-        (slice, record) pairs of a retriever.
+        (stream slice, record) pairs of a retriever.
         """
         for one, record in read(self.retriever):
             yield {"components_values": record, "stream_slice": one}
@@ -149,9 +143,9 @@ class StreamConfig:
     default_values: Annotated[Any, "draft"] = None
 
     def values(self, config: Mapping[str, Any]) -> list[Any]:
-        """Return the config items that each create one stream, followed by `default_values`.
+        """Return the items of the config list at the path, followed by `default_values`.
 
-        If the config value at the path is not a list, the value is the only config item.
+        Each item creates one stream. A config value that is not a list is a single item.
         """
         path: list[Any] = resolve(self.configs_pointer, {"config": config})
         found = make_getter(path)(dict(config))
@@ -186,9 +180,9 @@ class ConfigComponentsResolver(_Resolver):
             yield {"components_values": _merge_items(combination)}
 
     def keeps_text(self, mapping: ComponentMappingDefinition) -> bool:
-        """Return True if a mapping has ``value_type: string``: its value then stays a string.
+        """Return True if a component mapping has ``value_type: string``: its value stays a string.
 
-        A string value with another type is parsed as YAML.
+        Otherwise a string value is parsed as YAML.
         """
         return mapping.value_type == "string"
 
@@ -247,7 +241,10 @@ def find_template_names(value: Any) -> frozenset[str]:
 
 
 def _expand_entry(entry: Any) -> Any:
-    """Convert a list item of the manifest to plain values, with its ``$parameters`` applied."""
+    """Convert an item of a resolver's list in the manifest to plain dicts and lists.
+
+    The ``$parameters`` of the item are first passed on to the components inside it.
+    """
     return to_plain(expand_parameters(entry))
 
 
@@ -260,11 +257,11 @@ def _has_component(given: Any) -> bool:
 
 
 def _merge_items(combination: Iterable[tuple[int, Any]]) -> dict[str, Any]:
-    """Merge one item from each list of the config into a dict.
+    """Merge a combination, one item from each config list, into one dict of template values.
 
-    ``combination`` contains each item with its index in its list. A mapping is merged into the
-    dict. Any other item is stored as (index, item) under the key ``source_config_<number of the
-    list>``.
+    ``combination`` contains (index in its list, item) pairs, in the order of the lists. An item
+    that is a mapping adds its keys to the dict. Any other item of list number N, from 0, is stored
+    as (index, item) under the key ``source_config_N``.
     """
     made: dict[str, Any] = {}
     for place, (number, value) in enumerate(combination):

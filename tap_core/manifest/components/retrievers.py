@@ -32,7 +32,7 @@ __all__ = ["CustomRetriever", "SimpleRetriever"]
 
 @dataclass(frozen=True, kw_only=True)
 class SimpleRetriever:
-    """Retriever that requests the pages of a slice one after the other."""
+    """Retriever that requests the pages of a stream slice one after the other."""
 
     requester: HttpRequester | CustomRequester
     record_selector: RecordSelector
@@ -62,7 +62,7 @@ class SimpleRetriever:
     def routers(self) -> list[PartitionRouter]:
         """Partition routers of the stream; [] if the manifest declares none.
 
-        If there are several, each slice combines one slice of each router.
+        If there are several, each stream slice combines one slice of each router.
         """
         found = self.partition_router
         if found is None:
@@ -72,10 +72,10 @@ class SimpleRetriever:
 
 @dataclass(frozen=True, kw_only=True)
 class CustomRetriever(Custom):
-    """Retriever that delegates to a subclass of SimpleRetriever, which overrides ``read_records``.
+    """Retriever that calls ``read_records`` of a connector's Python subclass of SimpleRetriever.
 
     Raises:
-        ManifestError: The class sends requests or generates slices itself.
+        ManifestError: The class sends requests or generates stream slices itself.
     """
 
     METHODS: ClassVar[tuple[str, ...]] = ("read_records",)
@@ -96,7 +96,7 @@ class CustomRetriever(Custom):
 
     @cached_property
     def simple(self) -> SimpleRetriever:
-        """SimpleRetriever with the same requester, record selector, paginator and other options.
+        """SimpleRetriever with the requester, record selector and other options of this retriever.
 
         Raises:
             ManifestError: `requester` or `record_selector` is missing.
@@ -112,9 +112,10 @@ class CustomRetriever(Custom):
 
     @cached_property
     def _slice_class(self) -> Any:
-        """Subclass of the Python class, instantiated once per slice.
+        """Subclass of the connector's retriever class that stores the read function of one slice.
 
-        Its instances share the attributes (``__dict__``) of `instance`.
+        Each slice is read by a new instance. The instances share the attributes (``__dict__``) of
+        `instance`.
         """
         cls = load_class(self.class_name, self.folder)
         members = {"__slots__": ("reads",), "__module__": cls.__module__}
@@ -129,13 +130,13 @@ class CustomRetriever(Custom):
         schema: JsonSchema,
         pages: Callable[[Context | None], Iterable[Record]],
     ) -> Iterator[Record]:
-        """Yield the records of a slice that ``read_records`` of the Python class returns.
+        """Yield the records of a slice that ``read_records`` of the connector's class returns.
 
         Args:
             scope: The template variables, which include the slice.
             schema: The JSON Schema of the stream.
-            pages: Function that requests the pages of a slice and returns their records. The Python
-                class calls it through ``super().read_records``.
+            pages: Function that requests the pages of a slice and returns their records. The
+                connector's class calls it through ``super().read_records``.
         """
         self.remember_stream(scope)
 

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from tap_core.manifest.dpath import (
@@ -31,7 +31,7 @@ from tap_core.manifest.interfaces import (
     TemplateScope,
     resolve,
 )
-from tap_core.manifest.literals import VALUE_TYPES
+from tap_core.manifest.literals import get_literal_types
 from tap_core.types import Record
 
 __all__ = [
@@ -62,14 +62,7 @@ class AddedFieldDefinition:
         if not self.path:
             raise ManifestError("path is empty: name the field that is added.")
 
-    @staticmethod
-    def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
-        """Return the Python types to which a literal in the option ``value`` may be converted.
-
-        For example, ``value_type: integer`` returns ``{"value": (int,)}``; a literal of another
-        type stays a string. ``options`` are the options of the component in the manifest.
-        """
-        return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
+    literal_types = staticmethod(get_literal_types)
 
 
 @dataclass(frozen=True)
@@ -168,7 +161,7 @@ class KeysToSnakeCase:
 
     def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  (the Protocol's parameter)
         """Convert the field names of a record to snake_case, in place."""
-        _replace(record, _rename_fields(record, _snake_case))
+        _replace(record, _rename_fields(record, _known_names.__getitem__))
 
 
 @dataclass(frozen=True)
@@ -255,7 +248,7 @@ class FlattenFields:
 
 
 def _add_field_name(name: str, error: ManifestError) -> ManifestError:
-    """Return a copy of an error whose message begins with the name of the field."""
+    """Return a copy of an error whose message begins with the name of the field it concerns."""
     return ManifestError(f"field '{name}': {error}")
 
 
@@ -294,6 +287,10 @@ def _rename_fields(record: Mapping[str, Any], rename: Callable[[str], str]) -> d
     }
 
 
+_LONGEST_KEPT: Final = 200
+_MOST_KEPT: Final = 8_192
+"""Length in characters, and number, of the names that are kept; a source may send others."""
+
 # A non-ASCII letter without an ASCII form is treated as lower case and kept.
 _WORDS: Final = re.compile(r"[A-Z]+[^\0-`{-\x7f]*|[^\0-`{-\x7f]+|[0-9]+|([^A-Za-z0-9]+)")
 """Groups of upper-case letters, lower-case letters, digits and separators in a name.
@@ -302,7 +299,16 @@ Lower-case letters are matched by excluding the other ranges, which is faster.
 """
 
 
-@lru_cache(maxsize=8_192)
+class _SnakeCaseNames(dict[str, str]):
+    """Names in snake_case by name. Long names and those above a number are not kept."""
+
+    def __missing__(self, name: str) -> str:
+        made = _snake_case(name)
+        if len(name) <= _LONGEST_KEPT and len(self) < _MOST_KEPT:
+            self[name] = made
+        return made
+
+
 def _snake_case(name: str) -> str:
     """Return a name in snake_case without accents: ``'firstName'`` becomes ``'first_name'``."""
     parts = unicodedata.normalize("NFKD", name)
@@ -315,11 +321,14 @@ def _snake_case(name: str) -> str:
     return "_".join(words).lower()
 
 
+_known_names: Final = _SnakeCaseNames()
+
+
 def _flatten(record: Record, *, into_lists: bool) -> dict[str, Any]:
     """Return the scalar values of a record by name, in airbyte-cdk's order and naming.
 
-    If a name is already used, the name of the parent field is added in front. After a non-empty
-    list, this is done for all names.
+    A name that is already used is prefixed with the name of the parent field. After the first
+    non-empty list that is flattened, all names are prefixed.
 
     Args:
         record: The record to flatten.

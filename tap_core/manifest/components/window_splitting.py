@@ -80,7 +80,7 @@ class RequestWindowSplitting:
 
 
 def validate_splitting(retriever: Any, cursor: Any) -> None:
-    """Raise ManifestError if a retriever splits time windows that its cursor cannot split.
+    """Check that a retriever's option to split time windows is supported by its cursor.
 
     Raises:
         ManifestError: The cursor does not support splitting, or a response filter has the action

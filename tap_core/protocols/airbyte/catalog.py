@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from tap_core.events import StreamId
 from tap_core.exceptions import CatalogFileError
-from tap_core.protocols.airbyte.json_input import JsonNode, as_bytes, parse
+from tap_core.protocols.airbyte.json_input import JsonNode, parse
 from tap_core.protocols.airbyte.schemas import airbyte_schema
-from tap_core.protocols.catalog_entries import apply_selection, get_catalog_entry
+from tap_core.protocols.catalog_entries import apply_selection, get_catalog_entry, get_properties
 from tap_core.singerlib.catalog import (
     REPLICATION_FULL_TABLE,
     REPLICATION_INCREMENTAL,
@@ -35,6 +35,7 @@ from tap_core.singerlib.catalog import (
     MetadataMapping,
     Schema,
 )
+from tap_core.state.reader import as_bytes
 from tap_core.state.replication_key_path import get_definition, parse_path
 from tap_core.sync.interfaces import SyncStream
 from tap_core.types import JsonSchema
@@ -92,9 +93,12 @@ def _describe_stream(stream: SyncStream) -> dict[str, Any]:
 
 
 def _build_airbyte_schema(stream: SyncStream) -> JsonSchema:
-    """Return a stream's schema for the discovery catalog, without unsupported properties."""
+    """Return a stream's schema for Airbyte's discovery catalog.
+
+    Properties with the inclusion ``unsupported`` in the Singer catalog are left out.
+    """
     schema = airbyte_schema(stream.schema)
-    if properties := _properties(schema):
+    if properties := get_properties(schema):
         metadata = get_catalog_entry(stream).metadata
         schema["properties"] = {
             name: inner
@@ -129,7 +133,10 @@ class _Replication(NamedTuple):
         return cls(method, key or None, is_free)
 
     def path_in(self, schema: JsonSchema) -> _Path:
-        """Return the path to the replication key in a schema, such as ``("meta", "updated")``."""
+        """Return the replication key as a path of property names in the stream's JSON Schema.
+
+        For example, the path of the key ``meta.updated`` is ``("meta", "updated")``.
+        """
         return parse_path(self.key or "", schema)
 
     @property
@@ -339,7 +346,8 @@ def _choose_cursor(
 ) -> str:
     """Return the name of the cursor field for a stream whose users may choose any field.
 
-    It is the configured field, else the catalog's default, else the tap's ``replication_key``.
+    It is the configured field of ``wanted``, else the catalog's default, else the tap's
+    ``replication_key``. ``source`` is the name of the catalog file, for error messages.
 
     Raises:
         CatalogFileError: There is no cursor field, or its name is unknown or ambiguous.
@@ -366,7 +374,10 @@ def _choose_cursor(
 def _make_entry(
     stream: SyncStream, wanted: ConfiguredStream, replication: _Replication
 ) -> CatalogEntry:
-    """Return a copy of a stream's catalog entry with only the configured properties selected."""
+    """Return a copy of a stream's Singer catalog entry for the configured stream ``wanted``.
+
+    It selects only the configured properties, and it has the given replication method and key.
+    """
     entry = deepcopy(get_catalog_entry(stream))
     root = entry.metadata.root
     if root.inclusion != _Inclusion.UNSUPPORTED:
@@ -379,16 +390,19 @@ def _make_entry(
 
 
 def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any) -> None:
-    """Select the configured properties in ``metadata`` and deselect all others, even keys.
+    """Set ``selected`` in catalog metadata for each property of an object and of nested objects.
+
+    Properties of the configured schema are selected. All others are deselected, even keys.
 
     Args:
         metadata: Catalog metadata to change.
-        path: Breadcrumb of the object whose properties are selected.
-        known: Schema of the object in the tap.
-        wanted: Configured schema of the object. Without properties, it selects all properties.
+        path: Breadcrumb of the object in ``metadata``; empty for the record.
+        known: Schema of the object that the tap has discovered.
+        wanted: Schema of the object in the configured catalog. If it has no properties, all
+            properties are selected.
     """
-    asked = _properties(wanted)
-    for name, definition in _properties(known).items():
+    asked = get_properties(wanted)
+    for name, definition in get_properties(known).items():
         crumb = (*path, "properties", name)
         node = metadata[crumb]
         apply_selection(node, wanted=not asked or name in asked)
@@ -397,13 +411,14 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
 
 
 def _remove_unwanted(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
-    """Return the schema ``known`` without properties that are missing in the schema ``wanted``.
+    """Return the tap's schema ``known`` without the properties that the user has not selected.
 
-    Only properties that catalog metadata cannot deselect are removed: properties inside arrays, and
-    undeclared properties (``additionalProperties``). ``in_list`` is True inside an array.
+    These are missing in the configured schema ``wanted``. Only those that catalog metadata cannot
+    deselect are removed: properties inside arrays, and undeclared properties
+    (``additionalProperties``). ``in_list`` is True inside an array.
     """
     result = dict(known)
-    asked, properties = _properties(wanted), _properties(known)
+    asked, properties = get_properties(wanted), get_properties(known)
     if asked and properties:
         if known.get("additionalProperties") and not wanted.get("additionalProperties"):
             result["additionalProperties"] = False
@@ -418,9 +433,3 @@ def _remove_unwanted(known: JsonSchema, wanted: Any, *, in_list: bool = False) -
     if isinstance(items, dict) and isinstance(wanted, Mapping):
         result["items"] = _remove_unwanted(items, wanted.get("items"), in_list=True)
     return result
-
-
-def _properties(schema: Any) -> Mapping[str, Any]:
-    """Return the ``properties`` of a schema, or an empty mapping if it declares no properties."""
-    found = schema.get("properties") if isinstance(schema, Mapping) else None
-    return found if isinstance(found, Mapping) else {}

@@ -17,9 +17,10 @@ from typing import Any, Final
 
 import typer
 
-from tap_core.config.loading import read_config_files, read_text
+from tap_core.config.loading import read_config_files
 from tap_core.exceptions import CatalogFileError, StateFileError
 from tap_core.io.stdout import StdoutWriter
+from tap_core.parsing.command_line import read_input_file
 from tap_core.protocols.airbyte.cli_args import get_files
 from tap_core.protocols.airbyte.error_trace import error_body
 from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
@@ -44,7 +45,7 @@ def run_source_command(context: typer.Context) -> int:
 
 
 class _CommandRun:
-    """Run of one Airbyte command, with its input files, its tap and its output."""
+    """One run of an Airbyte command such as ``read``, with its input files, settings and tap."""
 
     def __init__(
         self, tap_class: type[SyncTap], context: typer.Context, wire: StdoutWriter
@@ -59,7 +60,10 @@ class _CommandRun:
         self._hiders: list[Callable[[str], str]] = []
 
     def run(self) -> int:
-        """Run the command. Return its exit code, or the negative signal number after a signal."""
+        """Run the Airbyte command, and return its exit code.
+
+        After a signal, it is the negative signal number.
+        """
         try:
             self.files = get_files(self._context)
             _COMMANDS[str(self._context.info_name)](self)
@@ -70,7 +74,7 @@ class _CommandRun:
         return 0
 
     def hide(self, text: str) -> str:
-        """Return text with the secrets of the configuration redacted."""
+        """Return ``text`` with the secret values of the tap's settings redacted."""
         for hide in self._hiders:
             text = hide(text)
         return text
@@ -101,9 +105,10 @@ class _CommandRun:
         self._hiders.append(make_redactor(settings, schema))
 
     def _write_control_message(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
-        """Write a CONTROL message if the tap has changed a setting, such as its refresh token.
+        """Apply a change of the tap's settings, such as a new refresh token.
 
-        ``renew`` takes the current settings and returns the new settings.
+        If the settings differ afterwards, write them as a CONTROL message, so that the platform
+        stores them. ``renew`` takes the current settings and returns the new settings.
         """
         settings = renew(self.settings or {})
         if settings != self.settings:
@@ -121,7 +126,7 @@ class _CommandRun:
         return 1
 
     def _report_exit(self, leave: BaseException) -> int:
-        """Report that a signal or the tap's code ends the process, and return the exit code.
+        """Report ``leave``, an exit by a signal or the tap's code; return the exit code.
 
         A signal is logged as a warning, and the exit code is its negative number. An exit by the
         tap's code is written as an ERROR trace.
@@ -188,8 +193,8 @@ def _run_read(job: _CommandRun) -> None:
 
     catalog, state = job.files["catalog"], job.files.get("state")
     request = ReadRequest.of(
-        read_text(catalog, CatalogFileError, "Catalog"),
-        read_text(state, StateFileError, "State") if state else b"",
+        read_input_file(catalog, CatalogFileError, "Catalog"),
+        read_input_file(state, StateFileError, "State") if state else b"",
         sources=(catalog, state or "--state"),
     )
     read(job.tap(), request, job.wire.write)

@@ -65,7 +65,10 @@ class AirbyteCommand(Command):
     allow_extra_args = True
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command-line arguments. Store an error in ``ctx``; `get_files` raises it."""
+        """Parse the command-line arguments.
+
+        The message of an error is stored in ``ctx``. Only `get_files` raises the error, later.
+        """
         message = ""
         unknown: list[str] = []
         try:
@@ -115,9 +118,10 @@ class AirbyteCommand(Command):
 
 
 def get_files(context: typer.Context) -> Mapping[str, str]:
-    """Return the file paths on the command line, such as ``{"config": "c.json"}``, by option.
+    """Return the file paths of a command line by option, such as ``{"config": "c.json"}``.
 
-    Options that were not passed are missing. ``context`` belongs to an `AirbyteCommand`.
+    Options that were not passed are left out. ``context`` is the typer context of an
+    `AirbyteCommand`.
 
     Raises:
         ConfigurationError: A required option or a path is missing, or an option is unknown.

@@ -18,7 +18,10 @@ __all__ = ["error_body"]
 
 
 def error_body(error: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
-    """Return the content of an ERROR trace about an exception. ``hide`` redacts secrets."""
+    """Return the field ``error`` of the Airbyte ERROR trace that reports an exception.
+
+    ``hide`` returns a text with its secrets redacted.
+    """
     return {
         "message": redact_line(hide(summarize_error(error))),
         "internal_message": redact_line(hide(f"{type(error).__qualname__}: {error}")),

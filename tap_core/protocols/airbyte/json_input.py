@@ -6,21 +6,21 @@ invalid value names the file, the path of the value and the expected type.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tap_core.state.reader import parse_json
+from tap_core.singerlib.json import describe_json_error
+from tap_core.state.reader import as_bytes, parse_json
 
-__all__ = ["JsonNode", "as_bytes", "describe_error", "parse"]
+__all__ = ["JsonNode", "parse"]
 
 _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
 
 
 @dataclass(frozen=True, slots=True)
 class JsonNode:
-    """Value in a JSON document, with the names of the document and the path for error messages.
+    """Value in a JSON document, with its path and the document's name for error messages.
 
     Attributes:
         value: The JSON value; None if it is missing or null.
@@ -35,9 +35,9 @@ class JsonNode:
     place: str = ""
 
     def child(self, *names: str) -> JsonNode:
-        """Return the first member of an object, among these names, that is present and not null.
+        """Return a member of the node's JSON object: the first of these names that is not null.
 
-        If there is no such member, return a node with the value None.
+        If all of them are missing or null, return a node with the value None.
         """
         members = self.members()
         name = next((name for name in names if members.get(name) is not None), names[0])
@@ -45,50 +45,56 @@ class JsonNode:
         return JsonNode(members.get(name), self.source, self.error, place)
 
     def with_name(self, name: object) -> JsonNode:
-        """Return a copy that adds ``name`` to the path in errors: ``streams[0] ('users')``."""
+        """Return a copy whose path in error messages shows ``name``: ``streams[0] ('users')``."""
         return JsonNode(self.value, self.source, self.error, f"{self.place} ({name!r})")
 
     def items(self) -> Iterator[JsonNode]:
-        """Yield the items of a list as nodes. A missing value counts as an empty list."""
+        """Yield the items of the node's list as nodes. A missing value counts as an empty list."""
         for number, item in enumerate(self._get_typed(list, [])):
             yield JsonNode(item, self.source, self.error, f"{self.place}[{number}]")
 
     def members(self) -> dict[str, Any]:
-        """Return the members of an object by name. A missing value counts as an empty object."""
+        """Return the members of the node's JSON object by name, or ``{}`` if it is missing."""
         found: dict[str, Any] = self._get_typed(dict, {})
         return found
 
     def text(self) -> str | None:
-        """Return the value as a string, or None if it is missing. Other types raise an error."""
+        """Return the node's string, or None if it is missing. Raise an error for other types."""
         found: str | None = self._get_typed(str, None)
         return found
 
     def required_text(self) -> str:
-        """Return the value as a string, which may be empty. A missing value raises an error."""
+        """Return the node's string, which may be empty. Raise an error if it is missing."""
         found = self.text()
         if found is None:
             raise self.make_type_error("a string")
         return found
 
     def flag(self) -> bool:
-        """Return the value as a boolean, False if it is missing. Other types raise an error."""
+        """Return the node's boolean, False if it is missing. Raise an error for other types."""
         return self._get_typed(bool, None) is True
 
     def integer(self) -> int | None:
-        """Return the value as an integer (5.0 becomes 5), or None if it is missing."""
+        """Return the node's number as an integer (5.0 becomes 5), or None if it is missing."""
         if isinstance(self.value, float) and self.value.is_integer():
             return int(self.value)
         found: int | None = self._get_typed(int, None)
         return found
 
     def path(self) -> tuple[str, ...]:
-        """Return the path to a field: ``["a", "b"]`` -> ``("a", "b")``, ``"a"`` -> ``("a",)``."""
+        """Return the value, which is a field name or a list of nested field names, as a field path.
+
+        For example, ``["a", "b"]`` becomes ``("a", "b")``, and ``"a"`` becomes ``("a",)``.
+        """
         if isinstance(self.value, str):
             return (self.value,)
         return tuple(item.required_text() for item in self.items())
 
     def paths(self) -> tuple[tuple[str, ...], ...]:
-        """Return a list of paths to fields: ``["a", ["b", "c"]]`` -> ``(("a",), ("b", "c"))``."""
+        """Return the value, which is a list of field paths, as a tuple of tuples.
+
+        For example, ``["a", ["b", "c"]]`` becomes ``(("a",), ("b", "c"))``.
+        """
         return tuple(item.path() for item in self.items())
 
     def make_type_error(self, expected: str) -> Exception:
@@ -118,18 +124,5 @@ def parse(text: str | bytes, source: str, error: type[Exception]) -> JsonNode:
         return JsonNode(parse_json(as_bytes(text)), source, error)
     except ValueError as fault:
         raise JsonNode(None, source, error).make_error(
-            f"this is not JSON: {describe_error(fault)}"
+            f"this is not JSON: {describe_json_error(fault)}"
         ) from None
-
-
-def as_bytes(text: str | bytes) -> bytes:
-    """Return a text as UTF-8 bytes, without a byte order mark and trailing blanks or NUL bytes."""
-    content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
-    return content.removeprefix(b"\xef\xbb\xbf").rstrip(b" \t\r\n\0")
-
-
-def describe_error(fault: ValueError) -> str:
-    """Return the reason for a JSON error, such as "Expecting value (line 1, column 5)"."""
-    if isinstance(fault, json.JSONDecodeError):
-        return f"{fault.msg} (line {fault.lineno}, column {fault.colno})"
-    return "it is not UTF-8 text" if isinstance(fault, UnicodeError) else str(fault)

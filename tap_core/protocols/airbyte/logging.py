@@ -44,7 +44,7 @@ class MessageHandler(logging.Handler):
         self._hide = hide
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a log record as a LOG message, or a metric as an ANALYTICS trace."""
+        """Write a log record as an Airbyte LOG message, or a metric as an ANALYTICS trace."""
         with contextlib.suppress(OSError):  # the reader is gone: the next RECORD message raises
             try:
                 self._write(self._line(record))
@@ -78,7 +78,10 @@ def _level(number: int) -> str:
 
 @contextlib.contextmanager
 def redirect_logging(handler: MessageHandler) -> Iterator[None]:
-    """During the ``with`` block, send log records and Python warnings to ``handler``."""
+    """Send all log records and Python warnings to ``handler`` during the ``with`` block.
+
+    They are shown on the console too only if standard error is a terminal.
+    """
     root = logging.getLogger()
     shown = contextlib.nullcontext() if _is_terminal() else without_console()
     logging.captureWarnings(capture=True)

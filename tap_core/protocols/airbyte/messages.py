@@ -90,12 +90,15 @@ def estimate_line(
 
 
 def analytics_line(kind: str, value: str) -> bytes:
-    """Return an ANALYTICS trace as a line of JSON. ``kind`` is the name of a metric."""
+    """Return an ANALYTICS trace as a line of JSON: the name ``kind`` and the value of a metric."""
     return trace_line("ANALYTICS", {"type": kind, "value": value})
 
 
 def control_line(config: Mapping[str, Any]) -> bytes:
-    """Return a CONTROL message as a line of JSON. It replaces the platform's configuration."""
+    """Return a CONTROL message, which asks Airbyte to store ``config`` as the new settings.
+
+    The message is a line of JSON.
+    """
     body = {"type": "CONNECTOR_CONFIG", "emitted_at": now_ms()}
     return line("CONTROL", "control", {**body, "connectorConfig": {"config": config}})
 
@@ -104,12 +107,12 @@ def _encoded(message: Mapping[str, Any]) -> bytes:
     try:
         return encode_json(message)
     except UnicodeEncodeError:  # lone surrogate in a string of the tap's code or the source
-        return encode_json(_whole(message))
+        return encode_json(_replace_surrogates(message))
 
 
-def _whole(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if isinstance(value, Mapping):
-        return {_whole(key): _whole(item) for key, item in value.items()}
-    return [_whole(item) for item in value] if isinstance(value, list) else value
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
+    return [_replace_surrogates(item) for item in value] if isinstance(value, list) else value

@@ -19,12 +19,7 @@ from tap_core.protocols.airbyte.catalog import (
     parse_configured_catalog,
     stream_id,
 )
-from tap_core.protocols.airbyte.state import (
-    InputState,
-    get_previous_states,
-    parse_states,
-    to_state_document,
-)
+from tap_core.protocols.airbyte.state import InputState, parse_states, to_state_document
 from tap_core.protocols.airbyte.state_splitting import PER_STREAM_KEYS
 from tap_core.protocols.airbyte.writer import AirbyteWriter
 from tap_core.sync.interfaces import SyncTap
@@ -53,9 +48,12 @@ class ReadRequest:
 
 
 def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> None:
-    """Sync a tap with the catalog and state of a request, and write Airbyte messages.
+    """Run Airbyte's command ``read``: sync a tap, and write its data as Airbyte messages.
 
-    ``write`` is called with complete lines of JSON.
+    Args:
+        tap: The tap, before a catalog or a state was applied.
+        request: Configured catalog and state of the sync.
+        write: Called with complete lines of JSON.
 
     Raises:
         CatalogFileError: A stream does not support the configured cursor field.
@@ -70,8 +68,9 @@ def read(tap: SyncTap, request: ReadRequest, write: Callable[[bytes], None]) -> 
     tap.use_catalog(chosen)
     tap.setup_mapper()
     _check_stream_maps(tap, names)
-    _resume(tap, to_state_document(request.state, tap.streams, in_full))
-    for name, state in get_previous_states(request.state, tap.streams, in_full).items():
+    document, previous = to_state_document(request.state, tap.streams, in_full)
+    _resume(tap, document)
+    for name, state in previous.items():
         tap.streams[name].previously_sent_state = state
     writer = AirbyteWriter(write, names, shared=tap.has_shared_state)
     tap.set_protocol_writer(writer)
@@ -101,9 +100,9 @@ def _check_stream_maps(tap: SyncTap, names: Collection[str]) -> None:
 
 
 def _resume(tap: SyncTap, document: dict[str, Any]) -> None:
-    """Load a Singer state document into the tap.
+    """Load a Singer state document into the tap, from which its streams resume.
 
-    Its top-level keys besides ``bookmarks`` are the state that all streams share.
+    Top-level keys other than ``bookmarks`` become the state that all streams share.
     """
     tap.load_state(document)
     for name, value in document.items():

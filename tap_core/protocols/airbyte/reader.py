@@ -116,7 +116,7 @@ class _Trace(msgspec.Struct, tag="TRACE", tag_field="type"):
 
 
 class _Log(msgspec.Struct, tag="LOG", tag_field="type"):
-    """LOG message. It is ignored, because the Airbyte source has already logged it."""
+    """LOG message of an Airbyte source. It is ignored, because the source has already logged it."""
 
 
 class _Descriptor(msgspec.Struct):
@@ -170,7 +170,7 @@ _decode_error: Final = msgspec.json.Decoder(_Error).decode
 
 @dataclass(slots=True)
 class _Chunk:
-    """Consecutive rows of one stream, collected until they become an event.
+    """Consecutive rows of one stream, collected until they become one `Rows` event.
 
     ``expected`` is None if the stream is not in the catalog.
     """
@@ -183,7 +183,7 @@ class _Chunk:
     meta: dict[int, bytes] = field(default_factory=dict)
 
     def take_rows(self) -> Iterator[Rows]:
-        """Yield the collected rows as one event and empty the chunk.
+        """Yield the collected rows as one `Rows` event, and remove them from the chunk.
 
         Yield nothing if there are no rows, or if the stream is not in the catalog.
         """
@@ -204,7 +204,8 @@ class AirbyteReader:
     """Reader that converts the output of an Airbyte source, passed as bytes, to events.
 
     Call `feed` with each block of bytes, and `close` at the end of the input. Consume all events
-    that both methods yield. After that, `remarks` yields warnings that summarize the skipped input.
+    that both methods yield. After that, `iterate_warnings` yields warnings that summarize the
+    skipped input.
 
     Args:
         expected: Streams of the configured catalog.
@@ -244,7 +245,10 @@ class AirbyteReader:
         self._unknown_streams: Counter[str] = Counter()
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield the events of all lines that end within ``data``. Keep an incomplete last line."""
+        """Yield the events of all lines that end within ``data``, the next part of the input.
+
+        An incomplete last line is kept for the next call.
+        """
         yield from self._yield_schemas()
         yield from self._events(self._lines.split(data))
 
@@ -265,8 +269,11 @@ class AirbyteReader:
                 f" messages before it are loaded. Line {self._lines.number} begins: {excerpt(rest)}"
             )
 
-    def remarks(self) -> Iterator[str]:
-        """Yield warnings: Singer's messages, skipped lines, and skipped records per stream."""
+    def iterate_warnings(self) -> Iterator[str]:
+        """Yield a warning for each kind of input that was not loaded.
+
+        The warnings are about Singer messages, skipped lines, and skipped records per stream.
+        """
         if self._is_singer:
             yield (
                 "The input has messages of Singer, whose records are not loaded. Leave the command"
@@ -280,7 +287,7 @@ class AirbyteReader:
     # Rows
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
-        """Yield the events of complete lines. Consecutive records of one stream become one event.
+        """Convert complete lines to events. Consecutive records of one stream become one event.
 
         If a line is invalid, the events of the lines before it are yielded first.
         """
@@ -309,7 +316,10 @@ class AirbyteReader:
         yield from chunk.take_rows()
 
     def _make_chunk(self, body: _Body) -> _Chunk:
-        """Return an empty chunk for a record. Count its stream if the catalog does not have it."""
+        """Return an empty chunk for the stream of a record.
+
+        If the catalog does not have the stream, count the record as skipped.
+        """
         expected = self._expected.get(self._stream(body.stream, body.namespace))
         if expected is None:
             self._unknown_streams[str(StreamId(body.stream, body.namespace))] += 1
@@ -319,7 +329,8 @@ class AirbyteReader:
         """Check a record as the options of the reader require.
 
         ``fails_on_undeclared`` requires that the catalog declares the record's stream and fields.
-        ``check`` validates the values of the record.
+        ``check`` validates the values of the record. ``expected`` is the record's stream in the
+        catalog, or None.
 
         Raises:
             FatalSyncError: The stream or a field is not declared, or a value is invalid.
@@ -439,11 +450,11 @@ class AirbyteReader:
             return
 
     def _yield_completions(self, *, sound: bool) -> Iterator[StreamStatus | ActivateVersion]:
-        """Yield an end event for each completed stream.
+        """Yield a COMPLETE event for each stream that the Airbyte source has read completely.
 
-        For a stream that truncates, also yield an event that removes its old rows. A stream is
-        completed if its final status is COMPLETE. If the input is sound and has no statuses at all,
-        all streams are completed.
+        These are the streams whose final status is COMPLETE. If ``sound`` is True and the input
+        has no statuses at all, they are all streams. If the rows of older generations of a stream
+        must be removed, an `ActivateVersion` event follows.
 
         Args:
             sound: False if the input was incomplete or the Airbyte source failed.
@@ -521,7 +532,10 @@ def _find_undeclared_fields(data: msgspec.Raw, expected: ExpectedStream) -> list
 
 
 def _index_by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
-    """Return the streams by name. Names that occur in several namespaces are left out."""
+    """Return the ``expected`` streams by name, to find the stream of a message without a namespace.
+
+    Names that occur in several namespaces are left out.
+    """
     streams = list(expected)
     counts = Counter(stream.name for stream in streams)
     return {stream.name: stream for stream in streams if counts[stream.name] == 1}

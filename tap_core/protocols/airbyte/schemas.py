@@ -27,6 +27,7 @@ from typing import Any, Final
 
 from tap_core.schema.inline_references import ANNOTATION_KEYWORDS, inline_references
 from tap_core.schema.references import map_subschemas
+from tap_core.schema.type_variants import get_types
 from tap_core.types import JsonSchema
 
 __all__ = ["airbyte_schema", "singer_schema"]
@@ -85,10 +86,13 @@ def singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
 def _transform(
     schema: JsonSchema, step: Callable[[JsonSchema], JsonSchema], depth: int = 0
 ) -> JsonSchema:
-    """Return a schema with ``step`` applied to all its subschemas and then to the schema itself.
+    """Return a copy of a schema in which ``step`` has converted each subschema and the schema.
 
-    Subschemas below 100 levels become ``{}``, which allows any value. ``depth`` is the level of
-    ``schema``.
+    Args:
+        schema: The schema, or in recursive calls a subschema.
+        step: Converts one schema, whose subschemas are already converted.
+        depth: Level of ``schema``. Subschemas below 100 levels become ``{}``, which allows any
+            value.
     """
     if depth > _DEEPEST:
         return {}
@@ -106,7 +110,7 @@ def _add_hint(schema: JsonSchema) -> JsonSchema:
     schema = _rewrite_union(schema)
     if _HINT in schema:
         return schema
-    hint = _find_hint(_types(schema), schema)
+    hint = _find_hint([kind for kind in get_types(schema) if kind != _NULL], schema)
     return {**schema, _HINT: hint} if hint else schema
 
 
@@ -136,9 +140,10 @@ def _find_text_hint(schema: Mapping[str, Any]) -> str | None:
 
 
 def _rewrite_union(schema: JsonSchema) -> JsonSchema:
-    """Return a schema whose union is one that Airbyte supports: ``oneOf``, or a nullable type.
+    """Return a schema whose union (such as ``anyOf``) is written in a form that Airbyte supports.
 
-    If that would change the meaning of the union, return the schema unchanged.
+    This is ``oneOf``, or one nullable type. If both would allow other values than the union, return
+    the schema unchanged.
     """
     word = next((word for word in _COMBINING if isinstance(schema.get(word), list)), None)
     choices = schema[word] if word else None
@@ -153,9 +158,10 @@ def _rewrite_union(schema: JsonSchema) -> JsonSchema:
 
 
 def _can_merge(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
-    """Return True if the only alternative of a union can be merged into the schema around it.
+    """Return True if ``choice``, the only alternative of a union, can replace the union.
 
-    ``choice`` is the alternative. ``rest`` has the other keywords of the schema around the union.
+    ``rest`` has the keywords next to the union in its schema. They may only be annotations, such as
+    ``title``.
     """
     return (
         "type" in choice
@@ -173,10 +179,13 @@ def _nullable(schema: Mapping[str, Any], *, is_nullable: bool) -> JsonSchema:
 
 
 def _are_disjoint(choices: Sequence[Mapping[str, Any]]) -> bool:
-    """Return True if no two alternatives of a union allow the same type."""
+    """Return True if no two alternatives of a union allow the same type.
+
+    A value then matches at most one of them, so that ``anyOf`` means the same as ``oneOf``.
+    """
     seen: set[str] = set()
     for choice in choices:
-        types = set(_types(choice, with_null=True))
+        types = set(get_types(choice))
         if "integer" in types:
             types.add("number")
         if not types or not types.isdisjoint(seen):
@@ -198,15 +207,16 @@ def _replace_hint(schema: JsonSchema) -> JsonSchema:
         words = {}
     else:
         words = _WORDS_OF_HINTS.get(hint, {})
-    if "type" in words and _NULL in _types(schema, with_null=True):
+    if "type" in words and _NULL in get_types(schema):
         words = {**words, "type": [words["type"], _NULL]}
     return {**schema, **words}
 
 
 def _build_big_integer_keywords(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the JSON Schema keywords for ``big_integer``: a string with a 38-digit decimal.
+    """Return the JSON Schema keywords that replace the ``airbyte_type`` hint ``big_integer``.
 
-    Return no keywords if the schema already declares a precision or bounds beyond 64 bits.
+    They declare a string with an integer of up to 38 digits. Return no keywords if the schema
+    already declares a precision or bounds beyond 64 bits.
     """
     if schema.get("precision") or _is_beyond_64_bits(schema):
         return {}
@@ -214,12 +224,6 @@ def _build_big_integer_keywords(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 # Properties of a schema
-
-
-def _types(schema: Mapping[str, Any], *, with_null: bool = False) -> list[str]:
-    found = schema.get("type")
-    types = [found] if isinstance(found, str) else found if isinstance(found, list) else []
-    return [kind for kind in types if isinstance(kind, str) and (with_null or kind != _NULL)]
 
 
 def _is_beyond_64_bits(schema: Mapping[str, Any]) -> bool:

@@ -25,7 +25,7 @@ commands = typer.Typer()
 
 @commands.command(cls=AirbyteCommand)
 def spec(context: typer.Context, *, debug: Debug = False) -> int:  # noqa: ARG001
-    """Print the settings (Airbyte)."""
+    """Print the specification of the tap's settings (Airbyte)."""
     return _run(context)
 
 

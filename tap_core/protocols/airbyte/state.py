@@ -23,13 +23,14 @@ from typing import Any, Final
 from tap_core.events import StreamId
 from tap_core.exceptions import StateFileError
 from tap_core.protocols.airbyte.catalog import stream_id
-from tap_core.protocols.airbyte.json_input import JsonNode, as_bytes, describe_error
-from tap_core.protocols.resume import find_previously_sent, retained_bookmarks
+from tap_core.protocols.airbyte.json_input import JsonNode
+from tap_core.protocols.resume import split_bookmarks
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
-from tap_core.state.reader import parse_json
+from tap_core.singerlib.json import describe_json_error
+from tap_core.state.reader import as_bytes, parse_json
 from tap_core.sync.interfaces import SyncStream
 
-__all__ = ["InputState", "get_previous_states", "parse_states", "to_state_document"]
+__all__ = ["InputState", "parse_states", "to_state_document"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ _UNFINISHED: Final = "currently_syncing"
 
 @dataclass(frozen=True, slots=True)
 class InputState:
-    """Content of an Airbyte state file.
+    """Parsed content of an Airbyte state file, from which a tap resumes.
 
     Attributes:
         streams: State of each stream; None if the stream must be reset.
@@ -71,12 +72,12 @@ def parse_states(text: str | bytes, source: str) -> InputState:
     """
     found = _StateAccumulator()
     for document in _documents(as_bytes(text), f"State '{source}'"):
-        found.take(document)
+        found.add(document)
     return InputState(found.streams, found.shared, found.legacy)
 
 
 def _documents(content: bytes, source: str) -> Iterator[JsonNode]:
-    """Yield the JSON document in a file's content. If it is not one document, yield one per line.
+    """Yield the JSON documents in a state file: one document, or one per line.
 
     ``source`` is the file's name in error messages.
     """
@@ -101,9 +102,11 @@ def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]
         except ValueError as own:
             if is_first:
                 raise JsonNode(None, source, StateFileError).make_error(
-                    f"this is not JSON: {describe_error(fault)}"
+                    f"this is not JSON: {describe_json_error(fault)}"
                 ) from None
-            logger.warning("%s, %s, is cut off and skipped: %s", source, place, describe_error(own))
+            logger.warning(
+                "%s, %s, is cut off and skipped: %s", source, place, describe_json_error(own)
+            )
         is_first = False
 
 
@@ -115,56 +118,56 @@ class _StateAccumulator:
         self.shared: dict[str, Any] = {}
         self.legacy: dict[str, Any] = {}
 
-    def take(self, node: JsonNode) -> None:
+    def add(self, node: JsonNode) -> None:
         """Add the states in one JSON document of the file: a state or a list of states.
 
         They override earlier states of the same streams.
         """
         for state in node.items() if isinstance(node.value, list) else [node]:
             if state.value is not None:
-                self._take_one(state)
+                self._add_one(state)
 
-    def _take_one(self, node: JsonNode) -> None:
+    def _add_one(self, node: JsonNode) -> None:
         kind = node.child("type", "state_type").text() or _infer_type(node.members())
         if kind == "STREAM":
-            self._take_stream(node.child("stream"))
+            self._add_stream(node.child("stream"))
         elif kind == "GLOBAL":
-            self._take_global(node.child(*_GLOBAL))
+            self._add_global(node.child(*_GLOBAL))
         elif kind == "LEGACY":
-            self._take_legacy(node.child("data"))
+            self._add_legacy(node.child("data"))
         elif kind == "STATE":
-            self._take_message(node)
+            self._add_message(node)
         elif kind is None or "bookmarks" in node.members():
-            self._take_legacy(node)
+            self._add_legacy(node)
         elif kind not in _OTHER_MESSAGES:
             raise node.make_error(f"{kind!r} is not a state type: use STREAM, GLOBAL or LEGACY")
 
-    def _take_message(self, node: JsonNode) -> None:
+    def _add_message(self, node: JsonNode) -> None:
         """Add the state of a STATE message: field ``state`` for Airbyte, ``value`` for Singer."""
         state = node.child("state", "value")
         if state.value is None and "value" not in node.members():
             raise state.make_type_error("a state")
         if "state" in node.members():
-            self._take_one(state)
+            self._add_one(state)
         else:
-            self._take_legacy(state)
+            self._add_legacy(state)
 
-    def _take_stream(self, node: JsonNode) -> None:
+    def _add_stream(self, node: JsonNode) -> None:
         descriptor = node.child("stream_descriptor")
         name = descriptor.child("name").required_text()
         stream = StreamId(name, descriptor.child("namespace").text())
         state = node.child("stream_state").with_name(name)
         self.streams[stream] = None if state.value is None else state.members()
 
-    def _take_global(self, node: JsonNode) -> None:
+    def _add_global(self, node: JsonNode) -> None:
         if node.value is None:
             raise node.make_type_error("an object")
         self.streams, self.legacy = {}, {}
         self.shared = node.child("shared_state").members()
         for state in node.child("stream_states").items():
-            self._take_stream(state)
+            self._add_stream(state)
 
-    def _take_legacy(self, node: JsonNode) -> None:
+    def _add_legacy(self, node: JsonNode) -> None:
         while True:  # unwrap the envelopes that Singer targets and orchestrators add to a state
             members = node.members()
             if "singer_state" in members:
@@ -179,7 +182,7 @@ class _StateAccumulator:
 def _infer_type(members: Mapping[str, Any]) -> str | None:
     """Return the type of an Airbyte state without the field ``type``, inferred from its fields.
 
-    Return "STREAM", "GLOBAL" or "LEGACY", or None for a plain Singer state.
+    Return "STREAM", "GLOBAL" or "LEGACY", or None for a Singer state.
     """
     if "stream_descriptor" in _object(members.get("stream")):
         return "STREAM"
@@ -193,8 +196,11 @@ def _infer_type(members: Mapping[str, Any]) -> str | None:
 
 def to_state_document(
     input_state: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Convert a parsed Airbyte state to a Singer state document, from which a tap can resume.
+
+    The second dict that is returned has the states, by stream name, of parent streams that restart
+    only because a child stream restarts. They show which parent records were sent in earlier syncs.
 
     Streams that are read in full get no state. If a selected stream has no state, its parent
     streams get no state either, because otherwise the children of older parent records would be
@@ -210,26 +216,17 @@ def to_state_document(
         for name, value in {**input_state.legacy, **input_state.shared}.items()
         if name not in ("bookmarks", _UNFINISHED)
     }
-    kept = retained_bookmarks(
+    kept, previous = split_bookmarks(
         _bookmarks(input_state, streams), streams, _is_restarted, full_refresh
     )
-    return {"bookmarks": kept, **document} if kept else document
-
-
-def get_previous_states(
-    input_state: InputState, streams: Mapping[str, SyncStream], full_refresh: Collection[str] = ()
-) -> dict[str, dict[str, Any]]:
-    """Return the states of parent streams that restart only because a child stream restarts.
-
-    The states are keyed by stream name. See `to_state_document` for the arguments.
-    """
-    return find_previously_sent(
-        _bookmarks(input_state, streams), streams, _is_restarted, full_refresh
-    )
+    return ({"bookmarks": kept, **document} if kept else document), previous
 
 
 def _bookmarks(input_state: InputState, streams: Mapping[str, SyncStream]) -> dict[str, Any]:
-    """Return the state of each stream by the tap's stream name. Streams to reset are left out."""
+    """Return the state of each stream in a state file, by the tap's name of the stream.
+
+    Streams that must be reset are left out.
+    """
     known = {stream_id(stream): name for name, stream in streams.items()}
     bookmarks = _object(input_state.legacy.get("bookmarks"))
     bookmarks |= {known[one]: state for one, state in input_state.streams.items() if one in known}
@@ -237,7 +234,10 @@ def _bookmarks(input_state: InputState, streams: Mapping[str, SyncStream]) -> di
 
 
 def _is_restarted(stream: SyncStream, state: Any) -> bool:
-    """Return True if a stream has no state (None), or if its method is FULL_TABLE."""
+    """Return True if a sync reads a stream from its start.
+
+    This is the case without a state (None) and with the replication method FULL_TABLE.
+    """
     return state is None or stream.replication_method == REPLICATION_FULL_TABLE
 
 

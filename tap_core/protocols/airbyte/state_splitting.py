@@ -28,9 +28,9 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class StreamStates:
-    """Builder of Airbyte STATE messages from the state documents of a tap.
+    """Builder of Airbyte STATE messages from the Singer state documents that a tap emits.
 
-    The last state of each stream is remembered, so that only changed states are written.
+    It remembers the last state of each stream, so that only changed states become messages.
     """
 
     def __init__(self, streams: Mapping[str, StreamId], *, shared: bool) -> None:
@@ -55,20 +55,23 @@ class StreamStates:
         """Records since the last state."""
 
     def begin(self, name: str) -> None:
-        """Mark a stream as started. From now on, `take` writes changes of its state."""
+        """Mark a stream as started. From now on, `update` returns messages for its states."""
         self._open.setdefault(name, False)
 
     def count(self, name: str, records: int) -> None:
-        """Add to the number of a stream's records since its last STATE message.
+        """Count ``records`` further records of a stream.
 
-        The STATE message reports this number as its ``recordCount``.
+        The next STATE message reports the number since the last one as its ``recordCount``.
         """
         self._counts[name] += records
 
-    def take(self, document: bytes) -> bytes:
-        """Return the STATE messages for the states that changed in a newer state document.
+    def update(self, document: bytes) -> bytes:
+        """Return STATE messages, as lines of JSON, for the states that differ in a new document.
 
-        Return b"" if the state of no active stream has changed.
+        Return b"" if the states of the streams that are being read have not changed.
+
+        Args:
+            document: Newest Singer state document of the tap, as JSON.
         """
         self._read(document)
         if self._is_shared:
@@ -80,9 +83,9 @@ class StreamStates:
         )
 
     def end(self, name: str) -> bytes:
-        """Mark a stream as ended, and return its final STATE message.
+        """Mark a stream as ended, and return its final STATE message as a line of JSON.
 
-        Return b"" if no records were written since its last STATE message.
+        Return b"" if its last STATE message already follows its last record.
         """
         has_begun = self._open.get(name, False)
         owed = not has_begun or self._counts[name] > 0

@@ -86,7 +86,7 @@ class AirbyteWriter:
             self._write(lines)
 
     def break_off(self) -> None:
-        """Write the status INCOMPLETE for each stream that has started but not ended."""
+        """Report an interrupted sync: write the status INCOMPLETE for each unfinished stream."""
         for name, progress in list(self._progress.items()):
             if progress not in _ENDS:
                 with suppress(OSError):  # the reader of the output is gone
@@ -96,7 +96,7 @@ class AirbyteWriter:
         if isinstance(event, Rows):
             return self._records(event)
         if isinstance(event, Checkpoint):
-            return self._positions.take(event.state)
+            return self._positions.update(event.state)
         if isinstance(event, StreamStatus):
             return self._status(event.stream.name, event.progress)
         if isinstance(event, Estimate):
@@ -110,10 +110,10 @@ class AirbyteWriter:
         return b""
 
     def _estimate(self, event: Estimate) -> bytes:
-        """Return an ESTIMATE message, or b"" if the estimate must be dropped.
+        """Return an Airbyte ESTIMATE message, or b"" if it must not be sent.
 
-        Airbyte accepts either estimates of the whole sync or estimates of streams. Therefore
-        estimates of another type than the first one are dropped, and those of unknown streams.
+        A sync may send estimates either of the whole sync or of streams. The first estimate decides
+        which, and the others are dropped. Estimates of unknown streams are dropped too.
         """
         stream = event.stream if event.is_total else self._find_stream(event.stream.name)
         if stream is None:
@@ -184,7 +184,10 @@ class AirbyteWriter:
         return lines
 
     def _find_stream(self, name: str) -> StreamId | None:
-        """Return a stream's identifier in the catalog, or None, logged once, if it is not there."""
+        """Return a stream's identifier in the catalog.
+
+        If the stream is not in the catalog, log a warning once and return None.
+        """
         stream = self._streams.get(name)
         if stream is None and name not in self._unknown_streams:
             self._unknown_streams.add(name)

@@ -22,9 +22,9 @@ _UNPRINTABLE: Final = re.compile(r"[^\x21-\x7e]")
 
 
 def get_variable_name(plugin: str, suffix: str) -> str:
-    """Return the name of an environment variable of a plugin.
+    """Return the name of an environment variable that configures the server of a plugin.
 
-    For example, ``"target-spark"`` and ``"ALLOW_SETTINGS"`` give ``TARGET_SPARK_ALLOW_SETTINGS``.
+    It is ``TARGET_SPARK_ALLOW_SETTINGS`` for ``"target-spark"`` and ``"ALLOW_SETTINGS"``.
     """
     return f"{plugin.upper().replace('-', '_')}_{suffix}"
 
@@ -36,10 +36,12 @@ def parse_names(text: str | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class AllowedNames:
-    """Settings that gRPC calls may set because the operator of the server allows them.
+    """Names of settings that the operator of a server allows its gRPC calls to set.
+
+    A call may not set them otherwise.
 
     Attributes:
-        variable: Environment variable in which the operator lists the settings.
+        variable: Environment variable in which the operator lists the names.
         names: Names of the settings, in which ``*`` matches any characters.
     """
 
@@ -63,8 +65,8 @@ class AllowedNames:
         """Check that the operator allows all settings in ``refused``.
 
         Args:
-            refused: Names of settings that a call may set only if the operator allows them.
-            known: Names of settings, to suggest one for a misspelled name.
+            refused: Names of settings in a call that need the operator's permission.
+            known: Names of all settings. The message suggests one of them for a misspelled name.
 
         Raises:
             ConfigurationError: A setting is not allowed. The message names the settings and the

@@ -48,7 +48,11 @@ def check_allowed_settings(
 
 
 def _declares(schema: Mapping[str, Any], name: str) -> bool:
-    """Return True if a schema declares a property, by name, pattern or ``additionalProperties``."""
+    """Return True if a JSON Schema declares a property.
+
+    It does so by name, by a pattern, by ``additionalProperties``, or in a subschema of ``allOf``
+    and similar keywords.
+    """
     if name in (schema.get("properties") or {}) or schema.get("additionalProperties"):
         return True
     if any(re.search(pattern, name) for pattern in schema.get("patternProperties") or {}):

@@ -57,14 +57,15 @@ class BoundedByteQueue:
                 self._turn.notify_all()
 
     def check(self) -> None:
-        """Raise `CallEndedError` if the consumer has called `leave`."""
+        """Raise `CallEndedError` if the consumer takes no more data, because it called `leave`."""
         if self._is_left:
             raise CallEndedError
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the queue after the byte strings in it. Called by the producer.
+        """Mark the end of the data. The producer calls this last.
 
-        ``error`` is the error with which the producer failed. It is raised to the consumer.
+        If the producer has failed, ``error`` is its error. The consumer gets all queued byte
+        strings, and then this error.
         """
         with self._turn:
             self._is_over, self._error = True, None if self._is_left else error

@@ -47,9 +47,9 @@ def connector_command(tap_class: type[SyncTap]) -> CliCommand:
 
 @contextmanager
 def _handlers_of_the_main_thread() -> Iterator[None]:
-    """During the ``with`` block, ignore calls of `signal.signal` outside the main thread.
+    """Ignore calls of `signal.signal` outside the main thread during the ``with`` block.
 
-    Otherwise Python raises a ValueError for such a call.
+    Python raises a ValueError for such a call, which would end a tap that sets signal handlers.
     """
     set_handler = signal.signal
 

@@ -36,7 +36,10 @@ _SYSTEM_PREFIXES: Final = ("_sdc_", "_fivetran_")
 
 @dataclass(frozen=True, slots=True)
 class TableId:
-    """Name of a Fivetran table and its schema. ``schema`` is None if the tap has no schemas."""
+    """Name of a Fivetran table and of the database schema that contains it.
+
+    ``schema`` is None if the tap does not group its tables in schemas.
+    """
 
     table: str
     schema: str | None = None
@@ -50,13 +53,13 @@ class TableId:
 class SourceColumn:
     """Column of a Fivetran table, with the values of one property of a stream.
 
-    If ``is_whole`` is True, the column has the whole record as JSON instead.
+    If ``has_record`` is True, the column has the whole record as JSON instead.
     """
 
     name: str
     kind: ColumnType
     is_key: bool = False
-    is_whole: bool = False
+    has_record: bool = False
 
 
 def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -70,7 +73,7 @@ def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
-    """Return the columns of the Fivetran table for a stream.
+    """Return the columns of the Fivetran table for the stream whose schema is ``described``.
 
     A key property that the schema does not declare becomes a string column.
     """
@@ -87,12 +90,15 @@ def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
         if name in keys or not name.startswith(_SYSTEM_PREFIXES)
     ]
     if not declared:
-        found.append(SourceColumn(_free_name(properties), to_column_type({}), is_whole=True))
+        found.append(SourceColumn(_free_name(properties), to_column_type({}), has_record=True))
     return tuple(found)
 
 
 def _free_name(taken: Mapping[str, Any]) -> str:
-    """Return a name for the whole-record column: "record", or "_record" if ``taken`` has it."""
+    """Return the name of a column that holds the record as JSON: "record" if no column has it.
+
+    Underscores are put before it until the name is not in ``taken``, as in "_record".
+    """
     name = WHOLE_RECORD
     while name in taken:
         name = f"_{name}"

@@ -50,35 +50,40 @@ class ConditionalRules:
 
     Attributes:
         rules: Rules that a form can express.
-        always: Names of properties that are always required, because their rule always applies.
-        plainly: Properties to show in any case, because a form cannot express their rules.
+        always_required: Names of properties that are always required, because their rule always
+            applies.
+        unconditional: Schemas of the properties that the form always shows, by name, because it
+            cannot express the rules that declare them.
     """
 
     rules: tuple[Rule, ...] = ()
-    always: frozenset[str] = frozenset()
-    plainly: Mapping[str, Schema] = field(default_factory=dict)
+    always_required: frozenset[str] = frozenset()
+    unconditional: Mapping[str, Schema] = field(default_factory=dict)
 
     @property
-    def later(self) -> frozenset[str]:
+    def conditional_names(self) -> frozenset[str]:
         """Names of the properties that the form shows only if another field has a certain value."""
         return frozenset(name for rule in self.rules for name in rule.properties)
 
 
 def is_toggle(schema: Schema) -> bool:
-    """Return True if a setting becomes a toggle: a boolean that may be both true and false."""
+    """Return True if a setup form shows a setting as a toggle: a boolean of two possible values."""
     return get_json_types(schema) - {"null"} == {"boolean"} and len(get_options(schema)) != 1
 
 
-def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
-    """Return the conditional rules (``if``, ``dependentRequired``) of a settings schema."""
-    found = [*_find_if_rules(whole), *_find_dependent_rules(whole)]
+def parse_conditions(flattened: FlattenedSchema) -> ConditionalRules:
+    """Return the conditional rules (``if``, ``dependentRequired``) of a settings schema.
+
+    With such a rule, a setup form shows some fields only if another field has a certain value.
+    """
+    found = [*_find_if_rules(flattened), *_find_dependent_rules(flattened)]
     always = frozenset(
-        name for rule in found if _always_applies(rule, whole) for name in rule.required
+        name for rule in found if _always_applies(rule, flattened) for name in rule.required
     )
     left = [
-        _remove_properties(rule, always | whole.required)
+        _remove_properties(rule, always | flattened.required)
         for rule in found
-        if not _always_applies(rule, whole)
+        if not _always_applies(rule, flattened)
     ]
     times = Counter(name for rule in left for name in rule.properties)
     rules = [
@@ -87,21 +92,21 @@ def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
         if rule.properties
         and rule.condition not in times
         and all(times[name] == 1 for name in rule.properties)
-        and _can_be_condition(whole.properties.get(rule.condition), rule.answer)
+        and _can_be_condition(flattened.properties.get(rule.condition), rule.answer)
     ]
     conditional = {name for rule in rules for name in rule.properties}
-    plainly = {
+    unconditional = {
         name: schema
         for rule in found
         for name, schema in rule.properties.items()
-        if name not in conditional and name not in whole.properties
+        if name not in conditional and name not in flattened.properties
     }
-    return ConditionalRules(tuple(rules), always, plainly)
+    return ConditionalRules(tuple(rules), always, unconditional)
 
 
-def _find_if_rules(whole: FlattenedSchema) -> Iterator[Rule]:
+def _find_if_rules(flattened: FlattenedSchema) -> Iterator[Rule]:
     """Yield a conditional rule for each ``then`` and ``else`` in a settings schema."""
-    for part in whole.rules:
+    for part in flattened.rules:
         tested = part["if"].get("properties") if isinstance(part["if"], Mapping) else None
         if not isinstance(tested, Mapping) or len(tested) != 1:
             tested = {"": {}}
@@ -110,24 +115,26 @@ def _find_if_rules(whole: FlattenedSchema) -> Iterator[Rule]:
         answer: Any = value[0] if value else None
         answer = answer if isinstance(answer, bool) else to_form_text(answer)
         condition = str(name) if value else ""
-        yield _make_rule(condition, answer, part.get("then"), whole)
-        yield _make_rule(*_invert_condition(condition, answer, whole), part.get("else"), whole)
+        yield _make_rule(condition, answer, part.get("then"), flattened)
+        yield _make_rule(
+            *_invert_condition(condition, answer, flattened), part.get("else"), flattened
+        )
 
 
-def _make_rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchema) -> Rule:
-    """Return the rule for a ``then`` or ``else`` schema.
+def _make_rule(condition: str, answer: str | bool, schema: Any, flattened: FlattenedSchema) -> Rule:
+    """Return the rule that shows the form fields for a ``then`` or ``else`` schema.
 
     Args:
         condition: Name of the field that ``if`` tests; empty if a form cannot express the test.
         answer: Value of the field for which the schema applies.
         schema: The ``then`` or ``else`` schema.
-        whole: Settings schema that contains the ``then`` or ``else``.
+        flattened: Settings schema that contains the ``then`` or ``else``.
     """
     about = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     own = {k: v for k, v in (about.get("properties") or {}).items() if isinstance(v, Mapping)}
     required = frozenset(about.get("required") or ())
-    names = [*(name for name in own if name not in whole.properties), *required]
-    known = {name: whole.properties.get(name, {}) for name in dict.fromkeys(names)}
+    names = [*(name for name in own if name not in flattened.properties), *required]
+    known = {name: flattened.properties.get(name, {}) for name in dict.fromkeys(names)}
     return Rule(
         condition,
         answer,
@@ -137,7 +144,7 @@ def _make_rule(condition: str, answer: str | bool, schema: Any, whole: Flattened
 
 
 def _invert_condition(
-    condition: str, answer: str | bool, whole: FlattenedSchema
+    condition: str, answer: str | bool, flattened: FlattenedSchema
 ) -> tuple[str, str | bool]:
     """Return the field name and the field value for which an ``else`` schema applies.
 
@@ -146,38 +153,43 @@ def _invert_condition(
     """
     if isinstance(answer, bool):
         return condition, not answer
-    texts = [option.text for option in get_options(whole.properties.get(condition, {}))]
+    texts = [option.text for option in get_options(flattened.properties.get(condition, {}))]
     other = [text for text in texts if text != answer]
     return (condition, other[0]) if len(texts) == _TWO and len(other) == 1 else ("", "")
 
 
-def _find_dependent_rules(whole: FlattenedSchema) -> Iterator[Rule]:
+def _find_dependent_rules(flattened: FlattenedSchema) -> Iterator[Rule]:
     """Yield a conditional rule for each property in ``dependentRequired`` of a settings schema."""
-    for condition, names in whole.dependents.items():
-        known = {name: whole.properties.get(name, {}) for name in names}
+    for condition, names in flattened.dependents.items():
+        known = {name: flattened.properties.get(name, {}) for name in names}
         yield Rule(condition, None, known, frozenset(names))
 
 
-def _always_applies(rule: Rule, whole: FlattenedSchema) -> bool:
-    """Return True if a rule always applies, so that the form needs no condition.
+def _always_applies(rule: Rule, flattened: FlattenedSchema) -> bool:
+    """Return True if the condition of a rule is always fulfilled, so that the form needs none.
 
-    The rule accepts any value of its field, and the field always has a value.
+    This is the case if every value of the condition's field fulfills it and the field always has a
+    value.
     """
-    schema = whole.properties.get(rule.condition, {})
-    given = rule.condition in whole.required or "default" in schema or is_toggle(schema)
+    schema = flattened.properties.get(rule.condition, {})
+    given = rule.condition in flattened.required or "default" in schema or is_toggle(schema)
     return rule.answer is None and given
 
 
 def _remove_properties(rule: Rule, names: frozenset[str]) -> Rule:
-    """Return a copy of a rule without the properties in ``names`` and its own condition field."""
+    """Return a copy of a rule that does not show the properties in ``names``.
+
+    The copy also does not show the field that its condition tests.
+    """
     left = {k: v for k, v in rule.properties.items() if k not in names and k != rule.condition}
     return Rule(rule.condition, rule.answer, left, rule.required & left.keys())
 
 
 def _can_be_condition(schema: Schema | None, answer: str | bool | None) -> bool:
-    """Return True if a form can show other fields after the value ``answer`` of a setting.
+    """Return True if a form can show other fields depending on the value of a setting.
 
-    The setting must be a single form field. ``answer`` must have its type, or be None (any value).
+    The setting must be a single form field, and ``answer`` a value of its type. None means any
+    value.
     """
     if schema is None:
         return False

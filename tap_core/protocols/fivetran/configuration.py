@@ -83,11 +83,11 @@ def _store_answers(
     *,
     is_shown: bool = True,
 ) -> None:
-    """Store the values of form fields and of their dependent fields in ``settings``.
+    """Convert what the user entered in the fields of a setup form, and store it in ``settings``.
 
     Args:
-        settings: Settings to change.
-        fields: Form fields.
+        settings: The tap's settings, to be filled.
+        fields: Fields of the form. Their dependent fields are stored too.
         answers: Values as strings, keyed by the names of the form fields.
         is_shown: False if the form hides these fields because of the value of another field.
     """
@@ -97,19 +97,20 @@ def _store_answers(
         text = answers.get(name, "")
         if name in answers and _is_entered(field, text, is_shown=is_shown):
             _store_value(settings, field.path, _convert_value(field, text))
-        for below in field.below:
-            leads = _is_shown_by(text, below.answer)
-            if leads or not below.is_exclusive or name not in answers:
-                _store_answers(settings, below.fields, answers, is_shown=is_shown and leads)
+        for group in field.dependents:
+            leads = _is_shown_by(text, group.answer)
+            if leads or not group.is_exclusive or name not in answers:
+                _store_answers(settings, group.fields, answers, is_shown=is_shown and leads)
 
 
 def _is_entered(field: FieldSpec, text: str, *, is_shown: bool) -> bool:
-    """Return True if the user entered a value, False if the form only sent the initial value.
+    """Return True if the user has entered the value that a setup form sends for a field.
 
     Args:
         field: The form field.
         text: Value that the form sent.
-        is_shown: False if the form hides the field. It then sends the initial value of the field.
+        is_shown: False if the form hides the field. Its initial value then does not count as
+            entered.
     """
     if is_shown or not text.strip():
         return is_shown and (field.is_required or bool(text.strip()))
@@ -118,9 +119,11 @@ def _is_entered(field: FieldSpec, text: str, *, is_shown: bool) -> bool:
 
 
 def _is_shown_by(text: str, answer: str | bool | None) -> bool:
-    """Return True if a form field with the value ``text`` shows its dependent fields.
+    """Return True if the value of a form field makes the form show the fields that depend on it.
 
-    They are shown for the value ``answer``, or for any non-empty value if ``answer`` is None.
+    Args:
+        text: Value of the form field.
+        answer: Value for which the form shows the dependent fields; None for any non-empty value.
     """
     if answer is None:
         return bool(text.strip())
@@ -140,10 +143,10 @@ def _convert_value(field: FieldSpec, text: str) -> Any:
 
 
 def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Store a value at a path in nested ``settings``. Missing objects on the path are created.
+    """Set the setting at ``path`` in nested ``settings``, and create missing objects on the path.
 
-    Nothing is stored if a value on the path is not an object, or if an empty object would replace
-    an existing object.
+    Change nothing if a value on the path is not an object, or if an empty object would replace an
+    existing object.
     """
     *above, name = path
     current: Any = settings
@@ -156,10 +159,15 @@ def _store_value(settings: dict[str, Any], path: tuple[str, ...], value: Any) ->
 
 
 def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Schema) -> None:
-    """Store a setting without a form field, such as an object in JSON, in ``settings``.
+    """Store a value of a Fivetran configuration that belongs to no field of the setup form.
 
-    ``name`` may be a dotted path. The text is converted to the type in the schema. An unknown
-    setting is stored as text.
+    An example is an object as JSON. Unknown settings are stored as text.
+
+    Args:
+        settings: The tap's settings, to be changed.
+        name: Name of the setting, or its dotted path.
+        text: Value, which is converted to the setting's type.
+        schema: JSON Schema of all settings.
     """
     path = [name] if name in (schema.get("properties") or {}) else name.split(".")
     known: Any = schema
@@ -175,12 +183,15 @@ def _store_unlisted(settings: dict[str, Any], name: str, text: str, schema: Sche
 
 
 def _convert_text(text: str, schema: Schema) -> Any:
-    """Convert a string to the type in a JSON Schema. If this fails, return it unchanged."""
+    """Convert a string to the type of a setting. If this fails, return the string unchanged.
+
+    ``schema`` is the JSON Schema of the setting.
+    """
     types = get_json_types(schema) - {"null"}
     if "array" in types and "string" not in types:
         return _convert_array(text, schema)
     if "array" in types:
-        return _parse_json(text, list)
+        return _parse_array(text)
     try:
         return coerce_text(text, dict(schema))
     except (ValueError, RecursionError):
@@ -188,24 +199,27 @@ def _convert_text(text: str, schema: Schema) -> Any:
 
 
 def _convert_array(text: str, schema: Schema) -> Any:
-    found = _parse_json(text, list)
+    found = _parse_array(text)
     items = schema.get("items")
     if found is not text or not isinstance(items, Mapping) or "string" not in get_json_types(items):
         return found
     return [part.strip() for part in _BETWEEN.split(text) if part.strip()]
 
 
-def _parse_json(text: str, kind: type) -> Any:
-    """Parse a string as JSON. If the result is not of the type ``kind``, return the string."""
+def _parse_array(text: str) -> Any:
+    """Parse a string as a JSON array. If it is not one, return the string."""
     with suppress(json.JSONDecodeError, RecursionError):
         found = load_json(text)
-        if isinstance(found, kind):
+        if isinstance(found, list):
             return found
     return text
 
 
 def _decode_file(text: str, schema: Schema) -> str:
-    """Decode the base64 content of an uploaded file to text. Binary content stays base64."""
+    """Return the content of an uploaded file as text, decoded from the base64 in ``text``.
+
+    Return ``text`` unchanged if the content is binary or the setting itself is in base64.
+    """
     if schema.get("contentEncoding") == "base64":
         return text
     try:
@@ -218,32 +232,40 @@ def _decode_file(text: str, schema: Schema) -> str:
 
 
 def _complete(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """Complete the settings of an object, and return them.
+    """Add missing required objects to settings from a setup form, and return the settings.
 
-    Missing required objects are added. Optional objects that the user left empty are removed.
+    Optional objects that the user has not filled in are removed. ``schema`` is the JSON Schema of
+    the settings, or of a nested object in recursive calls.
     """
-    whole = flatten_schema(schema)
-    for name, inner in whole.properties.items():
+    flattened = flatten_schema(schema)
+    for name, inner in flattened.properties.items():
         shape = merge_subschemas(inner)
         if not shape.get("properties") and not get_branches(shape):
             continue
-        is_required = name in whole.required and "default" not in shape
+        is_required = name in flattened.required and "default" not in shape
         values = settings.get(name, {} if is_required else None)
         if isinstance(values, dict):
             settings[name] = _complete(values, shape)
             if not is_required and _is_not_entered(settings[name], shape):
                 del settings[name]
-    meant = next((each for each in whole.branches if _matches_branch(each, whole, settings)), None)
+    meant = next(
+        (each for each in flattened.branches if _matches_branch(each, flattened, settings)), None
+    )
     return settings if meant is None else _complete(settings, meant)
 
 
-def _matches_branch(branch: Schema, whole: FlattenedSchema, values: Mapping[str, Any]) -> bool:
-    """Return True if the settings ``values`` match an alternative of a union of objects.
+def _matches_branch(branch: Schema, flattened: FlattenedSchema, values: Mapping[str, Any]) -> bool:
+    """Return True if an object of the settings belongs to one alternative of a union of objects.
 
-    They must have the constants of this alternative, and no undeclared properties.
+    It must have the constants that this alternative requires, and no undeclared properties.
+
+    Args:
+        branch: Schema of the alternative.
+        flattened: Schema of the object, which contains the union.
+        values: The object.
     """
     properties = flatten_schema(branch).properties
-    return values.keys() <= {*properties, *whole.properties} and all(
+    return values.keys() <= {*properties, *flattened.properties} and all(
         values.get(name) in get_const(merge_subschemas(inner))
         for name, inner in properties.items()
         if get_const(merge_subschemas(inner))
@@ -251,18 +273,18 @@ def _matches_branch(branch: Schema, whole: FlattenedSchema, values: Mapping[str,
 
 
 def _is_not_entered(values: Mapping[str, Any], schema: Schema) -> bool:
-    """Return True if the user has not filled in an object.
+    """Return True if the user has left the form fields of an object as they were.
 
-    This is assumed if the object has only the initial values of the form and is invalid.
+    This is assumed if all values are initial values of the form and do not match the schema.
     """
     return _is_initial_value(values, schema) and bool(validate_config(values, dict(schema)))
 
 
 def _is_initial_value(value: Any, schema: Any) -> bool:
-    """Return True if a value is the initial value of its form field.
+    """Return True if a setting has the value that its form field shows at first.
 
-    The initial value is the default of the schema, or False for a toggle. For an object, all
-    properties must have their initial values.
+    This is the default in the setting's ``schema``, or False. For an object, all properties must
+    have such values.
     """
     known = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     if isinstance(value, Mapping) and "default" not in known:

@@ -71,7 +71,10 @@ def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool
 
 
 def _build_messages(fields: Iterable[FieldSpec]) -> Iterator[Any]:
-    """Yield a FormField message for each field, and one for each group of its dependent fields."""
+    """Yield Fivetran's FormField messages for the fields of a setup form.
+
+    The message of a field is followed by one for each group of fields that depend on its value.
+    """
     for field in fields:
         yield FormField(
             name=field.name,
@@ -80,25 +83,30 @@ def _build_messages(fields: Iterable[FieldSpec]) -> Iterator[Any]:
             **_build_texts(field),
             **_TYPES[field.kind](field),
         )
-        for below in field.below:
-            yield _build_group(field, below)
+        for group in field.dependents:
+            yield _build_group(field, group)
 
 
-def _build_group(field: FieldSpec, below: DependentFields) -> Any:
-    """Return the FormField message for a group of form fields that depend on ``field``."""
+def _build_group(field: FieldSpec, group: DependentFields) -> Any:
+    """Return the FormField message for a group of form fields that are shown conditionally.
+
+    Args:
+        field: Form field whose value decides if the group is shown.
+        group: The group, with the value for which it is shown.
+    """
     condition = VisibilityCondition(condition_field=field.name)
-    if isinstance(below.answer, bool):
-        condition.bool_value = below.answer
-    elif below.answer is None:
+    if isinstance(group.answer, bool):
+        condition.bool_value = group.answer
+    elif group.answer is None:
         condition.empty_value = False
     else:
-        condition.string_value = below.answer
-    name = "set" if below.answer is None else to_form_text(below.answer)
+        condition.string_value = group.answer
+    name = "set" if group.answer is None else to_form_text(group.answer)
     return FormField(
         name=f"{field.name}={name}",
-        label=below.label,
+        label=group.label,
         conditional_fields=ConditionalFields(
-            condition=condition, fields=_build_messages(below.fields)
+            condition=condition, fields=_build_messages(group.fields)
         ),
     )
 
@@ -173,9 +181,9 @@ def _upload(field: FieldSpec) -> dict[str, Any]:
 
 
 def _dropdown(field: FieldSpec) -> dict[str, Any]:
-    """Return the content of a FormField message for a dropdown.
+    """Return the keyword argument of a FormField message that makes the field a dropdown.
 
-    The dropdown shows the labels and descriptions of the options, if they have any.
+    Options with labels or descriptions use Fivetran's descriptive dropdown.
     """
     if all(each.label == each.text and not each.description for each in field.options):
         texts = [option.text for option in field.options]

@@ -21,11 +21,11 @@ NAME_LIMIT: Final = 100
 
 
 def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str | None:
-    """Run a connection test of a tap. The test ``connection`` calls its ``check_connection()``.
+    """Run a connection test of a tap: the test ``NAME`` calls the tap's method ``check_NAME()``.
 
     Args:
         tap: The tap.
-        name: Name of the test.
+        name: Name of the test, such as "connection".
         hide: Returns a text with its secrets redacted.
 
     Returns:
@@ -45,9 +45,11 @@ def run_test(tap: SyncTap, name: str, hide: Callable[[str], str] = str) -> str |
 
 
 def unknown_test(tests: Mapping[str, str], name: str) -> str:
-    """Return the message about a connection test that does not exist. It lists the known tests.
+    """Return an error message that says that a connection test is unknown and lists known ones.
 
-    ``tests`` are the labels of the known tests by name.
+    Args:
+        tests: Labels of the known tests by name.
+        name: Name of the unknown test.
     """
     known = ", ".join(map(repr, tests)) or "none"
     return f"There is no test {name[:NAME_LIMIT]!r}. Known are: {known}."

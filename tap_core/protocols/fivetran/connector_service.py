@@ -68,20 +68,23 @@ def _make_task(text: str) -> Any:
     return proto_messages.UpdateResponse(task=proto_messages.Task(message=text))
 
 
-class _Latest(Generic[_Thing]):
-    """Cache of one value per configuration, for the 64 configurations stored most recently."""
+class _ConfigurationCache(Generic[_Thing]):
+    """Cache of one value per Fivetran configuration, such as the tables found with it.
+
+    It holds the values of the 64 configurations that were stored last. Threads may share it.
+    """
 
     def __init__(self) -> None:
         self._things: dict[bytes, _Thing] = {}
         self._lock = threading.Lock()
 
     def get(self, configuration: Mapping[str, str]) -> _Thing | None:
-        """Return the cached value for a configuration, or None without one."""
+        """Return the cached value for a configuration, or None if the cache has none."""
         with self._lock:
             return self._things.get(_digest(configuration))
 
     def keep(self, configuration: Mapping[str, str], thing: _Thing) -> None:
-        """Store the value for a configuration. If the cache is full, drop the oldest value."""
+        """Store the value ``thing`` for a configuration. If the cache is full, drop the oldest."""
         with self._lock:
             self._things.pop(_digest(configuration), None)
             self._things[_digest(configuration)] = thing
@@ -90,7 +93,7 @@ class _Latest(Generic[_Thing]):
 
 
 def _digest(configuration: Mapping[str, str]) -> bytes:
-    """Return the SHA-256 hash of a configuration, the key in a cache that stores no secrets."""
+    """Return the SHA-256 hash of a configuration, so that it can be a key without its secrets."""
     return sha256(dumps(dict(configuration), sort_keys=True).encode()).digest()
 
 
@@ -103,8 +106,8 @@ class _Connector:
         self._tap_class = tap_class
         self._allowance = allowance
         self._journal = journal
-        self._renewed = _Latest[dict[str, Any]]()
-        self._known_tables = _Latest[KnownTables]()
+        self._renewed = _ConfigurationCache[dict[str, Any]]()
+        self._known_tables = _ConfigurationCache[KnownTables]()
 
     def form(self, _request: Any, _call: RpcCall) -> Any:
         """Handle ConfigurationForm: return the setup form for the tap's settings."""
@@ -133,7 +136,7 @@ class _Connector:
         return schema_response(tables, can_select=not self._tap_class.selection_not_supported)
 
     def update(self, request: Any, call: RpcCall) -> Iterator[bytes]:
-        """Handle Update: sync the tap and yield the encoded responses."""
+        """Handle Update: sync the tap, and yield its records and states as encoded responses."""
         configuration = dict(request.configuration)
         return update(
             lambda: self._tap(configuration), request, call, self._known_tables.get(configuration)

@@ -42,7 +42,7 @@ class RecordType(IntEnum):
 
 
 class TextField(IntEnum):
-    """Type of a text field in the setup form: plain text, password or hidden."""
+    """Type of a text field in a connector's setup form: visible text, password or hidden."""
 
     PlainText = 0
     Password = 1

@@ -30,7 +30,7 @@ from tap_core.redaction.fivetran_logs import remove_addresses
 
 __all__ = ["format_error"]
 
-_WHOLE: Final = "TargetSparkError"
+_COMPLETE_ERROR: Final = "TargetSparkError"
 """Base class of errors with complete messages. It is matched by name to avoid a circular import."""
 
 _LONGEST: Final = 50_000
@@ -41,7 +41,7 @@ _PLACE: Final = re.compile(r" ?\[stream '(?P<stream>[^'\n]{0,300})'(?P<rest>[^\n
 
 _TRIED: Final = re.compile(r", try (\d{1,9})$")
 _STATUS: Final = re.compile(
-    r"\d{3} (?:Client Error|Server Error|Answer refused): [^\n]{0,200}? for (?:path|url): ?"
+    r"\d{3} (?:Client Error|Server Error|Response refused): [^\n]{0,200}? for (?:path|url): ?"
 )
 """Start of a message about an HTTP status, by the SDK or the library requests."""
 
@@ -63,29 +63,34 @@ _SCOPE: Final = re.compile(r'\bscope="([^"]{1,500})"')
 
 
 def format_error(error: BaseException, hide: Callable[[str], str] = str) -> str:
-    """Return a message about an error for users: without URLs, and shorter than 8 kB.
+    """Return the message about an error that Fivetran shows to the user.
 
-    ``hide`` returns a text with its secrets redacted. It is called before the text is shortened.
+    It has no URLs, and it is short enough for a gRPC trailer (7,800 bytes).
+
+    Args:
+        error: The error.
+        hide: Returns a text with its secrets redacted. It is called before the text is shortened.
     """
     text = hide(_describe(error)).encode("utf-8", "replace").decode()
     return truncate_text(remove_addresses(text[:_LONGEST]))
 
 
 def _describe(error: BaseException) -> str:
-    """Return a message about an error for the user.
+    """Return the message about an error for the user, which may contain secrets and URLs.
 
-    It explains a missing permission or an HTTP status, if the error or one of its causes has one.
+    If the error or one of its causes is a missing permission or has an HTTP status, the message
+    explains this and gives advice.
     """
-    if any(kind.__name__ == _WHOLE for kind in type(error).__mro__):
+    if any(kind.__name__ == _COMPLETE_ERROR for kind in type(error).__mro__):
         return str(error)
     message = _Message.of(error)
     for explain in (_explain_permission, _explain_status):
         for each in iterate_causes(error):
             explanation = explain(each)
             if explanation is not None:
-                return explanation if each is error else _join_sentences(message.said, explanation)
+                return explanation if each is error else _join_sentences(message.text, explanation)
     where = f" ({message.where})" if message.where else ""
-    return summarize_error(error, message.said) + where
+    return summarize_error(error, message.text) + where
 
 
 def _join_sentences(*sentences: str) -> str:
@@ -102,18 +107,18 @@ class _Message:
     """Text of an error, split into its parts.
 
     Attributes:
-        said: The message.
+        text: The message.
         excerpt: Quoted beginning of a response body, or "".
         where: Stream and attempt of the failed request, or "".
     """
 
-    said: str
+    text: str
     excerpt: str = ""
     where: str = ""
 
     @classmethod
     def of(cls, error: BaseException) -> _Message:
-        """Parse the text of an error into message, response body, stream and attempt."""
+        """Split the text of an error into message, response body, and stream with attempt."""
         text = _first_line(error) if _is_database_error(error) else _get_text(error)
         place = _PLACE.search(text)
         where = ""
@@ -142,7 +147,7 @@ def _file_name(error: OSError) -> str:
 
 
 def _excerpt(text: str) -> str:
-    """Return the beginning of the response body that the message of an HTTP error quotes."""
+    """Return the excerpt of the response body in the text of an HTTP error, or "" without one."""
     shown = text.partition(_EXCERPT)[2]
     return shown.rpartition(_HEADERS)[0] or shown
 
@@ -173,12 +178,15 @@ def _sql_states(error: BaseException) -> list[str]:
 
 
 def _explain_permission(error: BaseException) -> str | None:
-    """Return a message about a missing file or database permission, or None for other errors."""
+    """Return the message for the user if an error is a missing file or database permission.
+
+    Return None for other errors.
+    """
     if isinstance(error, PermissionError):
         named = f"'{_file_name(error)}'" if error.filename else "a file or folder"
         return (
             f"The connector lacks the permission to use {named}:"
-            f" {error.strerror or _Message.of(error).said or 'permission denied'}."
+            f" {error.strerror or _Message.of(error).text or 'permission denied'}."
             " Give that right to the user it runs as, or name another place in the configuration."
         )
     if _is_database_error(error):
@@ -192,7 +200,10 @@ def _explain_permission(error: BaseException) -> str | None:
 
 
 def _find_required_right(response: Any) -> str:
-    """Return the OAuth scope or permission that the headers of a response require, or ""."""
+    """Return the OAuth scope or permission that a rejected request lacks, or "" if it is unknown.
+
+    It is taken from the headers of the response, such as ``WWW-Authenticate``.
+    """
     headers = getattr(response, "headers", None) or {}
     scope = _SCOPE.search(str(headers.get("WWW-Authenticate") or ""))
     names = [scope[1] if scope else "", *(str(headers.get(name) or "") for name in _SCOPES)]
@@ -203,7 +214,10 @@ def _find_required_right(response: Any) -> str:
 
 
 def _explain_status(error: BaseException) -> str | None:
-    """Return a message that explains the HTTP status of an error, or None without a status."""
+    """Return the message for the user that explains the HTTP status of an error and gives advice.
+
+    Return None for an error without HTTP status.
+    """
     status = get_http_status(error)
     if status is None or type(error).__name__ == "AccessTokenError":
         return None
@@ -212,7 +226,7 @@ def _explain_status(error: BaseException) -> str | None:
     where = f" in {message.where}" if message.where else ""
     is_ours = message.excerpt and status < HTTPStatus.INTERNAL_SERVER_ERROR
     shown = f"The source says: {message.excerpt}" if is_ours else ""
-    return _join_sentences(f"{name}{where}: {_advise(error, status)}", message.said, shown)
+    return _join_sentences(f"{name}{where}: {_advise(error, status)}", message.text, shown)
 
 
 def _reason(status: int) -> str:
@@ -223,7 +237,10 @@ def _reason(status: int) -> str:
 
 
 def _advise(error: BaseException, status: int) -> str:
-    """Return text that explains the HTTP status of an error to the user and gives advice."""
+    """Return the cause and the advice for an HTTP error, as the end of a message for the user.
+
+    For example: "the source is temporarily unavailable. Try again later."
+    """
     if status == HTTPStatus.FORBIDDEN:
         right = _find_required_right(getattr(error, "response", None))
         needed = f" (needed: {right})" if right else ""

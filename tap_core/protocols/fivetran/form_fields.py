@@ -56,8 +56,10 @@ class FieldSpec:
         path: Path of its value in the settings, such as ``("database", "port")``.
         schema: JSON Schema of the setting.
         label: Text that the form shows for the field.
+        kind: Type of the field, such as a dropdown.
+        is_required: True if the user must enter a value.
         options: Options of a dropdown.
-        below: Groups of fields that are shown for certain values of this field.
+        dependents: Groups of fields that are shown for certain values of this field.
         is_setting: False if the value only selects one of these groups and is not stored.
     """
 
@@ -68,7 +70,7 @@ class FieldSpec:
     kind: FieldKind
     is_required: bool
     options: tuple[Option, ...] = ()
-    below: tuple[DependentFields, ...] = ()
+    dependents: tuple[DependentFields, ...] = ()
     is_setting: bool = True
 
 
@@ -80,8 +82,8 @@ class DependentFields:
         answer: Value of the other field that shows the group; None for any value.
         label: Heading of the group.
         fields: Fields of the group.
-        is_exclusive: True if values of the group are dropped when the other field has another
-            value.
+        is_exclusive: True to drop the values that the form sends for the group if the other field
+            has another value.
     """
 
     answer: str | bool | None
@@ -92,7 +94,16 @@ class DependentFields:
 
 @dataclass(frozen=True, slots=True)
 class _FormPosition:
-    """Path of a value in the settings, with prefixes for names and labels of its form fields."""
+    """Place in the settings, such as an object, for which form fields are built.
+
+    Attributes:
+        path: Property names from the root of the settings to the place.
+        prefix: Start of the names of the form fields, such as ``"database."``.
+        label: Label of a form field for this place.
+        title: Title of the place, which labels of the form fields inside it contain.
+        is_required: True if the place and all objects around it are required.
+        is_secret: True if the place or an object around it is secret.
+    """
 
     path: tuple[str, ...] = ()
     prefix: str = ""
@@ -102,7 +113,10 @@ class _FormPosition:
     is_secret: bool = False
 
     def inside(self, name: str, schema: Schema, *, is_required: bool) -> _FormPosition:
-        """Return the path and prefixes for the property ``name`` of the object at this path."""
+        """Return the position of the property ``name`` of the object at this position.
+
+        ``schema`` is its JSON Schema, and ``is_required`` True if the object requires it.
+        """
         title = str(schema.get("title") or "").strip() or make_title(name)
         return _FormPosition(
             path=(*self.path, name),
@@ -123,39 +137,48 @@ def iterate_names(fields: Iterable[FieldSpec]) -> Iterator[str]:
     """Yield the names of form fields and, recursively, of their dependent fields."""
     for field in fields:
         yield field.name
-        for below in field.below:
-            yield from iterate_names(below.fields)
+        for group in field.dependents:
+            yield from iterate_names(group.fields)
 
 
 # Objects and their properties
 
 
 def _build_object_fields(schema: Schema, position: _FormPosition) -> list[FieldSpec]:
-    """Return the form fields for the properties of an object. ``position`` is the object's path."""
-    whole = flatten_schema(schema)
-    conditions = parse_conditions(whole)
-    key = _find_discriminator(whole.branches)
-    required = whole.required | conditions.always
-    properties = {**whole.properties, **conditions.plainly}
+    """Return the form fields for the properties of an object in the settings.
+
+    ``position`` is the place of the object. Fields that a condition shows are part of the field on
+    whose value they depend.
+    """
+    flattened = flatten_schema(schema)
+    conditions = parse_conditions(flattened)
+    key = _find_discriminator(flattened.branches)
+    required = flattened.required | conditions.always_required
+    properties = {**flattened.properties, **conditions.unconditional}
     found: list[FieldSpec] = []
     for name in _sort_by_order(properties):
-        if name not in conditions.later and name != key:
+        if name not in conditions.conditional_names and name != key:
             own = _build_property_fields(
                 name, properties[name], position, is_required=name in required
             )
             found += [_add_conditional_fields(each, conditions.rules, position) for each in own]
-    if whole.branches:
-        found += _build_union_fields(schema, whole, key, position)
+    if flattened.branches:
+        found += _build_union_fields(schema, flattened, key, position)
     return found if _has_order(properties) else _required_first(found)
 
 
 def _build_property_fields(
     name: str, schema: Schema, position: _FormPosition, *, is_required: bool
 ) -> Iterator[FieldSpec]:
-    """Yield the form field of a property. For an object, yield the fields of its properties.
+    """Yield the form field of a setting or, for an object, the form fields of its properties.
 
-    Yield nothing for an optional property that the schema marks as hidden. ``position`` is the path
-    of the object that has the property.
+    Yield nothing for an optional setting that its schema marks as hidden.
+
+    Args:
+        name: Name of the setting.
+        schema: JSON Schema of the setting.
+        position: Place of the object that contains the setting.
+        is_required: True if that object requires the setting.
     """
     shape = merge_subschemas(schema)
     if not is_required and any(shape.get(word) for word in _HIDDEN):
@@ -168,7 +191,7 @@ def _build_property_fields(
 
 
 def _build_field(name: str, schema: Schema, position: _FormPosition) -> FieldSpec:
-    """Return the form field of a property that is not an object. ``position`` is its path."""
+    """Return the form field of a setting that is not an object. ``position`` is its place."""
     options = get_options(schema)
     kind = _kind(name, schema, is_choice=bool(options), is_hidden=position.is_secret)
     return FieldSpec(
@@ -200,12 +223,15 @@ def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> Fie
 def _add_conditional_fields(
     field: FieldSpec, rules: Iterable[Rule], position: _FormPosition
 ) -> FieldSpec:
-    """Return a copy of a form field with the dependent fields that ``rules`` define for it.
+    """Return a copy of a form field with the fields that the form shows depending on its value.
 
-    ``position`` is the path of the object to which the rules belong.
+    Args:
+        field: The form field.
+        rules: Conditional rules of an object. Those with a condition on this field apply.
+        position: Place of the object in the settings.
     """
     own = [rule for rule in rules if (*position.path, rule.condition) == field.path]
-    below = [
+    dependents = [
         DependentFields(
             rule.answer,
             _format_answer(field, rule.answer),
@@ -213,11 +239,14 @@ def _add_conditional_fields(
         )
         for rule in own
     ]
-    return replace(field, below=(*field.below, *below)) if below else field
+    return replace(field, dependents=(*field.dependents, *dependents)) if dependents else field
 
 
 def _build_rule_fields(rule: Rule, position: _FormPosition) -> list[FieldSpec]:
-    """Return the form fields that a conditional rule shows. ``position`` is its object's path."""
+    """Return the form fields that a conditional rule shows.
+
+    ``position`` is the place of the object whose schema has the rule.
+    """
     # In an optional object, a toggle that is off does not count as an answer.
     needed = position.is_required or rule.answer is not False
     return _build_fields(rule.properties, rule.required, replace(position, is_required=needed))
@@ -265,46 +294,52 @@ def _sort_by_order(properties: Mapping[str, Schema]) -> list[str]:
 
 
 def _build_union_fields(
-    schema: Schema, whole: FlattenedSchema, key: str | None, position: _FormPosition
+    schema: Schema, flattened: FlattenedSchema, key: str | None, position: _FormPosition
 ) -> Iterator[FieldSpec]:
-    """Yield a dropdown that selects an alternative of a union, with the fields of each alternative.
+    """Yield the form fields for an object whose schema is a union of objects (``oneOf``).
 
-    ``key`` is the property whose constant identifies the alternative, or None. ``whole`` is the
-    flattened ``schema`` of the object with the union, and ``position`` the object's path.
+    A dropdown selects the alternative, whose fields are then shown. Fields that all alternatives
+    have in common follow.
+
+    Args:
+        schema: Schema of the object.
+        flattened: The same schema, flattened.
+        key: Property whose constant identifies the alternative; None if there is no such property.
+        position: Place of the object in the settings.
     """
-    if key is None and (whole.properties or not position.path):
+    if key is None and (flattened.properties or not position.path):
         # Nothing identifies the alternative, so the properties of all alternatives are optional.
-        yield from _build_fields(_all_properties(whole), frozenset(), position)
+        yield from _build_fields(_all_properties(flattened), frozenset(), position)
         return
-    shared = _find_shared(whole, key)
-    options = _branch_options(whole.branches, key)
-    known = {*whole.properties, *shared, key}
+    shared = _find_shared(flattened, key)
+    options = _branch_options(flattened.branches, key)
+    known = {*flattened.properties, *shared, key}
     names = [
-        name for branch in whole.branches for name in branch["properties"] if name not in known
+        name for branch in flattened.branches for name in branch["properties"] if name not in known
     ]
     is_apart = any(times > 1 for times in Counter(names).values())
-    below = []
-    for option, branch in zip(options, whole.branches, strict=True):
+    dependents = []
+    for option, branch in zip(options, flattened.branches, strict=True):
         prefix = f"{position.prefix}{option.text}." if is_apart else position.prefix
         left = {k: v for k, v in branch["properties"].items() if k not in known}
         inside = replace(position, prefix=prefix, title="", is_required=True)
         fields = tuple(_build_object_fields({**branch, "properties": left}, inside))
         if fields:
-            below.append(DependentFields(option.text, option.label, fields, is_exclusive=True))
-    yield _chooser(schema, whole, key, position, options, below)
-    yield from _build_fields(shared, _required_everywhere(whole), position)
+            dependents.append(DependentFields(option.text, option.label, fields, is_exclusive=True))
+    yield _chooser(schema, flattened, key, position, options, dependents)
+    yield from _build_fields(shared, _required_everywhere(flattened), position)
 
 
 def _chooser(
     schema: Schema,
-    whole: FlattenedSchema,
+    flattened: FlattenedSchema,
     key: str | None,
     position: _FormPosition,
     options: tuple[Option, ...],
-    below: Iterable[DependentFields],
+    dependents: Iterable[DependentFields],
 ) -> FieldSpec:
-    own = whole.properties.get(key, {}) if key else {}
-    is_all = not whole.properties and position.label
+    own = flattened.properties.get(key, {}) if key else {}
+    is_all = not flattened.properties and position.label
     title = str(own.get("title") or make_title(key or ""))
     default = schema.get("default")
     if key and isinstance(default, Mapping) and key in default:
@@ -315,9 +350,10 @@ def _chooser(
         schema={**{k: schema[k] for k in ("description",) if k in schema}, **own},
         label=position.label if is_all else make_label(title, position.title),
         kind=FieldKind.CHOICE,
-        is_required=position.is_required and (not whole.properties or key in whole.required),
+        is_required=position.is_required
+        and (not flattened.properties or key in flattened.required),
         options=options,
-        below=tuple(below),
+        dependents=tuple(dependents),
         is_setting=key is not None,
     )
 
@@ -334,7 +370,10 @@ def _branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Opti
 
 
 def _find_discriminator(branches: Iterable[Schema]) -> str | None:
-    """Return the property with a different constant in each alternative of a union, or None."""
+    """Return the property whose constant identifies each alternative of a union of objects.
+
+    Return None if no property has a different constant in each alternative.
+    """
     properties = [branch["properties"] for branch in branches]
     for name in properties[0] if properties else ():
         values = [get_const(merge_subschemas(each[name])) for each in properties if name in each]
@@ -344,31 +383,31 @@ def _find_discriminator(branches: Iterable[Schema]) -> str | None:
     return None
 
 
-def _find_shared(whole: FlattenedSchema, key: str | None) -> dict[str, Schema]:
+def _find_shared(flattened: FlattenedSchema, key: str | None) -> dict[str, Schema]:
     """Return the properties that all alternatives of a union define identically.
 
     ``key``, the property whose constant identifies the alternative, is left out.
     """
-    first, *others = (branch["properties"] for branch in whole.branches)
+    first, *others = (branch["properties"] for branch in flattened.branches)
     return {
         name: schema
         for name, schema in first.items()
         if name != key
-        and name not in whole.properties
+        and name not in flattened.properties
         and all(name in each and each[name] == schema for each in others)
     }
 
 
-def _required_everywhere(whole: FlattenedSchema) -> frozenset[str]:
+def _required_everywhere(flattened: FlattenedSchema) -> frozenset[str]:
     return frozenset.intersection(
-        *(frozenset(branch.get("required") or ()) for branch in whole.branches)
+        *(frozenset(branch.get("required") or ()) for branch in flattened.branches)
     )
 
 
-def _all_properties(whole: FlattenedSchema) -> dict[str, Schema]:
+def _all_properties(flattened: FlattenedSchema) -> dict[str, Schema]:
     return {
         name: schema
-        for branch in whole.branches
+        for branch in flattened.branches
         for name, schema in branch["properties"].items()
-        if name not in whole.properties
+        if name not in flattened.properties
     }

@@ -67,10 +67,10 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Handler of one gRPC method.
+    """Functions that handle one gRPC method of a service.
 
     Attributes:
-        answer: Returns the response to a request, or yields several responses.
+        answer: Takes a request and its call. Returns the response, or yields several responses.
         task: Returns a response that reports an error as a Task message; None if responses of the
             method cannot contain a Task.
     """
@@ -81,7 +81,10 @@ class Handler:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """gRPC service: its name and handlers. ``explain`` returns an error's message for users."""
+    """Definition of a gRPC service: its name and the handlers of its methods by name.
+
+    ``explain`` returns the message about an exception for users.
+    """
 
     name: Literal["SourceConnector", "DestinationConnector"]
     handlers: Mapping[str, Handler]
@@ -89,7 +92,10 @@ class Service:
 
 
 class RpcCall:
-    """gRPC call that the server is processing, from its request to its last response."""
+    """State of a gRPC call that the server is processing, from its request to its last response.
+
+    A handler uses it to notice that the call was cancelled, and to add to its log line.
+    """
 
     def __init__(self, name: str, context: Any) -> None:
         self.name = name
@@ -102,11 +108,16 @@ class RpcCall:
         self._callbacks: list[Callable[[], None]] = []
 
     def is_active(self) -> bool:
-        """Return True if the client is still waiting for the response."""
+        """Return True if the client of this gRPC call is still waiting for the response."""
         return not self.left and bool(self._context.is_active())
 
+    def check_active(self) -> None:
+        """Raise an error, which ends the call, if the client has left or the server is stopping."""
+        if self.left:
+            raise _get_end_status(self)
+
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Register a function that runs once when this call ends, in any thread.
+        """Register a function that runs once when this gRPC call ends, in any thread.
 
         If the call has ended already, the function runs immediately.
         """
@@ -117,11 +128,15 @@ class RpcCall:
         _run_one(callback)
 
     def note(self, text: str) -> None:
-        """Set the text that this call's log line shows in addition, such as "3 tables"."""
+        """Add a text, such as "3 tables", to the log line about this gRPC call at its end."""
         self.noted = text
 
     def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
-        """End the call early and run its callbacks: the client cancelled it or the server stops."""
+        """End this gRPC call early, and run the functions of `on_end` in another thread.
+
+        ``reason`` is "cancelled" if the client has cancelled the call, or "stopped" if the server
+        stops.
+        """
         with self._lock:
             if self._is_over:
                 return
@@ -130,11 +145,14 @@ class RpcCall:
             threading.Thread(target=_run, args=(callbacks,), daemon=True).start()
 
     def end(self) -> None:
-        """End the call after its last response, and run its callbacks."""
+        """End this gRPC call after its last response, and run the functions of `on_end`."""
         _run(self._end_once())
 
     def _end_once(self) -> list[Callable[[], None]]:
-        """Mark the call as ended, and return the callbacks that have not been returned before."""
+        """Mark this gRPC call as ended, and return the functions of `on_end`, to be run.
+
+        Each function is returned only once.
+        """
         with self._lock:
             self._is_over = True
             taken, self._callbacks = self._callbacks, []
@@ -154,7 +172,7 @@ def _run_one(callback: Callable[[], None]) -> None:
 
 
 class _UserError(Exception):
-    """Raised for an error that the gRPC server itself detects. The message is shown to users."""
+    """Raised by the gRPC server for an invalid request or response. Users see the message."""
 
 
 class _UnreadableError(_UserError):
@@ -178,7 +196,7 @@ class _Status(Exception):  # noqa: N818  not always an error
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """Method of a gRPC service that has a handler.
+    """Method of a gRPC service that the server offers, with its handler.
 
     ``request`` is the message class of its requests. ``streams`` is True if the method returns a
     stream of responses.
@@ -203,7 +221,7 @@ class Server:
         self._server: Any = None
 
     def start(self, listen_address: ListenAddress) -> int:
-        """Start listening on an address and return the port. For port 0, choose a free port.
+        """Start the gRPC server on an address, and return the port. For port 0, use a free port.
 
         Raises:
             OSError: The port cannot be used.
@@ -241,13 +259,13 @@ class Server:
             return self._changed.wait_for(lambda: not self._calls, _LAST_SECONDS)
 
     def _routes(self) -> Iterator[_Route]:
-        """Yield a route for each method of the service that has a handler."""
+        """Yield the name, the message class and the handler of each gRPC method to serve."""
         for name, rpc in proto_messages.rpcs(self._service.name).items():
             if handler := self._service.handlers.get(name):
                 yield _Route(name, rpc.streams, getattr(proto_messages, rpc.request), handler)
 
     def _method(self, route: _Route) -> Any:
-        """Return the object that the gRPC library needs to call the handler of a method."""
+        """Return the method handler (``grpc.RpcMethodHandler``) for a method of the service."""
         # gRPC reads only streams of requests on demand. A single request is a stream of one.
         if route.streams:
             return _grpc().stream_stream_rpc_method_handler(partial(self._stream, route))
@@ -255,9 +273,10 @@ class Server:
 
     @contextmanager
     def _request(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[Any]:
-        """Receive and yield the request of a call.
+        """Receive, parse and yield the request of a gRPC call.
 
-        The memory of the request counts against the limit until the ``with`` block ends.
+        The memory of the request counts against the server's limit until the ``with`` block ends.
+        ``requests`` are the encoded messages from the client, of which the first is the request.
 
         Raises:
             _UnreadableError: The bytes are not a valid request.
@@ -272,7 +291,7 @@ class Server:
             yield request
 
     def _unary(self, route: _Route, requests: Iterator[bytes], context: Any) -> bytes:
-        """Handle a call of a method with a single response, and return the encoded response."""
+        """Handle a call of a gRPC method with a single response, and return it encoded."""
         try:
             with self._call(route, context) as call:
                 try:
@@ -284,7 +303,7 @@ class Server:
             _abort(context, status)
 
     def _stream(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """Handle a call of a method with a stream of responses, and yield them encoded."""
+        """Handle a call of a gRPC method with a stream of responses, and yield them encoded."""
         try:
             with self._call(route, context) as call:
                 try:
@@ -300,7 +319,7 @@ class Server:
     def _yield_responses(
         self, route: _Route, call: RpcCall, requests: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
-        """Yield the encoded responses of a handler and, if it fails, a response with the error."""
+        """Yield the encoded responses of a gRPC handler. If it fails, add one with the error."""
         answers: Iterable[Any] = ()
         try:
             with self._request(route, requests, context) as request:
@@ -319,7 +338,9 @@ class Server:
 
     @contextmanager
     def _call(self, route: _Route, context: Any) -> Iterator[RpcCall]:
-        """Yield a call that is registered as active during the ``with`` block. Log it at the end.
+        """Register a gRPC call as active during the ``with`` block, and yield its `RpcCall`.
+
+        At the end of the block, the call's callbacks run, and a line about the call is logged.
 
         Raises:
             _Status: The client has already cancelled the call, or the server is stopping.
@@ -365,9 +386,9 @@ class Server:
         return _encode(route.handler.task(text))
 
     def _explain(self, error: BaseException) -> str:
-        """Return the message about an error for the user, from the service's ``explain``.
+        """Return the message about an error for the user.
 
-        For an error that the server itself detected, return its text unchanged.
+        The function ``explain`` of the service makes it, except for errors of the server itself.
         """
         if isinstance(error, _UserError | RequestTooLargeError):
             return str(error)
@@ -393,7 +414,7 @@ def serve(
         service: Service to serve.
         address: Address to listen on.
         journal: Log of the server.
-        closing: Called once when the server ends.
+        closing: Called once when the server ends, to free resources of the caller.
     """
     with journal.attached(), _signals() as signals:
         server = Server(service, journal)
@@ -446,7 +467,10 @@ class _ShutdownThread(threading.Thread):
         self.close()
 
     def close(self) -> None:
-        """Call the function ``closing`` if it has not been called yet. Log its errors."""
+        """Call the function ``closing``, which frees the caller's resources, if not yet called.
+
+        Its errors are logged instead of raised.
+        """
         with self._lock:
             if self._is_closed:
                 return
@@ -507,7 +531,7 @@ def _grpc() -> Any:
 
 
 def _encode(answer: Any) -> bytes:
-    """Return a response as protobuf bytes. Bytes are returned unchanged.
+    """Encode the response of a gRPC handler as protobuf bytes, unless it is encoded already.
 
     Raises:
         _UserError: The response is larger than Fivetran's limit for messages.
@@ -521,9 +545,9 @@ def _encode(answer: Any) -> bytes:
 
 
 def _close(answers: Iterable[Any]) -> None:
-    """Close the generator of a handler's responses, so that it frees its resources.
+    """Close the generator of a gRPC handler whose responses were not all read.
 
-    This is needed if not all responses were read. Other iterables have no ``close``.
+    It then frees its resources. Iterables without ``close`` are left as they are.
     """
     close = getattr(answers, "close", None)
     if close is not None:

@@ -27,7 +27,7 @@ _LAST_PORT: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Host and port on which a gRPC server listens, and the limits for its calls."""
+    """Address (host and port) on which a gRPC server listens, with limits for its calls."""
 
     port: int
     host: str = ALL_ADDRESSES
@@ -58,7 +58,7 @@ class ListenAddress:
 
     @property
     def families(self) -> str:
-        """Host and IP versions as text for the log, such as "0.0.0.0, IPv4 and IPv6"."""
+        """Text for the server's log: its host and IP versions, as in "0.0.0.0, IPv4 and IPv6"."""
         if self.host != ALL_ADDRESSES:
             return self.host
         return f"{self.host}, {'IPv4 and IPv6' if has_ipv6() else 'IPv4; there is no IPv6 here'}"
@@ -91,9 +91,9 @@ def has_ipv6() -> bool:
 
 
 def explain_unusable(listen_address: ListenAddress) -> OSError:
-    """Return the operating system's error about an address that a server cannot listen on.
+    """Return the error of the operating system that explains why a server cannot use an address.
 
-    Find the error by another attempt to listen, because the gRPC library does not report it.
+    Try to bind a socket to the address, because the gRPC library does not report the error.
     """
     host, port = listen_address.host, listen_address.port
     try:

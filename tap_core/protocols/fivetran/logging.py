@@ -40,7 +40,6 @@ _OURS: Final = "fivetran"
 _LIMIT: Final = 7_800
 """Maximum size of a text in a gRPC trailer, in bytes. gRPC allows 8 kB."""
 
-_CUT: Final = "..."
 _READ: Final = 100_000
 """Maximum number of characters of a text that are processed."""
 
@@ -68,7 +67,12 @@ _Said: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
 
 @dataclass(slots=True, eq=False)
 class _CallLogState:
-    """Log state of one gRPC call: functions that redact its secrets, and its logged warnings."""
+    """State of the server's log for one gRPC call.
+
+    Attributes:
+        hides: Functions that redact the secrets of the call's settings.
+        said: Warnings that were logged during the call and are not repeated.
+    """
 
     hides: list[Callable[[str], str]] = field(default_factory=list)
     said: _Said = field(default_factory=dict)
@@ -78,10 +82,11 @@ _turn: ContextVar[_CallLogState | None] = ContextVar("turn", default=None)
 
 
 class JsonLogHandler:
-    """Log of one gRPC server. It writes JSON lines to standard output, as Fivetran requires.
+    """Log of a gRPC server for Fivetran: JSON lines on standard output, without secrets.
 
-    ``origin`` is the value of ``message-origin`` in each line. ``scrub`` removes text that must not
-    be logged, such as addresses.
+    Args:
+        origin: Value of ``message-origin`` in each line: the kind of server that writes it.
+        scrub: Removes other text that must not be logged, such as addresses, from a message.
     """
 
     def __init__(self, origin: str, scrub: Callable[[str], str] = str) -> None:
@@ -94,7 +99,7 @@ class JsonLogHandler:
         self._said: _Said = {}
 
     def say(self, level: Level, text: str) -> None:
-        """Write one log line. Secrets in the text are redacted."""
+        """Write one line to the log of the server. Secrets in the text are redacted."""
         message = escape_control_characters(self.clean(text))
         content = {"level": level, "message": message, "message-origin": self._origin}
         line = json.dumps(content, ensure_ascii=False)
@@ -106,7 +111,10 @@ class JsonLogHandler:
                 sys.stdout.flush()
 
     def clean(self, text: str) -> str:
-        """Return a text with its secrets redacted, shortened to the maximum length of a message."""
+        """Return a text for Fivetran's log or user: with secrets redacted, and of limited length.
+
+        The secrets of the active gRPC calls and of the latest ended calls are redacted.
+        """
         with self._lock:
             hides = [*self._ended, *(hide for turn in self._turns for hide in turn.hides)]
         try:
@@ -129,7 +137,11 @@ class JsonLogHandler:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Treat the ``with`` block as one gRPC call, whose secrets and warnings are kept apart."""
+        """Keep log state for one gRPC call, which is processed during the ``with`` block.
+
+        Secrets registered in the block are redacted until the call has ended and for some time
+        after. A warning that is repeated in the block is logged once.
+        """
         turn = _CallLogState()
         with self._lock:
             self._turns.append(turn)
@@ -146,10 +158,9 @@ class JsonLogHandler:
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """During the ``with`` block, write all Python log records and warnings to this log.
+        """Write Python's log records and warnings to this log during the ``with`` block.
 
-        Other output to standard output is redirected to standard error. A nested block has no
-        effect.
+        Prints to standard output go to standard error instead. A nested block has no effect.
         """
         if self._wire is not None:
             yield
@@ -173,11 +184,11 @@ class JsonLogHandler:
         if record.exc_info and record.exc_info[1] and plugin_log_level(_OURS) == "DEBUG":
             write_to_stderr(self.clean(format_error(record.exc_info, redact)) + "\n")
 
-    def _is_repetition(self, record: logging.LogRecord, most: int) -> bool:
-        """Return True if a log record repeats an earlier record of the same gRPC call.
+    def _is_repetition(self, record: logging.LogRecord, limit: int) -> bool:
+        """Return True if a log record need not be written, as the gRPC call has logged it before.
 
-        Records that differ only in numbers are repetitions. After ``most`` different records with
-        the same message template, all further records with it count as repetitions too.
+        Records that differ only in numbers are repetitions. After ``limit`` different records with
+        the same message template (``record.msg``), further ones count as repetitions too.
         """
         values = record.args if isinstance(record.args, tuple) else (record.args,)
         key = tuple(str(value) for value in values if not isinstance(value, (int, float)))
@@ -187,7 +198,7 @@ class JsonLogHandler:
             if len(said) >= _WORDINGS:
                 return True
             alike = said.setdefault((record.name, str(record.msg)), set())
-            if key in alike or len(alike) >= most:
+            if key in alike or len(alike) >= limit:
                 return True
             alike.add(key)
             return False
@@ -212,7 +223,10 @@ def truncate_text(text: str) -> str:
 
 
 def _count_bytes(letter: str) -> int:
-    """Return the number of bytes of a character in a gRPC trailer, which is JSON in ASCII."""
+    """Return the number of bytes of the character ``letter`` in a gRPC trailer.
+
+    The trailer holds JSON in ASCII, in which most other characters are escaped.
+    """
     if letter in '"\\':
         return 2
     if letter.isascii() and letter.isprintable():
@@ -264,7 +278,7 @@ class _LogHandler(logging.Handler):
 
 @contextmanager
 def _listening(handler: logging.Handler) -> Iterator[None]:
-    """During the ``with`` block, send all log records only to ``handler``."""
+    """Make ``handler`` the only handler of Python's root logger during the ``with`` block."""
     root, *ours = map(logging.getLogger, ("", _OURS, _RETRIES))
     handlers, levels = list(root.handlers), [one.level for one in (root, *ours)]
     root.handlers[:] = [handler]
@@ -281,7 +295,7 @@ def _listening(handler: logging.Handler) -> Iterator[None]:
 
 @contextmanager
 def _warnings_logged() -> Iterator[None]:
-    """During the ``with`` block, log Python warnings, without their file and line."""
+    """Log Python warnings, without their file and line, during the ``with`` block."""
     show = warnings.showwarning
 
     def log(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -20,7 +20,10 @@ PORT_HINT: Final = "Fivetran: '{name} --port N' serves a {role}. Add --help for 
 
 
 def has_port_option(args: Sequence[str]) -> bool:
-    """Return True if command-line arguments contain ``--port`` and do not start with a command."""
+    """Return True if command-line arguments ask to run the gRPC server for Fivetran.
+
+    They contain ``--port`` and do not start with a command, such as ``read``.
+    """
     if args and not args[0].startswith("-"):
         return False
     return any(word == _FLAG or word.startswith(f"{_FLAG}=") for word in args)

@@ -28,8 +28,8 @@ _NO_COMPILER: Final = (
 _Of: Final = descriptor_pb2.FieldDescriptorProto
 
 
-class _CannotError(Exception):
-    """Raised if Fivetran's ``.proto`` files are missing or cannot be compiled."""
+class _ProtoFilesError(Exception):
+    """Raised if the ``.proto`` files to compare with are missing or cannot be compiled."""
 
 
 def compare(folder: Path) -> int:
@@ -40,7 +40,7 @@ def compare(folder: Path) -> int:
     """
     try:
         theirs = _compile_files(_check_folder(folder))
-    except _CannotError as error:
+    except _ProtoFilesError as error:
         write_to_stderr(f"{redact_line(str(error))}\n")
         return 2
     found = list(differences(build_file_descriptors(), theirs))
@@ -50,9 +50,13 @@ def compare(folder: Path) -> int:
 
 
 def differences(ours: Iterable[Any], theirs: Iterable[Any]) -> Iterator[str]:
-    """Yield a line for each difference between this package's and Fivetran's file descriptors.
+    """Yield a line for each difference between two sets of protobuf file descriptors.
 
     An example is "missing here: field Table.comment (4, string)".
+
+    Args:
+        ours: Descriptors of this package's messages.
+        theirs: Descriptors compiled from Fivetran's ``.proto`` files.
     """
     here, there = dict(_facts(ours)), dict(_facts(theirs))
     for name in sorted({*here, *there}):
@@ -115,12 +119,12 @@ def _check_folder(folder: Path) -> Path:
     """Check that a folder contains Fivetran's ``.proto`` files, and return the folder.
 
     Raises:
-        _CannotError: A file is missing.
+        _ProtoFilesError: A file is missing.
     """
     names = [file.name for file in FILES]
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
-        raise _CannotError(
+        raise _ProtoFilesError(
             f"{folder} is not a checkout of Fivetran's partner SDK: it has no {missing[0]}."
         )
     return folder
@@ -130,13 +134,13 @@ def _compile_files(folder: Path) -> Sequence[Any]:
     """Compile the ``.proto`` files in a folder and return their file descriptors.
 
     Raises:
-        _CannotError: The compiler is not installed, or it rejects the files.
+        _ProtoFilesError: The compiler is not installed, or it rejects the files.
     """
     try:
         import grpc_tools
         from grpc_tools import protoc
     except ImportError as error:
-        raise _CannotError(_NO_COMPILER) from error
+        raise _ProtoFilesError(_NO_COMPILER) from error
     with tempfile.TemporaryDirectory() as scratch:
         output = Path(scratch, "descriptors")
         known = Path(grpc_tools.__file__).parent / "_proto"
@@ -147,6 +151,6 @@ def _compile_files(folder: Path) -> Sequence[Any]:
             f"--descriptor_set_out={output}",
         ]
         if protoc.main(["protoc", *options, *sources]):  # the reason is on standard error
-            raise _CannotError(f"The .proto files in {folder} cannot be compiled.")
+            raise _ProtoFilesError(f"The .proto files in {folder} cannot be compiled.")
         files: Sequence[Any] = descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes()).file
     return files

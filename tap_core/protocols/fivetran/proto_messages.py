@@ -99,7 +99,7 @@ def _file(file: ProtoFile) -> Any:
 
 
 def _add_fields(proto: Any, message: Message) -> None:
-    """Add the fields of a message to its protobuf descriptor ``proto``."""
+    """Define the fields of a protobuf message, and their oneofs, in its descriptor ``proto``."""
     # Each optional field needs a synthetic oneof. These must come after the real oneofs.
     groups = list(dict.fromkeys(field.oneof for field in message if field.oneof))
     groups += [_own_group(field) for field in message if field.label == "optional"]

@@ -77,13 +77,13 @@ _double: Final = Struct("<d").pack
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """Stream whose records are encoded.
+    """Properties of a stream that determine the encoding of its records for Fivetran.
 
     Attributes:
-        name: Name of the stream.
-        properties: Schemas of its declared properties.
-        level: Depth to which values are converted to the schema.
-        unmapped: Called with the names of undeclared properties in a record.
+        name: Name of the stream, for error messages.
+        properties: JSON Schemas of the declared properties, by name.
+        level: Depth to which values in a JSON column are converted to the schema.
+        unmapped: Called with the names of a record's undeclared properties, which are dropped.
     """
 
     name: str
@@ -93,9 +93,9 @@ class StreamSpec:
 
 
 class _PrefixCache(dict[int, bytes]):
-    """Cache of the protobuf bytes before a value, by the length of the value in bytes.
+    """Cache of the protobuf bytes (tags and lengths) before a value, by the length of the value.
 
-    ``make`` returns these bytes for a length. Bytes for long values are not cached.
+    ``make`` returns the bytes for a length in bytes. Those for long values are not cached.
     """
 
     def __init__(self, make: Callable[[int], bytes]) -> None:
@@ -110,9 +110,12 @@ class _PrefixCache(dict[int, bytes]):
 
 
 class _IntegerCache(dict[int, bytes]):
-    """Cache of the encoded entries of an integer column, by value. Only small values are cached.
+    """Cache of the encoded values of an integer column, by value. Only small values are cached.
 
-    ``bits`` is the size of the integer type. ``refuse`` raises the error for a larger value.
+    Args:
+        entry: Encoder of the bytes before a value, such as the column's name.
+        bits: Size of the column's integer type.
+        refuse: Raises the error for an integer that needs more bits.
     """
 
     def __init__(self, entry: _Entry, bits: int, refuse: Callable[[Any], NoReturn]) -> None:
@@ -132,10 +135,14 @@ class _IntegerCache(dict[int, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Encoder of a column's entry in a record, which protobuf encodes as a map by column name.
+    """Encoder of the bytes before a column's value in a Record message of Fivetran.
 
-    ``tag`` is the protobuf tag of the column's type. ``has_length`` is True if values of this type
-    are encoded with their length.
+    The message holds a protobuf map with an entry per column.
+
+    Attributes:
+        name: Name of the column in UTF-8.
+        tag: Protobuf tag of the column's type.
+        has_length: True if values of this type are encoded with their length.
     """
 
     name: bytes
@@ -149,17 +156,20 @@ class _Entry:
         return cls(utf8(column.name), _TAGS[kind], has_length)
 
     def head(self, length: int) -> bytes:
-        """Return the bytes of the column's entry before a value with a length in bytes."""
+        """Return the bytes of the column's map entry before a value of ``length`` bytes."""
         field = self.tag + encode_varint(length) if self.has_length else self.tag
         return self._before(len(field) + length) + field
 
     @property
     def null(self) -> bytes:
-        """Encoded entry of the column with the value null."""
+        """The column's map entry with the value null, encoded for protobuf."""
         return self._before(len(_NULL)) + _NULL
 
     def _before(self, length: int) -> bytes:
-        """Return the bytes of the column's entry before a ValueType message of ``length`` bytes."""
+        """Return the bytes of the column's map entry before its protobuf message ``ValueType``.
+
+        ``length`` is the size of that message in bytes.
+        """
         inside = (
             encode_length_delimited(_NAME_OF_ENTRY, self.name)
             + _VALUE_OF_ENTRY
@@ -170,9 +180,10 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnEncoder:
-    """Two encoders of one column: ``quick`` for common values and ``convert`` for all values.
+    """Two ways to encode the values of one column of a Fivetran table.
 
-    ``quick`` is Python source, from which a fast encoder of whole records is generated.
+    ``convert`` encodes any value. ``quick`` is Python source for common values, which becomes part
+    of the generated function that encodes a record.
     """
 
     column: SourceColumn
@@ -194,23 +205,23 @@ class RecordEncoder(TypedRecordSerializer):
         self._frames = {kind: _PrefixCache(self._make_framing(table, kind)) for kind in RecordType}
         self._deletes = DELETED_AT in source.properties
         self._identity = [each for each in self._encoders if each.column.is_key] or self._encoders
-        super().__init__(self._compile(), self.careful)
+        super().__init__(self._compile(), self.encode_upsert)
 
-    def careful(self, record: Record) -> bytes:
-        """Encode a record with values of any type, as an UPSERT.
+    def encode_upsert(self, record: Record) -> bytes:
+        """Encode a record with values of any type as an UPSERT.
 
-        A record with a deletion time (``_sdc_deleted_at``) is encoded as a DELETE. This is slower
-        than the compiled encoder, which supports only common values.
+        A record with a deletion time (``_sdc_deleted_at``) becomes a DELETE. This method is the
+        slow path for records that the compiled function does not support.
 
         Raises:
             DataError: A value does not match its column, or a key is missing.
         """
         if self._deletes and record.get(DELETED_AT) is not None:
-            return self.of_type(RecordType.DELETE, record)
-        return self.of_type(RecordType.UPSERT, record)
+            return self.encode_operation(RecordType.DELETE, record)
+        return self.encode_operation(RecordType.UPSERT, record)
 
-    def of_type(self, kind: RecordType, record: Record) -> bytes:
-        """Encode a record for an operation, such as UPSERT or DELETE.
+    def encode_operation(self, kind: RecordType, record: Record) -> bytes:
+        """Encode a record for the operation ``kind``, such as UPSERT or DELETE.
 
         A DELETE contains only the key columns, or all columns of a table without keys. An UPDATE
         contains the key columns and the properties of the record. A TRUNCATE contains no columns.
@@ -229,9 +240,10 @@ class RecordEncoder(TypedRecordSerializer):
         return self._frames[kind][len(data)] + data
 
     def _make_framing(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
-        """Return a function that makes the start of a Record message, before its column values.
+        """Return a function that encodes the start of a Record message of Fivetran.
 
-        The function takes the total length of the encoded column values.
+        The start has the table's name and the operation ``kind``. The function takes the total
+        length of the encoded columns that follow.
         """
         schema = (
             b"" if table.schema is None else encode_length_delimited(b"\x0a", utf8(table.schema))
@@ -251,27 +263,27 @@ class RecordEncoder(TypedRecordSerializer):
         return frame
 
     def _compile(self) -> RecordBodyEncoder:
-        """Generate and compile the fast encoder of records for this table.
+        """Generate and compile a Python function that encodes the records of this table fast.
 
-        The encoder calls slower functions for values of unusual types.
+        For values of unusual types, the function calls slower ones.
         """
         names: dict[str, Any] = {
             "join": b"".join,
             "frames": self._frames[RecordType.UPSERT],
-            "careful": self.careful,
+            "encode_upsert": self.encode_upsert,
             "report": self._report_undeclared,
         }
         entries = []
         for number, each in enumerate(self._encoders):
             own = str(number)
             names |= {name.replace("#", own): word for name, word in each.variables.items()}
-            value = "r" if each.column.is_whole else f"get({each.column.name!r})"
+            value = "r" if each.column.has_record else f"get({each.column.name!r})"
             entries.append(each.quick.replace("#", own).replace("VALUE", value))
         known = len({*self._source.properties, *(column.name for column in self.columns)})
         lines = ["def encode(r):", " get = r.get"]
         if self._deletes:
-            lines.append(f" if get({DELETED_AT!r}) is not None: return careful(r)")
-        if not any(column.is_whole for column in self.columns):
+            lines.append(f" if get({DELETED_AT!r}) is not None: return encode_upsert(r)")
+        if not any(column.has_record for column in self.columns):
             lines.append(f" if len(r) > {known}: report(r)")
         lines += [f" data = join(({''.join(f'{entry},' for entry in entries)}))"]
         lines += [" return frames[len(data)] + data"]
@@ -280,17 +292,20 @@ class RecordEncoder(TypedRecordSerializer):
         return encode
 
     def _report_undeclared(self, record: Record) -> None:
-        """Report the names of a record's undeclared properties to the callback of the stream.
+        """Pass the names of a record's undeclared properties to the callback ``unmapped``.
 
-        The values of these properties are dropped, because they have no column.
+        These properties have no column, so their values are not sent to Fivetran.
         """
         known = {*self._source.properties, *(column.name for column in self.columns)}
         self._source.unmapped(tuple(name for name in map(str, record) if name not in known))
 
 
 def _get_value(column: SourceColumn, record: Record) -> Any:
-    """Return the value of a column in a record: one property, or the whole record."""
-    return record if column.is_whole else record.get(column.name)
+    """Return the value of a column for a record: the property with the column's name.
+
+    If the stream declares no properties, its only column has the record as JSON.
+    """
+    return record if column.has_record else record.get(column.name)
 
 
 # Encoding of a column
@@ -314,10 +329,16 @@ def _make_column_encoder(column: SourceColumn, source: StreamSpec) -> _ColumnEnc
 def _generate_cases(
     column: SourceColumn, entry: _Entry, source: StreamSpec, variables: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield Python source for each common type of value: an encoding expression and a condition.
+    """Yield (expression, condition) pairs of Python source; an expression encodes the value ``v``.
 
-    For example, ``("f#", "v is False")`` encodes False. Objects that the source uses are added to
-    ``variables`` by their names in the source. ``#`` stands for the column's number.
+    Each pair covers a type of value that is common. For example, ``("f#", "v is False")`` encodes
+    False. The caller replaces ``#`` by the column's number.
+
+    Args:
+        column: The column.
+        entry: Encoder of the bytes before a value.
+        source: Stream of the records.
+        variables: Receives the objects that the source uses, by their names in the source.
     """
     kind, refuse = column.kind.type, _make_refusal(column, source)
     if kind in {DataType.STRING, DataType.XML}:
@@ -343,11 +364,11 @@ def _generate_cases(
 def _make_text_encoder(
     encode: Callable[[str], bytes], entry: _Entry, refuse: Callable[[Any], NoReturn]
 ) -> Callable[[str], bytes]:
-    """Return a function that encodes a date or datetime string as a column's entry in a record.
+    """Return a function that encodes the strings of a date or datetime column for Fivetran.
 
     Args:
-        encode: Encodes the string as a protobuf Timestamp.
-        entry: Encoder of the column's entry.
+        encode: Encodes a string as a protobuf Timestamp.
+        entry: Encoder of the bytes before a value, such as the column's name.
         refuse: Raises the error for an invalid string.
     """
     prefixes = _PrefixCache(entry.head)
@@ -365,7 +386,11 @@ def _make_text_encoder(
 def _make_converter(
     column: SourceColumn, entry: _Entry, source: StreamSpec
 ) -> Callable[[Any], bytes]:
-    """Return a function that encodes a value of any type as a column's entry in a record."""
+    """Return a function that encodes a column with a value of any type for Fivetran.
+
+    The function returns the column's map entry in a Record message. It raises a DataError for an
+    invalid value, and for None in a key column.
+    """
     read, heads = _make_value_encoder(column, source), _PrefixCache(entry.head)
     refuse, null = _make_refusal(column, source), entry.null
 
@@ -384,13 +409,13 @@ def _make_converter(
 
 
 def _make_value_encoder(column: SourceColumn, source: StreamSpec) -> Callable[[Any], bytes | None]:
-    """Return a function that encodes only the value of a column, without the column's name.
+    """Return a function that encodes a value of a column, without the bytes that precede it.
 
-    The function may return None for a value that becomes null.
+    The function returns None for a value that becomes null. ``source`` describes the stream.
     """
     kind = column.kind
     if kind.type == DataType.JSON:
-        if column.is_whole:
+        if column.has_record:
             return make_json_encoder(column.name, {}, source.level, source.unmapped)
         definition = source.properties.get(column.name)
         schema: JsonSchema = definition if isinstance(definition, dict) else {}
@@ -413,7 +438,8 @@ def _check_range(value: int, limit: int) -> int:
 def _make_refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], NoReturn]:
     """Return a function that raises a DataError for an invalid value of a column.
 
-    The message does not show the value, because it may be confidential.
+    The message names the stream in ``source``. It does not show the value, which may be
+    confidential.
     """
     start = f"Stream '{source.name}': "
 

@@ -53,11 +53,11 @@ _THIRTY_TWO: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Limits for the gRPC calls that a server processes concurrently.
+    """Limits for the gRPC calls that a server processes at the same time.
 
-    Args:
+    Attributes:
         calls: Maximum number of calls.
-        message: Maximum size of a request in bytes.
+        message: Maximum size of one request in bytes.
         held: Maximum memory in bytes for the requests of all calls, estimated by `estimate_memory`.
     """
 
@@ -72,11 +72,12 @@ class RequestTooLargeError(Exception):
 
 @dataclass(eq=False, slots=True)
 class _ReceivingCall:
-    """gRPC call whose request is being received.
+    """gRPC call whose request the server is receiving.
 
     Attributes:
         context: Context object of the gRPC library.
-        until: Time after which the next call may receive its request.
+        until: Time (`time.monotonic`) from which the server receives the request of the next call,
+            even if this request is incomplete.
         has_arrived: True once the request has been received completely.
     """
 
@@ -86,9 +87,9 @@ class _ReceivingCall:
 
 
 class RequestReceiver:
-    """Receiver of the requests to a gRPC server. It receives one request after the other.
+    """Receiver of the requests of a gRPC server, which limits the memory of all requests together.
 
-    Before a request is parsed, its estimated memory is checked against the limit.
+    It receives one request after the other, and estimates the memory of each before it parses it.
     """
 
     def __init__(self, limits: RequestLimits) -> None:
@@ -100,7 +101,7 @@ class RequestReceiver:
 
     @contextmanager
     def request(self, requests: Iterator[bytes], context: Any, kind: Any) -> Iterator[Any]:
-        """Receive, parse and yield the request of a call.
+        """Receive, parse and yield the request of a gRPC call.
 
         The memory of the request counts against the limit until the ``with`` block ends. If the
         client sends no message, the request is empty. If a request arrives slowly while other calls
@@ -153,9 +154,9 @@ class RequestReceiver:
         )
 
     def _wait_for_turn(self, turn: _ReceivingCall) -> None:
-        """Wait until this call may receive its request, because no other call is receiving one.
+        """Wait until no other call is receiving its request, then let ``turn`` receive its own.
 
-        The wait for a call whose request arrives slowly is short.
+        After a short time, this call no longer waits for a request that arrives slowly.
         """
         with self._changed:
             while self._now is not None:
@@ -168,14 +169,14 @@ class RequestReceiver:
             self._now = turn
 
     def _mark_received(self, turn: _ReceivingCall) -> None:
-        """Mark the request of a call as completely received, so that the call is not slow."""
+        """Mark the request of the call ``turn`` as received, so that it does not count as slow."""
         with self._changed:
             turn.has_arrived = True
 
     def _demote_slow_call(self, turn: _ReceivingCall) -> None:
-        """Let the next call receive its request although the request of this call is incomplete.
+        """Let the next call receive its request, because that of the call ``turn`` arrives slowly.
 
-        Only one slow request may continue to arrive in parallel. Any other slow call is cancelled.
+        One slow request may continue to arrive in parallel. Any other slow call is cancelled.
         """
         self._now = None
         slow = self._slow
@@ -196,36 +197,37 @@ class RequestReceiver:
             self._changed.notify_all()
 
 
-def estimate_memory(request: bytes, kind: Any, most: int) -> int:
-    """Return the estimated memory in bytes that is needed to parse and process a request.
+def estimate_memory(request: bytes, kind: Any, limit: int) -> int:
+    """Estimate the memory in bytes that a server needs to parse and process a protobuf request.
 
     Args:
         request: The encoded request.
         kind: Protobuf descriptor of its message.
-        most: Limit in bytes. An estimate above the limit is not exact.
+        limit: Limit in bytes. If the estimate exceeds it, the estimate may be too low.
 
     Raises:
         ValueError: The bytes are not a valid message.
     """
-    values = count_values(request, kind, most // _VALUE_BYTES)
+    values = count_values(request, kind, limit // _VALUE_BYTES)
     json = len(request) + request.count(b",") * _JSON_BYTES
     return max(len(request) * _COPIES, values * _VALUE_BYTES, json)
 
 
-def count_values(data: bytes, kind: Any, most: int) -> int:
+def count_values(data: bytes, kind: Any, limit: int) -> int:
     """Return the number of values in an encoded protobuf message, including nested messages.
 
-    The number matters because a value may take two bytes in the encoding, but hundreds in memory.
-    ``kind`` is the descriptor of the message. Counting stops above ``most``.
+    The number determines the memory: a value of two encoded bytes may need hundreds of bytes.
+
+    ``kind`` is the protobuf descriptor of the message. Counting stops above ``limit``.
 
     Raises:
         ValueError: The bytes are not a valid message.
     """
     count = 0
     rest = [(kind, 0, len(data))]
-    while rest and count <= most:
+    while rest and count <= limit:
         kind, at, end = rest.pop()
-        while at < end and count <= most:
+        while at < end and count <= limit:
             count += 1
             try:
                 tag, at = read_varint(data, at)
@@ -242,7 +244,9 @@ def count_values(data: bytes, kind: Any, most: int) -> int:
 
 
 def _read_size(data: bytes, at: int, wire: int) -> tuple[int, int]:
-    """Return the size in bytes of a value's content, and the offset of the content in ``data``.
+    """Read the size of a protobuf value, and return its size in bytes and its offset in ``data``.
+
+    For a varint, return 0 and the offset after it.
 
     Args:
         data: Encoded message.

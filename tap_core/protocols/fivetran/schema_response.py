@@ -27,7 +27,10 @@ def schema_response(tables: Sequence[SourceTable], *, can_select: bool = True) -
 
 
 def schema_change(table: SourceTable) -> Any:
-    """Return an UpdateResponse with a SchemaChange that lists all columns of a changed table."""
+    """Return the UpdateResponse message that reports a new or changed table to Fivetran.
+
+    It contains a SchemaChange with all columns of the table.
+    """
     return proto_messages.UpdateResponse(
         schema_change=proto_messages.SchemaChange(**_lists([table]))
     )

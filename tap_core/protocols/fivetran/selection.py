@@ -28,7 +28,7 @@ __all__ = ["Selection", "TableSelection", "build_catalog"]
 
 @dataclass(frozen=True, slots=True)
 class TableSelection:
-    """Selection of the columns of one table by the user.
+    """Columns of one table that the user has selected in Fivetran.
 
     Attributes:
         columns: True (selected) or False by column name.
@@ -38,13 +38,13 @@ class TableSelection:
     columns: Mapping[str, bool] = field(default_factory=dict)
     others: bool = True
 
-    def takes(self, column: SourceColumn) -> bool:
+    def selects(self, column: SourceColumn) -> bool:
         """Return True if a column is selected. Key columns are always selected."""
         return column.is_key or self.columns.get(column.name, self.others)
 
-    def narrowed(self, table: SourceTable) -> SourceTable:
-        """Return a copy of a table with only the selected columns."""
-        return replace(table, columns=tuple(filter(self.takes, table.columns)))
+    def select_columns(self, table: SourceTable) -> SourceTable:
+        """Return a copy of ``table`` that has only the selected columns."""
+        return replace(table, columns=tuple(filter(self.selects, table.columns)))
 
 
 _ALL = TableSelection()
@@ -52,7 +52,7 @@ _ALL = TableSelection()
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selection of tables and columns by the user in Fivetran."""
+    """Tables and columns that the user has selected in Fivetran for the syncs of a connector."""
 
     tables: Mapping[TableId, TableSelection | None] = field(default_factory=dict)
     """Column selection by table; None if the table is not selected."""
@@ -63,7 +63,7 @@ class Selection:
 
     @classmethod
     def of(cls, request: Any) -> Selection | None:
-        """Return the selection in an UpdateRequest, or None if the request has no selection."""
+        """Return the user's selection in an UpdateRequest message, or None if it has none."""
         kind = request.selection.WhichOneof("selection") if request.HasField("selection") else None
         if kind is None:
             return None
@@ -101,7 +101,9 @@ def build_catalog(
     tables: Iterable[SourceTable],
     wanted: Callable[[TableId], TableSelection | None],
 ) -> Catalog:
-    """Return a Singer catalog that selects what is needed for the user's tables and columns.
+    """Return the Singer catalog for a sync of the tables and columns that a user has selected.
+
+    It selects the streams and properties from which these columns get their values.
 
     Args:
         streams: Streams of the tap by name.
@@ -121,10 +123,14 @@ def build_catalog(
 
 
 def _entry(stream: SyncStream, choices: list[tuple[SourceTable, TableSelection]]) -> CatalogEntry:
-    """Return a stream's catalog entry that selects the properties its selected tables need.
+    """Return a stream's Singer catalog entry for the Fivetran tables that the user has selected.
 
-    ``choices`` are the stream's selected tables, each with its column selection. If it is empty,
-    the stream is deselected.
+    It selects the properties from which the selected columns get their values.
+
+    Args:
+        stream: The stream.
+        choices: Selected tables of the stream, each with its column selection. An empty list
+            deselects the stream.
     """
     entry = catalog_entry(stream, is_wanted=bool(choices))
     declared = entry.schema.properties or {}
@@ -153,4 +159,4 @@ def _is_wanted(
     own = {column.name: column for column in table.columns}
     if table.is_mapped or not own.keys() <= declared.keys():
         return True  # a stream map may use any property, or a column has the whole record
-    return name in own and choice.takes(own[name])
+    return name in own and choice.selects(own[name])

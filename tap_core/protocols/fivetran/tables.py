@@ -34,10 +34,14 @@ _Inclusion = Metadata.InclusionType
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """Table that a connector sends to Fivetran.
+    """Table that a connector sends to Fivetran, with the stream from which its rows come.
 
-    ``stream`` is the name of the tap's stream with the records. ``name`` is the name of that stream
-    or of its copy that a stream map creates.
+    Attributes:
+        id: Name of the table.
+        columns: Columns of the table.
+        name: Name of the stream after stream maps, which can rename and copy streams.
+        stream: Name of the tap's stream.
+        is_mapped: True if stream maps or flattening change the stream.
     """
 
     id: TableId
@@ -45,7 +49,6 @@ class SourceTable:
     name: str
     stream: str
     is_mapped: bool = False
-    """True if stream maps or flattening change the stream."""
 
     def differs_from(self, previous: SourceTable) -> bool:
         """Return True if the table has a column that is new or changed since ``previous``.
@@ -54,8 +57,8 @@ class SourceTable:
         """
         return not set(self.columns) <= set(previous.columns)
 
-    def joined(self, previous: SourceTable) -> SourceTable:
-        """Return a copy of the table with the columns that only ``previous`` has added."""
+    def add_previous_columns(self, previous: SourceTable) -> SourceTable:
+        """Return a copy of the table that also has the columns which only ``previous`` has."""
         own = {column.name: column for column in self.columns}
         before = {column.name: column for column in previous.columns}
         return replace(self, columns=tuple({**before, **own}.values()))
@@ -97,13 +100,13 @@ def catalog_entry(stream: SyncStream, *, is_wanted: bool) -> CatalogEntry:
 
 
 def add_catalog_entry(catalog: Catalog, stream: SyncStream, entry: CatalogEntry) -> None:
-    """Add a stream's entry to a catalog, under both its ``tap_stream_id`` and its name."""
+    """Store a stream's entry in a Singer catalog, under its ``tap_stream_id`` and its name."""
     for name in (stream.tap_stream_id, stream.name):
         catalog[name] = entry
 
 
 def _to_full_schema(schema: Any) -> Schema:
-    """Convert a JSON Schema to a `Schema` with all its keywords.
+    """Convert a JSON Schema to the `Schema` of a catalog entry, with all its keywords.
 
     `Schema.from_dict` alone would lose keywords such as ``precision``.
     """
@@ -118,10 +121,10 @@ def _to_full_schema(schema: Any) -> Schema:
 
 
 def build_tables(streams: Mapping[str, SyncStream]) -> tuple[SourceTable, ...]:
-    """Return the Fivetran tables of a tap's streams, with their selected columns.
+    """Return the Fivetran tables of a tap's streams, with the columns that the catalog selects.
 
     Create the stream maps before calling this function, because they can rename and add tables.
-    If two tables have the same name in a schema, they get the tap's stream names.
+    Tables that would have the same name in a schema are named like the tap's streams.
 
     Raises:
         DiscoveryError: Stream maps give two streams the same name.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta, timezone
 from typing import Any, Final
 
-from tap_core.parsing.instants import parse_instant
+from tap_core.parsing.iso8601 import parse_instant
 from tap_core.protocols.fivetran.varint import LOW_BITS, LOW_BYTES_TABLE, encode_varint
 
 __all__ = ["encode_date", "encode_datetime", "encode_datetime_text", "encode_timestamp"]
@@ -28,9 +28,9 @@ _read = datetime.fromisoformat
 
 
 class _HighBitsCache(dict[int, bytes]):
-    """Cache of the encoded upper bits of a timestamp's seconds, which are often the same.
+    """Cache of the protobuf bytes for the upper bits of a timestamp's seconds, by these bits.
 
-    The lowest 14 bits of the seconds are encoded separately.
+    The upper bits change rarely. The lowest 14 bits are encoded separately.
     """
 
     def __missing__(self, high: int) -> bytes:
@@ -50,9 +50,11 @@ _LONG: Final = 1 << 28
 
 
 def encode_timestamp(seconds: int, nanos: int = 0) -> bytes:
-    """Encode a time as a protobuf Timestamp: seconds since 1970 and additional nanoseconds.
+    """Return the protobuf Timestamp for a time, encoded as bytes.
 
-    A number that is zero is omitted from the message.
+    Args:
+        seconds: Seconds since 1970 in UTC, rounded down.
+        nanos: Nanoseconds after that second.
     """
     if seconds > LOW_BITS:
         made = _SECONDS[seconds & LOW_BITS] + _high_bits[seconds >> 14]
@@ -114,9 +116,9 @@ def encode_date(value: Any) -> bytes:
 
 
 def _encode_slowly(value: Any) -> bytes:
-    """Encode a datetime of any supported type or format as a protobuf Timestamp.
+    """Encode a datetime, date or ISO 8601 string of any format as a protobuf Timestamp.
 
-    For common values, the other functions are faster.
+    This is the slow path for values that `encode_datetime_text` does not support.
 
     Raises:
         ValueError: The value is not a datetime.

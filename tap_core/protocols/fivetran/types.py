@@ -101,10 +101,10 @@ def to_key_type(schema: Any) -> ColumnType:
 
 
 def _find_common_type(found: set[ColumnType]) -> ColumnType | None:
-    """Return a number type for all values of several column types, or None if there is none.
+    """Return the Fivetran column type that can hold the numbers of several column types.
 
-    For example, the common type of INT and LONG is LONG. For decimals without a common type, it is
-    JSON.
+    For example, it is LONG for INT and LONG. Return JSON if decimals would need too many digits,
+    and None if one of the types is not a number type.
     """
     types = {each.type for each in found}
     if not types:
@@ -117,9 +117,11 @@ def _find_common_type(found: set[ColumnType]) -> ColumnType | None:
 
 
 def _get_column_type(kind: str, schema: _Schema) -> ColumnType:
-    """Return the Fivetran column type for values of one JSON type, such as "integer".
+    """Return the Fivetran column type for a property that allows one JSON type besides null.
 
-    ``schema`` may narrow the type, for example by a ``format``.
+    Args:
+        kind: The JSON type, such as "string".
+        schema: JSON Schema of the property, whose ``format`` or bounds may narrow the type.
     """
     if kind == "boolean":
         return ColumnType(DataType.BOOLEAN)
@@ -153,7 +155,7 @@ def _get_number_type(schema: _Schema) -> ColumnType:
 def _count_whole_digits(low: Decimal | None, high: Decimal | None) -> int | None:
     """Return the maximum number of digits before the decimal point for numbers in a range.
 
-    Return None if a bound of the range is None (unlimited).
+    Return None if one of the bounds ``low`` and ``high`` is None (unlimited).
     """
     if low is None or high is None:
         return None
@@ -189,9 +191,10 @@ def _get_declared_decimal(schema: _Schema) -> ColumnType:
 
 
 def _make_decimal(whole: int | None, places: int) -> ColumnType:
-    """Return a DECIMAL with 38 digits, of which ``places`` are after the decimal point.
+    """Return a DECIMAL column type with 38 digits, of which ``places`` are after the decimal point.
 
     If fewer than ``whole`` digits would remain before the decimal point, the scale is at most 18.
+    ``whole`` is None if their number is unknown.
     """
     wanted = MIN_INTEGER_DIGITS if whole is None else whole
     if wanted + places <= MAX_DIGITS:
@@ -200,9 +203,9 @@ def _make_decimal(whole: int | None, places: int) -> ColumnType:
 
 
 def _find_common_decimal(types: Sequence[ColumnType]) -> ColumnType:
-    """Return a DECIMAL for all values of several integer and decimal types, without rounding.
+    """Return the DECIMAL column type that holds the values of several number types exactly.
 
-    If this would need more than 38 digits, return JSON.
+    The types are integers and decimals. If they would need more than 38 digits, return JSON.
     """
     scale = max(each.scale for each in types)
     digits = max(map(_count_whole_digits_of_type, types)) + scale

@@ -31,7 +31,7 @@ from tap_core.protocols.fivetran.tables import (
     select_all,
 )
 from tap_core.protocols.fivetran.update_writer import UpdateWriter
-from tap_core.protocols.resume import find_previously_sent, retained_bookmarks
+from tap_core.protocols.resume import split_bookmarks
 from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE, Catalog
 from tap_core.state.reader import parse_json
 from tap_core.sync.interfaces import SyncTap
@@ -45,9 +45,9 @@ KnownTables: TypeAlias = Mapping[TableId, SourceTable]
 
 
 def discover_tables(tap: SyncTap) -> tuple[SourceTable, ...]:
-    """Return all Fivetran tables of a tap, with all columns that can be selected.
+    """Return all Fivetran tables of a tap, with all columns that the user can select.
 
-    To find them, the tap's catalog is changed so that it selects all streams and properties.
+    To find them, change the tap's catalog so that it selects all streams and properties.
     """
     tap.use_catalog(select_all(tap.streams.values()))
     tap.setup_mapper()
@@ -87,10 +87,10 @@ def update(
 
     Args:
         make_tap: Creates the tap.
-        request: The UpdateRequest.
-        call: The gRPC call.
-        known_tables: Tables that the last Schema call with the same configuration returned. None if
-            this process has handled no such call.
+        request: The UpdateRequest message, which has the selection and the state.
+        call: The gRPC call. If it ends early, the sync stops.
+        known_tables: Tables that the last Schema call with the same configuration returned, so that
+            Fivetran knows their columns. None if this process has handled no such call.
     """
     backlog = BoundedByteQueue()
     call.on_end(backlog.leave)
@@ -104,7 +104,7 @@ def update(
 
 
 class _UpdateJob:
-    """Sync of a tap for one Update call. Its method `run` is called in a separate thread."""
+    """Sync of a tap for one Update call of Fivetran, run in a thread by the method `run`."""
 
     def __init__(
         self,
@@ -121,9 +121,9 @@ class _UpdateJob:
         self._known_tables = known_tables
 
     def run(self) -> None:
-        """Sync the tap, and then end the queue of responses.
+        """Sync the tap, put the responses into the queue, and then end the queue.
 
-        An error is passed to the queue, which raises it in the thread of the call.
+        The queue raises an error of the sync in the thread that sends the responses.
         """
         try:
             self._sync()
@@ -159,10 +159,13 @@ class _UpdateJob:
 def _apply_selection(
     tap: SyncTap, selection: Selection | None
 ) -> tuple[Sequence[SourceTable], Callable[[TableId], TableSelection | None]]:
-    """Apply the user's selection to the catalog of a tap. None is the tap's default selection.
+    """Give a tap the catalog that selects the tables and columns which the user has selected.
+
+    If ``selection`` is None, the tap gets its default selection.
 
     Returns:
-        The Fivetran tables of the tap, and a function that returns the column selection of a table.
+        The Fivetran tables of the tap, and a function that returns the selection of columns of a
+        table, or None if the table is not selected.
     """
     if selection is None:
         tap.use_catalog(default_catalog(tap.streams.values()))
@@ -175,22 +178,23 @@ def _apply_selection(
 
 
 def _resume(tap: SyncTap, state: dict[str, Any]) -> None:
-    """Load a Singer state into the tap. Streams without a usable state start from the beginning.
+    """Load the Singer state of a Fivetran request into the tap, from which its streams resume.
 
-    If a child stream starts from the beginning, its parent streams do so too.
+    A stream without a usable state starts from the beginning, and its parent streams do so too.
     """
     found = state.get("bookmarks")
     bookmarks: dict[str, Any] = found if isinstance(found, dict) else {}
-    kept = retained_bookmarks(bookmarks, tap.streams, _is_restarted)
+    kept, previous = split_bookmarks(bookmarks, tap.streams, _is_restarted)
     tap.load_state({**state, "bookmarks": kept})
-    for name, before in find_previously_sent(bookmarks, tap.streams, _is_restarted).items():
+    for name, before in previous.items():
         tap.streams[name].previously_sent_state = before
 
 
 def _is_restarted(stream: Any, state: Any) -> bool:
-    """Return True if a stream must start from the beginning.
+    """Return True if a sync must read a stream from the beginning.
 
-    This is so if it has no state, or if its table is truncated before each full-table sync.
+    This is so if the stream has no state (None), or if it is a full-table stream that truncates its
+    table at the start of each sync.
     """
     truncates = stream.emit_activate_version_messages
     return state is None or (stream.replication_method == REPLICATION_FULL_TABLE and truncates)

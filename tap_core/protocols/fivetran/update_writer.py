@@ -64,13 +64,13 @@ _logger = logging.getLogger("fivetran")
 
 @dataclass(slots=True)
 class _TableProgress:
-    """Progress of one table in this sync.
+    """Progress of one Fivetran table in a sync.
 
     Attributes:
         table: The table.
-        rows: Number of rows that were sent.
-        began: Start time in seconds, of the writer's clock; 0.0 before the start.
-        version: Table version of the rows, from ACTIVATE_VERSION or the rows.
+        rows: Number of rows that were sent to Fivetran.
+        began: Start time of the table, in seconds of the writer's clock; 0.0 if it has not started.
+        version: Latest Singer table version, from ACTIVATE_VERSION or the rows.
         is_logged: True once the number of rows has been logged.
     """
 
@@ -82,14 +82,16 @@ class _TableProgress:
 
 
 class UpdateWriter:
-    """Writer that encodes events as responses of one Update call and puts them into a queue.
+    """Writer of a tap's events for one Update call of Fivetran.
+
+    It encodes the events as responses and puts them into a queue, from which they are sent.
 
     Args:
         backlog: Queue for the encoded responses.
         tables: All Fivetran tables of the tap.
         wanted: Returns the column selection of a table, or None if the table is not selected.
         known_tables: Tables whose columns Fivetran knows already; None for all of ``tables``.
-        clock: Returns the current time in seconds.
+        clock: Returns a time in seconds that never decreases.
     """
 
     takes_files = False
@@ -125,7 +127,10 @@ class UpdateWriter:
     # Interface to the engine
 
     def encode(self, record: Record) -> Any:
-        """Return a record of a message from the tap's code unchanged, because `emit` encodes it."""
+        """Return a record unchanged. `emit` encodes it later, when its table is known.
+
+        This is called for records of RECORD messages that the tap's code writes.
+        """
         return record
 
     def make_encoder(
@@ -136,10 +141,10 @@ class UpdateWriter:
         Args:
             described: Schema and keys of the stream.
             level: Depth to which values are converted to the schema.
-            unmapped: Called with the names of undeclared properties in a record.
+            unmapped: Called with the names of a record's undeclared properties, which are dropped.
         """
         name = described.stream.name
-        table = self._narrowed(self._make_table(described))
+        table = self._select_columns(self._make_table(described))
         source = StreamSpec(name, get_properties(described.schema), level, unmapped)
         made = self._encoders[name] = RecordEncoder(table.id, table.columns, source)
         return made
@@ -149,7 +154,7 @@ class UpdateWriter:
         self._backlog.check()
 
     def emit(self, event: Event) -> None:
-        """Put the responses for one event into the queue. Wait while the queue is full.
+        """Encode an event as responses and put them into the queue. Wait while the queue is full.
 
         Raises:
             UnsupportedFeatureError: The rows are in batch files, which Fivetran does not support.
@@ -176,12 +181,15 @@ class UpdateWriter:
     # End of the sync
 
     def finish(self, state: bytes) -> None:
-        """Send the final state, unless the same state was sent after the last rows."""
+        """Send the final ``state`` of the sync, unless it was already sent after the last rows."""
         if self._is_owed or state != self._state:
             self._checkpoint(state)
 
     def break_off(self) -> None:
-        """Send the last state again if rows were sent after it, so that Fivetran commits them."""
+        """End a failed sync: send the last state again if rows follow it.
+
+        Fivetran commits rows only when it receives a state.
+        """
         if self._is_owed:
             self._checkpoint(self._state)
 
@@ -212,14 +220,14 @@ class UpdateWriter:
             self._checkpoint(self._state)
 
     def _encoded(self, event: Rows) -> list[bytes]:
-        """Encode the rows of an event that has dicts as rows, from messages of the tap's code."""
+        """Encode the rows of an event, which are dicts because the tap's code has written them."""
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
             raise _undescribed(event.stream.name)
         kind, rows = _TYPES[event.op], list[Any](event.rows)
         if event.op is Op.UPSERT:
-            return [encoder.careful(row) for row in rows]
-        return [encoder.of_type(kind, row) for row in rows]
+            return [encoder.encode_upsert(row) for row in rows]
+        return [encoder.encode_operation(kind, row) for row in rows]
 
     # Tables
 
@@ -229,12 +237,12 @@ class UpdateWriter:
         if progress is None:
             progress = self._progress[name] = _TableProgress(self._make_table(event))
         progress.began = progress.began or self._clock()
-        table = self._narrowed(self._make_table(event))
+        table = self._select_columns(self._make_table(event))
         if self._wanted(table.id) is None:
             return
         known = self._known_tables.get(table.id)
         if known is None or table.differs_from(known):
-            changed = table if known is None else table.joined(known)
+            changed = table if known is None else table.add_previous_columns(known)
             self._known_tables[table.id] = changed
             self._backlog.put(schema_change(changed).SerializeToString())
         encoder = self._encoders.get(name)
@@ -242,20 +250,23 @@ class UpdateWriter:
             self.make_encoder(event, TypeConformanceLevel.NONE, lambda _names: None)
 
     def _make_table(self, described: SchemaEvent) -> SourceTable:
-        """Return the Fivetran table for a stream's schema, with all columns of this schema."""
+        """Return the Fivetran table of a stream, with the columns of its schema ``described``.
+
+        For a stream that the tap has discovered, the name is that of the discovered table.
+        """
         name, columns = described.stream.name, build_columns(described)
         known = self._progress.get(name)
         if known is not None:
-            if not any(column.is_whole for column in known.table.columns):
+            if not any(column.has_record for column in known.table.columns):
                 # A schema without properties here means that all of them were deselected.
-                columns = tuple(column for column in columns if not column.is_whole)
+                columns = tuple(column for column in columns if not column.has_record)
             return replace(known.table, columns=columns)
         schema = (described.stream.namespace or name) if self._has_schemas else None
         return SourceTable(TableId(name, schema), columns, name, name)
 
-    def _narrowed(self, table: SourceTable) -> SourceTable:
+    def _select_columns(self, table: SourceTable) -> SourceTable:
         choice = self._wanted(table.id)
-        return table if choice is None else choice.narrowed(table)
+        return table if choice is None else choice.select_columns(table)
 
     def _get_progress(self, name: str) -> _TableProgress:
         if name not in self._progress:
@@ -263,10 +274,9 @@ class UpdateWriter:
         return self._progress[name]
 
     def _truncate(self, event: ActivateVersion) -> None:
-        """Truncate a table for an ACTIVATE_VERSION event with a new version.
+        """Send a TRUNCATE of a table, because an ACTIVATE_VERSION event has a new version.
 
-        If rows of the table were sent already, they would be lost. In this case, send a warning
-        instead.
+        If rows of the table were sent already, send a warning instead, as they would be lost.
         """
         progress = self._get_progress(event.stream.name)
         if self._wanted(progress.table.id) is None or progress.version == event.version:
@@ -283,11 +293,11 @@ class UpdateWriter:
         encoder = self._encoders.get(event.stream.name)
         if encoder is None:
             raise _undescribed(event.stream.name)
-        self._backlog.put(_message([encoder.of_type(RecordType.TRUNCATE, {})]))
+        self._backlog.put(_message([encoder.encode_operation(RecordType.TRUNCATE, {})]))
         self._is_owed = True
 
     def _status(self, event: StreamStatus) -> None:
-        """Store the start time of a stream's tables, or log their row counts at its end."""
+        """Store the start time of a stream's tables; at the stream's end, log their rows."""
         for progress in self._progress.values():
             if progress.table.stream != event.stream.name:
                 continue
@@ -298,7 +308,10 @@ class UpdateWriter:
                 self._log(progress)
 
     def _log(self, progress: _TableProgress) -> None:
-        """Log the number of rows and the duration of a table, if the table is selected."""
+        """Log the number of rows sent for a table and the seconds since its start.
+
+        Tables that the user has not selected are not logged.
+        """
         if self._wanted(progress.table.id) is not None:
             seconds = self._clock() - progress.began
             rows = format_count(progress.rows, "row")
@@ -314,9 +327,9 @@ class UpdateWriter:
 
 
 def _split_records(bodies: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield encoded responses with these encoded records, at most 100 records and 4 MiB each.
+    """Yield encoded responses of an Update call that contain the encoded records ``bodies``.
 
-    A longer record gets a response without other records.
+    Each response has at most 100 records and 4 MiB. A longer record gets a separate response.
     """
     if len(bodies) <= _RECORDS_AT_ONCE and sum(map(len, bodies)) <= _BYTES_AT_ONCE:
         yield _message(bodies)

@@ -161,7 +161,10 @@ def to_bytes(value: Any) -> bytes:
 
 
 def to_text(value: Any) -> bytes | None:
-    """Encode a string as UTF-8, and any other value as JSON text. Return None for a null."""
+    """Convert a value to UTF-8 text for a string column: a string as it is, others as JSON.
+
+    Return None for values that JSON does not support, such as NaN. They become null.
+    """
     if isinstance(value, str):
         return utf8(value)
     plain = to_json_compatible(conform_primitive(value, {}))
@@ -178,15 +181,16 @@ def utf8(text: str) -> bytes:
 def make_json_encoder(
     name: str, definition: JsonSchema, level: TypeConformanceLevel, unmapped: UnmappedCallback
 ) -> Callable[[Any], bytes | None]:
-    """Return a function that encodes a property's value as JSON bytes, or returns None for null.
+    """Return a function that encodes the values of a JSON column as JSON text in UTF-8.
 
-    The function converts values to the schema first. Decimals keep all their digits.
+    The function converts a value to the schema first, and returns None if the result is null.
+    Decimals keep all their digits.
 
     Args:
-        name: Name of the property.
+        name: Name of the property with the values.
         definition: JSON Schema of the property.
         level: Depth to which values are converted to the schema.
-        unmapped: Called with the names of undeclared properties in a value.
+        unmapped: Called with the names of undeclared properties in a value, which are dropped.
     """
     is_fine = make_value_check(definition, level)
     conform = compile_conformer({"properties": {name: definition}}, level, unmapped)

@@ -26,7 +26,7 @@ _LAST: Final = tuple(
 
 
 def encode_varint(value: int) -> bytes:
-    """Encode a 64-bit integer as a protobuf varint, of one to ten bytes. Negative ones take ten."""
+    """Encode a 64-bit integer as a protobuf varint of one to ten bytes; negative ones take ten."""
     if 0 <= value <= LOW_BITS:
         return _LAST[value]
     value %= _WORD

@@ -13,8 +13,9 @@ from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.exceptions import CatalogFileError
+from tap_core.protocols.catalog_entries import get_properties
 from tap_core.singerlib.catalog import CatalogEntry
-from tap_core.singerlib.json import load_json
+from tap_core.singerlib.json import describe_json_error, load_json
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
@@ -40,9 +41,8 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
         whole = repair_surrogates(content)
         found = load_json(whole.decode(json.detect_encoding(whole)))
     except json.JSONDecodeError as error:
-        location = f"line {error.lineno}, column {error.colno}"
         raise CatalogFileError(
-            f"Catalog '{source}' is not JSON: {error.msg} ({location})"
+            f"Catalog '{source}' is not JSON: {describe_json_error(error)}"
         ) from None
     except UnicodeDecodeError:
         raise CatalogFileError(f"Catalog '{source}' is not UTF-8 text") from None
@@ -106,7 +106,11 @@ _DEEPEST: Final = 500
 
 
 def _check_breadcrumbs(metadata: Iterable[Any], location: str) -> None:
-    """Raise CatalogFileError if a metadata breadcrumb is not a list, or has over 500 names."""
+    """Raise CatalogFileError if a catalog entry has invalid breadcrumbs in its metadata.
+
+    A breadcrumb is a list of at most 500 names. ``location`` is the position of the entry for the
+    message: "Catalog 'c.json', stream 1".
+    """
     for each in metadata:
         breadcrumb = each.get("breadcrumb") or []
         if not isinstance(breadcrumb, list) or len(breadcrumb) > _DEEPEST:
@@ -122,6 +126,8 @@ _LISTED_SCHEMAS: Final = ("anyOf", "oneOf", "allOf")
 
 def _check_schema(schema: Any, location: str) -> None:
     """Check that ``type`` and ``format`` are valid in a schema and in all its subschemas.
+
+    ``location`` is the position of the catalog entry for the message: "Catalog 'c.json', stream 1".
 
     Raises:
         CatalogFileError: A type is not a string or a list of strings, or a format is not a string.
@@ -166,7 +172,7 @@ def find_unknown_streams(
             unknown.append(str(name))
             continue
         schema = _get_known_schema(stream)
-        new = _properties(entry.get("schema")) - _properties(schema)
+        new = get_properties(entry.get("schema")).keys() - get_properties(schema)
         if schema is not None and new:
             yield f"The catalog's stream '{name}' has unknown properties: {', '.join(sorted(new))}"
     if unknown:
@@ -174,15 +180,13 @@ def find_unknown_streams(
 
 
 def _get_known_schema(stream: SyncStream) -> Mapping[str, Any] | None:
-    """Return a stream's schema, or None if a ``schema`` property of the tap's code computes it."""
+    """Return a stream's schema, to compare it with a catalog.
+
+    Return None if a ``schema`` property of the tap's code computes it, which may send requests.
+    """
     found = getattr_static(stream, "schema", None)
     if isinstance(found, Mapping):
         return found
     getter = getattr(found, "fget", None)
     is_sdk = getattr(getter, "__module__", "").partition(".")[0] == __name__.partition(".")[0]
     return stream.schema if is_sdk else None
-
-
-def _properties(schema: Any) -> set[str]:
-    properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    return set(properties or ())

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, TypeAlias, Ty
 import typer
 from typer.core import TyperArgument, TyperOption
 
-from tap_core.config.loading import ConfigInput, read_text
+from tap_core.config.loading import ConfigInput
 from tap_core.exceptions import (
     CatalogFileError,
     ConfigurationError,
     ConfigValidationError,
     StateFileError,
 )
-from tap_core.parsing.command_line import Program, choose_from, make_program
+from tap_core.parsing.command_line import Program, choose_from, make_program, read_input_file
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.error_classification import is_known_error, summarize_error
 from tap_core.protocols.singer.catalog_file import (
@@ -135,9 +135,10 @@ class _SingerProgram(Program):
     """Typer command of a plugin, with the Singer options and the commands of other protocols."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command-line arguments, in which ``--test`` may have no value.
+        """Parse the command-line arguments.
 
-        Options of the click package that a plugin's author has added are parsed too.
+        ``--test`` may have no value, as in singer_sdk. Options of the click package that a plugin's
+        author has added are parsed too.
         """
         params: list[Any] = [
             param if isinstance(param, (TyperArgument, TyperOption)) else _ClickOption(param)
@@ -166,7 +167,10 @@ class _ClickOption:
     def handle_parse_result(
         self, ctx: Any, opts: Mapping[str, Any], args: list[str]
     ) -> tuple[Any, list[str]]:
-        """Call the option's callback with its value, if the option is on the command line."""
+        """Call the option's callback with its value if the option is on the command line.
+
+        Return None as the value of the option, and ``args`` unchanged. typer calls this method.
+        """
         if self.name in opts and self.callback is not None:
             self.callback(ctx, self._option, opts[self.name])
         return None, args
@@ -180,7 +184,7 @@ class _ClickOption:
 
 
 def _normalize_test_option(args: Sequence[str]) -> list[str]:
-    """Return the command-line arguments with the option ``--test`` in the form ``--test=VALUE``.
+    """Return command-line arguments in which the option ``--test`` always has a value.
 
     ``--test VALUE`` becomes ``--test=VALUE``. ``--test`` without a value becomes ``--test=all``.
     """
@@ -208,7 +212,7 @@ def tap_command(
 
     Args:
         tap_class: Class of the tap, which the commands get as ``obj`` of their context.
-        commands: Function that imports and returns the commands of other protocols.
+        commands: Imports and returns the commands of other protocols, such as ``read``.
         epilog: Text at the end of the help text.
     """
 
@@ -252,8 +256,8 @@ def target_command(
 
     Args:
         target_class: Class of the target, which the commands get as ``obj`` of their context.
-        listen: Function that reads messages from a file with a target and returns the exit code.
-        commands: Function that imports and returns the commands of other protocols.
+        listen: Runs a target on a file of messages, and returns the exit code.
+        commands: Imports and returns the commands of other protocols, such as ``write``.
         epilog: Text at the end of the help text.
     """
     invoke = _listening_callback(target_class, listen)
@@ -265,7 +269,7 @@ def mapper_command(
 ) -> CliCommand:
     """Return the command-line program of a mapper. Call its ``main()`` to run it.
 
-    ``listen`` reads messages from a file with a mapper and returns the exit code.
+    ``listen`` runs a mapper on a file of messages, and returns the exit code.
     """
     invoke = _listening_callback(mapper_class, listen)
     return _program(mapper_class, invoke, "Execute the Singer mapper.")
@@ -274,9 +278,13 @@ def mapper_command(
 def _listening_callback(
     plugin: type[_Listener], listen: Callable[[_Listener, BinaryIO], int]
 ) -> Callable[..., None]:
-    """Return the function that runs a target or mapper with the command-line options.
+    """Return the function that typer calls to run a target or mapper from the command line.
 
-    It reads messages from standard input or the file of ``--input``.
+    Its parameters are the command-line options.
+
+    Args:
+        plugin: Class of the target or mapper.
+        listen: Runs a target or mapper on a file of messages, and returns the exit code.
     """
 
     def invoke(
@@ -344,9 +352,7 @@ def _try_out(tap_class: type[SyncTap], config: Sequence[str], test: str, catalog
     # singer_sdk passes no catalog here, but taps without discovery cannot be tested without one.
     tap = tap_class(
         config=given.config,
-        catalog=parse_catalog(read_text(catalog, CatalogFileError, "Catalog"), catalog)
-        if catalog
-        else None,
+        catalog=_read_catalog(catalog),
         parse_env_config=given.parse_env,
         validate_config=True,
     )
@@ -358,9 +364,12 @@ def _try_out(tap_class: type[SyncTap], config: Sequence[str], test: str, catalog
 
 
 def parse_range_options(context: typer.Context, start: str, end: str) -> ReadRange | None:
-    """Return the range of a backfill, from the values of ``--from`` and ``--to``.
+    """Return the range of replication key values that a backfill reads, or None for a normal sync.
 
-    Return None if both values are empty.
+    Args:
+        context: Context of the typer command, for error messages.
+        start: Value of the option ``--from``; empty if it was not used.
+        end: Value of the option ``--to``; empty if it was not used.
 
     Raises:
         typer.BadParameter: A value is invalid.
@@ -384,10 +393,11 @@ def _sync(
 ) -> None:
     _log_version(tap_class)
     given = ConfigInput.from_cli_args(*config)
-    described = (
-        parse_catalog(read_text(catalog, CatalogFileError, "Catalog"), catalog) if catalog else None
-    )
-    saved = read_state(read_text(state, StateFileError, "State"), state) if state else None
+    described = _read_catalog(catalog)
+    saved = None
+    if state:
+        content = read_input_file(state, StateFileError, "State", reads_stdin=True)
+        saved = read_state(content, state)
     tap = tap_class(
         config=given.config,
         catalog=described,
@@ -431,6 +441,13 @@ def _listen(
         raise typer.Exit(code)
 
 
+def _read_catalog(path: str) -> dict[str, Any] | None:
+    """Return the catalog in a file, or on standard input for the path ``-``; None without path."""
+    if not path:
+        return None
+    return parse_catalog(read_input_file(path, CatalogFileError, "Catalog", reads_stdin=True), path)
+
+
 @contextlib.contextmanager
 def _opened_input(path: str) -> Iterator[BinaryIO]:
     if not path or path == "-":
@@ -449,10 +466,14 @@ def _opened_input(path: str) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def logged_errors(logger: logging.Logger, system: str) -> Iterator[None]:
-    """During the ``with`` block, log Python warnings and errors instead of printing them.
+    """Log Python warnings and the errors of a command during the ``with`` block.
 
-    An error of the configuration, and output that its reader has closed, end the process with exit
-    code 1. ``system`` is "source" or "destination", for error messages.
+    A configuration error, or output closed by its reader, is logged as one line and raises
+    ``typer.Exit(1)``. Other errors are logged when the process ends.
+
+    Args:
+        logger: Logger of the plugin.
+        system: "source" or "destination", for error messages.
     """
     logging.captureWarnings(capture=True)
     sys.excepthook = _excepthook(logger, system)
@@ -482,8 +503,8 @@ def _excepthook(
 ) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
     """Return a function for ``sys.excepthook`` that logs uncaught exceptions.
 
-    A known error is logged as one sentence, any other exception with its traceback. ``system`` is
-    "source" or "destination", for error messages.
+    An error that needs no traceback, such as rejected credentials, is logged as one sentence, any
+    other exception with its traceback. ``system`` is "source" or "destination", for the sentence.
     """
 
     def log(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -500,7 +521,7 @@ def _excepthook(
 
 
 def _log_known_error(logger: logging.Logger, sentence: str, error: BaseException) -> None:
-    """Log an error as one sentence, and its traceback at DEBUG level."""
+    """Log ``sentence`` as the message about an error, and the traceback only at DEBUG level."""
     logger.error("%s", sentence)
     logger.debug("The traceback of this error:", exc_info=error)
 

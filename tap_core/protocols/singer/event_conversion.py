@@ -37,9 +37,10 @@ __all__ = ["to_event", "to_messages"]
 
 
 def to_event(message: Message, encode: Callable[[Any], Any] = encode_body) -> Event:
-    """Convert a Singer message to an event.
+    """Convert a Singer message to an event of the SDK.
 
-    ``encode`` converts a record to what the event's writer expects, by default JSON bytes.
+    ``encode`` converts a record to the form that the writer of the event needs, by default JSON
+    bytes.
 
     Raises:
         TypeError: There is no event for this type of message.

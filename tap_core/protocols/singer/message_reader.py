@@ -119,7 +119,7 @@ class SimpleSingerReader(GenericSingerReader[str]):
 
 
 def dec_hook(type: type, obj: Any) -> Any:  # noqa: ARG001  msgspec's signature
-    """Convert a value to a string. msgspec calls this hook for types that it does not support."""
+    """Convert a value to a string. msgspec calls this while decoding a type it does not support."""
     return str(obj)
 
 
@@ -149,9 +149,9 @@ def _complaint(line: str) -> InvalidInputLine:
 
 
 def is_default_reader(reader: Any) -> bool:
-    """Return True if a reader is an unmodified reader of the SDK, not an instance of a subclass.
+    """Return True if a target's message reader is one of the SDK, not a subclass of a developer.
 
-    If True, the faster `SingerReader` can be used instead.
+    The target can then use the faster `SingerReader` instead.
     """
     return type(reader) in {SimpleSingerReader, MsgSpecReader} and vars(reader).keys() <= {
         "_current_message"

@@ -92,15 +92,18 @@ class EventForwardingWriter(SimpleSingerWriter):
 
 
 def is_default_writer(writer: Any) -> bool:
-    """Return True if a writer is an unmodified writer of the SDK, not an instance of a subclass.
+    """Return True if a tap's message writer is one of the SDK, not a subclass of a developer.
 
-    If True, the faster `SingerWriter` can be used instead.
+    The tap can then use the faster `SingerWriter` instead.
     """
     return type(writer) in {SimpleSingerWriter, MsgSpecWriter} and not vars(writer)
 
 
 def make_event_writer(writer: Any) -> SingerWriter | MessageWriterAdapter:
-    """Return a writer of events that produces the same output as a writer of Singer messages."""
+    """Return the writer for a sync's events that has the same output as a tap's message writer.
+
+    For a custom message writer, it is an adapter that passes Singer messages to this writer.
+    """
     from tap_core.protocols.singer.message_writer_adapter import MessageWriterAdapter
     from tap_core.protocols.singer.writer import SingerWriter
 

@@ -1,4 +1,4 @@
-"""Output of a sync through a writer of Singer messages, as a tap may have its own."""
+"""Output of a sync's events through the writer of Singer messages that a tap defines."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class MessageWriterAdapter:
         self._writer = writer
 
     def encode(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of a record, with its values converted to JSON types.
+        """Return a copy of a record in which all values have JSON types.
 
-        It is a copy because the tap's code may change the record later.
+        A copy is needed because the tap's code may change the record before it is written.
         """
         copied: dict[str, Any] = to_json_compatible(record)
         return copied

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from tap_core.singerlib.json import as_text
+
 __all__ = ["enc_hook", "encoder", "serialize_jsonl"]
 
 
-def enc_hook(obj: Any) -> Any:
-    """Convert a value that JSON does not support to a string. A datetime becomes ISO 8601."""
-    return obj.isoformat(sep="T") if isinstance(obj, datetime) else str(obj)
-
+enc_hook = as_text
+"""Convert a value that JSON does not support to a string. A datetime becomes ISO 8601."""
 
 encoder = msgspec.json.Encoder(enc_hook=enc_hook, decimal_format="number")
 

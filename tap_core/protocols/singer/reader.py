@@ -124,7 +124,7 @@ _ENCODING_BYTES: Final = 1 << 16
 
 @dataclass(slots=True)
 class _Chunk:
-    """Consecutive rows of one stream and table version, collected until they become an event."""
+    """Consecutive rows of one stream and table version, collected until they become one event."""
 
     stream: str
     version: int | None
@@ -157,7 +157,10 @@ class SingerReader:
         self._streams: dict[str, StreamId] = {}
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield the events of all lines that end within ``data``. Keep an incomplete last line."""
+        """Yield the events of all lines that end within ``data``, the next part of the input.
+
+        An incomplete last line is kept for the next call.
+        """
         yield from self._events(self._lines.split(data))
 
     def close(self) -> Iterator[Event]:
@@ -177,12 +180,12 @@ class SingerReader:
             message = f"The input ended within a message. {error}"
             raise TruncatedInputLine(message) from error
 
-    def remarks(self) -> Iterator[str]:
-        """Yield nothing. Readers of other protocols yield warnings about the whole input here."""
+    def iterate_warnings(self) -> Iterator[str]:
+        """Yield no warnings: this reader skips no input, unlike those of other protocols."""
         yield from ()
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
-        """Yield the events of complete lines. Consecutive records of one stream become one event.
+        """Convert complete lines to events. Consecutive records of one stream become one event.
 
         If a line is invalid, the events of the lines before it are yielded first.
         """
@@ -213,7 +216,7 @@ class SingerReader:
         yield from self._take_rows(chunk)
 
     def _take_rows(self, chunk: _Chunk) -> Iterator[Event]:
-        """Yield the collected rows, if any, as one event, and empty the chunk."""
+        """Yield the rows in ``chunk``, if any, as one `Rows` event, and remove them from it."""
         if chunk.rows:
             rows, times = chunk.rows, chunk.times
             chunk.rows, chunk.times = [], []
@@ -326,12 +329,12 @@ def _make_line_error(
     reason: str,
     error_class: type[InvalidInputLine] = InvalidInputLine,
 ) -> InvalidInputLine:
-    """Return the error for a line that is not a Singer message.
+    """Return the error for a line of the input that is not a Singer message.
 
     Args:
         number: Line number.
-        line: The line, whose beginning is shown in the message.
-        reason: Reason for the error, shown in the message.
+        line: The line, or the invalid part of it. The error message quotes its beginning.
+        reason: Reason for the error message.
         error_class: Class of the error.
     """
     return error_class(f"Line {number} is not a Singer message ({reason}): {excerpt(line)}")

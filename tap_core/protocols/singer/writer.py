@@ -38,9 +38,10 @@ class SingerWriter:
     """True: files of records are written as BATCH messages."""
 
     def __init__(self, write: Callable[[bytes], None] | None = None) -> None:
-        """Create a writer that passes complete lines to ``write``, or else to ``sys.stdout``.
+        """Create a writer to standard output, or to another destination.
 
-        ``write`` must write all bytes of its argument.
+        ``write`` is called with complete lines, and must write all of their bytes. By default, it
+        writes to ``sys.stdout``.
         """
         self._write = write or _to_stdout
         self._broken = False
@@ -74,7 +75,10 @@ class SingerWriter:
             raise
 
     def _lines(self, event: Event) -> bytes:
-        """Return the Singer messages for an event as lines, or b"" if Singer has none for it."""
+        """Return the Singer messages for an event as lines of JSON.
+
+        Return b"" for an event that has no Singer message, such as a stream status.
+        """
         if isinstance(event, Rows):
             return self._records(event)
         if isinstance(event, Checkpoint):

@@ -96,7 +96,7 @@ def create_catalog_table(
     """
     clauses, properties = build_layout_ddl(table_schema, layout)
     properties |= _PROPERTIES | build_properties(table_schema)
-    folder = None if table.identifier else to_local_folder(table.path)
+    folder = table.local_folder
     is_plain = not clauses and not layout.properties
     if is_plain and folder is not None and not through_spark:
         schema = T.StructType(
@@ -142,7 +142,7 @@ def get_table_id(spark: SparkSession, table: Table) -> str | None:
 
     Return None also for a view or an unknown catalog, for which `get_types` raises an error.
     """
-    folder = None if table.identifier else to_local_folder(table.path)
+    folder = table.local_folder
     if folder is not None and not has_log(folder):
         return None
     snapshot = read_table_snapshot(table)
@@ -168,7 +168,7 @@ def read_table_snapshot(table: Table) -> DeltaSnapshot | None:
 
     Return None if the table is in a catalog or remote, or if the library deltalake cannot read it.
     """
-    folder = None if table.identifier else to_local_folder(table.path)
+    folder = table.local_folder
     return None if folder is None else read_snapshot(folder)
 
 
@@ -185,7 +185,7 @@ def drop_table(spark: SparkSession, table: Table) -> None:
 def describe_layout_mismatch(
     spark: SparkSession, table: Table, table_schema: TableSchema, layout: TableLayout
 ) -> str | None:
-    """Describe a Delta table's partitioning and clustering if it differs from the settings.
+    """Describe the partitioning and clustering of a Delta table that differs from the settings.
 
     Returns:
         A phrase such as "partitioned by day", or None if there is no difference.

@@ -26,7 +26,7 @@ from target_spark.spark.row_counts import Count
 from target_spark.storage.hadoop_fs import sync_table
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.model import Table
-from target_spark.writers.base import check_count
+from target_spark.writers.base import check_written_count
 from target_spark.writers.parquet_footers import delta_statistics, describe_file_fault, row_count
 from target_spark.writers.sql import spark_conf
 
@@ -139,7 +139,7 @@ def _stage_files(
         paths = sorted(staging.glob("*.parquet"))
         files = [_data_file(path) for path in paths]
         written = sum(file.rows for file in files)
-        check_count(table, count(written), written)
+        check_written_count(table, count(written), written)
         return [_move_file(file, folder) for file in files if file.rows]
     finally:
         shutil.rmtree(staging, ignore_errors=True)

@@ -41,7 +41,7 @@ __all__ = [
     "checkpoint_log",
     "commit_files",
     "create_table",
-    "delete_rows",
+    "delete_other_versions",
     "merge_rows",
     "open_dataset",
     "read_snapshot",
@@ -144,7 +144,10 @@ class DeltaSnapshot:
         return sum(sizes.to_pylist())
 
     def has_batch(self, app_id: str, batch: int) -> bool:
-        """Return True if the newest Delta transaction of ``app_id`` has the number ``batch``."""
+        """Return True if ``batch`` is the number of the last batch that a run committed.
+
+        Delta's log stores this number under the application id of the run, ``app_id``.
+        """
         return self.table.transaction_version(app_id) == batch
 
 
@@ -237,7 +240,7 @@ def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> bo
 
     Returns:
         True if the table exists; False if the library deltalake cannot parse the schema, because
-        its JSON has more than 128 levels (structs in structs, more than 41 levels).
+        its JSON has more than 128 levels, which more than 41 levels of nested structs have.
     """
     from deltalake import CommitProperties, DeltaTable, Schema
     from deltalake.exceptions import DeltaError
@@ -278,12 +281,12 @@ def commit_files(
     made.
 
     Args:
-        snapshot: The version that was read.
+        snapshot: The newest table version, as the caller has read it.
         files: The data files to add.
-        marker: The commit metadata.
+        marker: The metadata to store in the commit, such as the newest state.
         app_id: The application id of the Delta transaction.
         replaces: True to remove all files of ``snapshot``; False to keep them.
-        source_rows: The number of batch rows that a MERGE without effect has read.
+        source_rows: For the commit of a MERGE that changed no row: the number of rows that it read.
 
     Returns:
         True if the commit was made; False if another writer has committed that version.
@@ -321,14 +324,14 @@ def merge_rows(
     """Run a MERGE on a table, as the table version that follows ``snapshot``.
 
     The library deltalake rewrites the files that may have matching rows, in the memory of this
-    process. If no row changes, such as by the deletion of rows that are not in the table, the
+    process. If no row changes, for example because all rows to delete are missing in the table, the
     commit stores only metadata. After an error it is not known if the commit was made.
 
     Args:
-        snapshot: The version that was read.
+        snapshot: The newest table version, as the caller has read it.
         rows: The batch, with one row per key.
         merge: The statement. Its target must be `MERGE_TARGET`.
-        marker: The commit metadata.
+        marker: The metadata to store in the commit, such as the newest state.
         app_id: The application id of the Delta transaction.
 
     Returns:
@@ -358,19 +361,19 @@ def merge_rows(
     return is_committed and _commit_if_unchanged(snapshot, marker, app_id, rows.num_rows)
 
 
-def delete_rows(
+def delete_other_versions(
     snapshot: DeltaSnapshot, app_id: str, *, deletion: VersionDelete, marker: CommitMetadata
 ) -> bool:
-    """Delete the rows that were not loaded in the current Singer table version, or mark them.
+    """Delete the rows of all other Singer table versions, or mark them as deleted.
 
     The commit is the Delta version that follows ``snapshot``. If there are no such rows, it stores
     only metadata. After an error it is not known if the commit was made.
 
     Args:
-        snapshot: The Delta version that was read.
+        snapshot: The newest Delta version, as the caller has read it.
         app_id: The application id of the Delta transaction.
         deletion: The rows to delete or to mark as deleted.
-        marker: The commit metadata.
+        marker: The metadata to store in the commit, such as the newest state.
 
     Returns:
         True if the commit was made; False if another writer has committed that version.
@@ -396,9 +399,10 @@ def delete_rows(
 def _commit_if_unchanged(
     snapshot: DeltaSnapshot, marker: CommitMetadata, app_id: str, source_rows: int = 0
 ) -> bool:
-    """Commit the metadata of a statement that changed no row; the library makes no commit then.
+    """Commit only metadata if a statement changed no row, because deltalake then makes no commit.
 
-    Return False if another writer has committed the version after ``snapshot``.
+    The caller has run the statement on ``snapshot``. Return True if the statement or this call has
+    made a commit; False if another writer has committed the version after ``snapshot``.
     """
     if snapshot.table.version() > snapshot.version:
         return True
@@ -411,7 +415,7 @@ def add_columns(
     """Add nullable columns to a table, as the table version that follows ``snapshot``.
 
     Args:
-        snapshot: The version that was read.
+        snapshot: The newest table version, as the caller has read it.
         fields: The columns as Spark types. Their metadata may have a comment.
         before: The newest commit metadata in the table, which the commit repeats; None if it has
             none.
@@ -439,7 +443,7 @@ def annotate_table(
     """Set table properties and column comments, by one or more commits after ``snapshot``.
 
     Args:
-        snapshot: The version that was read.
+        snapshot: The newest table version, as the caller has read it.
         properties: The properties to set.
         comments: The comments to set, by column.
         before: The newest commit metadata in the table, which the commits repeat; None if it has
@@ -464,7 +468,8 @@ def annotate_table(
 def _commit_properties(marker: CommitMetadata, app_id: str, **more: Any) -> CommitProperties:
     """Return deltalake's properties for the commit of a batch, which must not be retried.
 
-    They have the commit metadata, the transaction (``app_id`` and batch number), and ``more``.
+    They contain the commit metadata, the transaction (``app_id`` and batch number), and the items
+    of ``more`` as further metadata.
     """
     from deltalake import CommitProperties, Transaction
 
@@ -484,7 +489,10 @@ def _repeated_metadata(before: CommitMetadata | None) -> CommitProperties:
 
 
 def _is_committed(snapshot: DeltaSnapshot, commit: Callable[[], object]) -> bool:
-    """Call ``commit``. Return False if another writer has committed the same version, else True."""
+    """Call ``commit``, a function that makes a commit, and return True if it succeeded.
+
+    Return False if another writer has committed the same version.
+    """
     from deltalake.exceptions import CommitFailedError
 
     try:

@@ -1,7 +1,7 @@
 """SQL for the layout of a new Delta table: partitions, clustering, and column statistics.
 
-A `TableLayout` lists properties of the stream, and the SQL has the columns that these properties
-fill. A property that the stream does not have is ignored.
+A `TableLayout` lists properties of the stream; the SQL has the columns that store them. A property
+that the stream does not have is ignored.
 
 Delta partitions only by columns, so the year, month, day or hour of a date or timestamp is a
 generated column of the table. Its expression uses UTC in every session time zone: otherwise Delta
@@ -70,12 +70,12 @@ class PartitionSpec(NamedTuple):
 def build_partition_specs(
     table_schema: TableSchema, layout: TableLayout
 ) -> tuple[PartitionSpec, ...]:
-    """Return the partition columns of a new Delta table for its configured layout."""
+    """Return the partition columns of a new Delta table, from its configured layout."""
     return tuple(_parts(table_schema, layout))
 
 
 def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
-    """Return generated partition columns as SQL to append to CREATE TABLE's column list.
+    """Return the generated partition columns as SQL, to append to CREATE TABLE's column list.
 
     The text is empty if no partition column is generated.
     """
@@ -89,7 +89,8 @@ def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
 def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> tuple[str, dict[str, str]]:
     """Return a PARTITIONED BY or CLUSTER BY clause, and the table properties that it needs.
 
-    The clause follows ``USING delta`` in CREATE TABLE. It is empty if the layout has neither.
+    The clause follows ``USING delta`` in CREATE TABLE. It is empty if the layout has neither
+    partitions nor clustering.
     """
     parts = ", ".join(quote(part.name) for part in build_partition_specs(table_schema, layout))
     clustered = get_clustering(table_schema, layout)
@@ -100,13 +101,16 @@ def build_layout_ddl(table_schema: TableSchema, layout: TableLayout) -> tuple[st
 
 
 def get_clustering(table_schema: TableSchema, layout: TableLayout) -> tuple[str, ...]:
-    """Return the names of the clustering columns for a table's configured layout, in order."""
+    """Return the names of the columns by which a table is clustered, from its configured layout."""
     columns = (table_schema.column_fed_by(source) for source in layout.cluster_by)
     return tuple(column.name for column in columns if column is not None)
 
 
 def drop_generated_columns(types: Mapping[str, str]) -> dict[str, str]:
-    """Return column types by name, without the generated columns such as ``_part_year_day``."""
+    """Return column types by name, without the generated columns such as ``_part_year_day``.
+
+    Delta computes these columns, so they are not compared with the stream's schema.
+    """
     return {name: ddl for name, ddl in types.items() if not _is_part(name, ddl, types)}
 
 

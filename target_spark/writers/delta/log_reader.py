@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from target_spark.storage.uris import to_local_folder, to_spark_uri
+from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import CommitStats, Table
@@ -26,8 +26,8 @@ __all__ = [
     "Commit",
     "commits",
     "delta_ref",
-    "find_latest_metadata",
     "get_commit_time",
+    "get_last_metadata",
     "has_had_rows",
     "has_log",
     "latest_commit",
@@ -106,7 +106,7 @@ class Commit(NamedTuple):
 
     @property
     def source_rows(self) -> int:
-        """Number of batch rows that a MERGE read."""
+        """Number of rows that a MERGE read from its batch."""
         return self._count("numSourceRows", "num_source_rows")
 
     def _count(self, *names: str) -> int:
@@ -118,15 +118,15 @@ def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
 
     Nothing is yielded if there is no table.
     """
-    folder = None if table.identifier else to_local_folder(table.path)
+    folder = table.local_folder
     if folder is None:
         yield from _by_history(spark, table)
         return
     yield from _by_files(folder)
 
 
-def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
-    """Return the newest commit metadata of target-spark in a Delta table's log, or None."""
+def get_last_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
+    """Return the metadata of target-spark's newest commit to a Delta table, or None."""
     return _newest(commits(spark, table))
 
 
@@ -135,7 +135,7 @@ def get_commit_time(spark: SparkSession, table: Table) -> int | None:
 
     Commits of all programs count. Return None if the time is unknown. The table must exist.
     """
-    folder = None if table.identifier else to_local_folder(table.path)
+    folder = table.local_folder
     if folder is not None:
         newest = max(_versions(folder / "_delta_log"), default=None)
         return None if newest is None else _in_file(folder, newest).get("timestamp")
@@ -145,7 +145,7 @@ def get_commit_time(spark: SparkSession, table: Table) -> int | None:
 
 
 def latest_commit(folder: Path) -> CommitMetadata | None:
-    """Return the newest commit metadata of target-spark in a local Delta table's log, or None.
+    """Return the metadata of target-spark's newest commit to a local Delta table, or None.
 
     The log is read without Spark.
     """

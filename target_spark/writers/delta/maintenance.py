@@ -1,7 +1,8 @@
 """Maintenance of a Delta table after a run: OPTIMIZE and VACUUM.
 
-Spark session settings repeat the table's newest commit metadata in each of these commits. VACUUM
-deletes only files that were removed from the table before the configured retention period.
+Each commit of the maintenance stores the table's newest commit metadata again, by Spark session
+settings. VACUUM deletes only files that were removed from the table before the configured retention
+period.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ class SmallBatch:
     def of(cls, rows: pa.Table, table_schema: TableSchema) -> SmallBatch:
         """Return a batch of ``rows``, with the column types of ``table_schema``.
 
-        Columns of ``rows`` that the schema does not have, such as the ordinal, are not written.
+        Columns of ``rows`` that the schema does not have, such as the ordinal (position in the
+        input), are not written.
         """
         names = set(rows.column_names)
         types = {name: ddl for name, ddl in table_schema.types.items() if name in names}
@@ -73,8 +74,8 @@ def keep_newest(rows: pa.Table, keys: MergeKeys) -> pa.Table:
 def keep_initial_rows(newest: pa.Table, keys: MergeKeys) -> pa.Table:
     """Return the rows to insert into an empty table: the newest row of each key.
 
-    With hard delete, rows that the batch also deletes are left out. Otherwise they are inserted
-    with their deletion time.
+    Rows with a deletion time in ``keys.removed`` are left out and, with hard delete, those with one
+    in ``keys.deleted``. Otherwise deleted rows are inserted with their deletion time.
 
     Args:
         newest: The newest row of each key, as `keep_newest` returns it.
@@ -104,7 +105,10 @@ def _sort_indices(rows: pa.Table, columns: Sequence[str]) -> list[int]:
 
 
 def _get_values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column as Python objects. Timestamps become integers."""
+    """Return the values of a column as Python objects that can be compared.
+
+    Timestamps become integers.
+    """
     import pyarrow as pa
 
     if pa.types.is_timestamp(column.type):

@@ -1,13 +1,13 @@
 """Writer of Delta Lake tables, by their path or by their name in a catalog.
 
-- A batch and its commit metadata are one commit; the metadata is in ``userMetadata``. For each run
-  and table there is a new transaction id, whose version is the batch number.
+- A batch and its commit metadata are one commit; the metadata is in ``userMetadata``. Each run uses
+  a new application id per table for Delta's transactions, whose version is the batch number.
 - After each write the newest commit is read. It must have this batch's metadata, belong to the same
   table as before, and list files that exist and have the rows that were written.
 - In a local folder, appends are committed through deltalake
-  (`target_spark.writers.delta.deltalake_commit`), with ``avoids_spark`` also other changes of small
-  tables. Everything else is committed through Spark's Delta. Session settings pass transaction id
-  and metadata to MERGE and ALTER, so each writer thread has a session.
+  (`target_spark.writers.delta.deltalake_commit`), and so are other changes of small tables if
+  ``avoids_spark`` is set. Everything else is committed through Spark's Delta. Session settings pass
+  transaction id and metadata to MERGE and ALTER, so each writer thread has a session.
 - Tables are created with the oldest possible reader version; type widening is enabled with the
   first column that is widened. `target_spark.tables.identifiers` produces only names that need no
   column mapping, so that all readers can read every table.
@@ -31,13 +31,13 @@ from target_spark.columns.ddl_parser import parse_ddl
 from target_spark.config.options import WriteMode
 from target_spark.errors import CommitLostError, ConflictError, RowCountError, TargetSparkError
 from target_spark.spark.row_counts import Count, counted
-from target_spark.storage.uris import to_local_folder
 from target_spark.tables.commit_metadata import CommitMetadata, txn_app_id
 from target_spark.tables.identifiers import quote
 from target_spark.tables.model import RUNS, CommitStats, MaintenanceOptions, Table, TableLayout
 from target_spark.writers.base import (
     DELETE_ONLY_COLUMN,
     MergeKeys,
+    TableState,
     VersionDelete,
     build_field,
     column_ddl,
@@ -71,10 +71,10 @@ from target_spark.writers.delta.deltalake_commit import (
     add_columns,
     annotate_table,
     commit_files,
-    delete_rows,
+    delete_other_versions,
     merge_rows,
 )
-from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, find_latest_metadata
+from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, get_last_metadata
 from target_spark.writers.delta.maintenance import optimize_and_vacuum
 from target_spark.writers.delta.small_batches import (
     SmallBatch,
@@ -93,7 +93,7 @@ from target_spark.writers.sql import (
     BATCH_VIEW,
     as_initial_rows,
     build_alter_statements,
-    build_version_delete,
+    build_version_delete_sql,
     find_small_commit_conf,
     spark_conf,
     version_delete_condition,
@@ -115,7 +115,7 @@ MATERIALIZE_SOURCE_CONF = {_MATERIALIZE_SOURCE: "all"}
 """Settings of a MERGE: it reads its batch twice, so Spark stores the batch on disk."""
 
 _SMALL_TABLE_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of a table above which a MERGE of a small batch is planned and compiled as usual."""
+"""Bytes of a table up to which a MERGE of a small batch uses Spark settings for small commits."""
 
 _SMALL_SNAPSHOT_CONF: Final = {"spark.databricks.delta.snapshotPartitions": "1"}
 
@@ -134,43 +134,29 @@ _HAS_ROWS: Final = "target-spark: the table has rows by now"
 
 
 @dataclass
-class _TableState:
-    """State that the writer keeps about one Delta table during a run.
+class _TableState(TableState):
+    """Cached facts about one Delta table, which the writer keeps during a run.
 
     Attributes:
-        id: The Delta table id that the run read first; None if it has not read one.
-        newest: The newest commit metadata in the table, or None if the table has none. Only valid
-            if ``is_newest_known`` is True.
-        is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
-            have changed the table.
-        acknowledged: The commit metadata of the run's last successful commit.
         version: The Delta version of the last successful commit.
         batch: The batch number of the last successful commit.
         effect: The statistics of the last successful commit.
-        is_empty: True if the table has no rows; None if unknown.
-        is_converted: True once rows without SCD2 columns were converted to row versions.
         is_staging_clean: True once the temporary folders of killed runs were removed.
     """
 
-    id: str | None = None
-    newest: CommitMetadata | None = None
-    is_newest_known: bool = False
-    acknowledged: CommitMetadata | None = None
     version: int | None = None
     batch: int = 0
     effect: CommitStats = field(default_factory=CommitStats)
-    is_empty: bool | None = None
-    is_converted: bool = False
     is_staging_clean: bool = False
 
 
 class DeltaWriter:
-    """Writer of Delta tables. An instance serves one run and keeps state about each table."""
+    """Writer of Delta tables for one run. It caches facts about each table between commits."""
 
     keeps_batch = True
 
     def __init__(self, *, avoids_spark: bool = False, is_exclusive: bool = True) -> None:
-        """Create a writer that has not seen any table.
+        """Create the writer of a run, which has not read any table yet.
 
         Args:
             avoids_spark: True to use Spark only for what the library deltalake cannot do. The user
@@ -217,7 +203,7 @@ class DeltaWriter:
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[SchemaChange]) -> None:
         """Add columns and nested fields to a table, and widen column types.
 
-        Each resulting commit repeats the newest commit metadata of target-spark in the table.
+        Each resulting commit stores the metadata of target-spark's newest commit again.
         """
         if all(change.kind == "add" and len(change.path) == 1 for change in changes):
             fields = [
@@ -266,15 +252,15 @@ class DeltaWriter:
         while True:
             self._check_same(spark, table)
             snapshot = read_table_snapshot(table)
-            if snapshot is None or not self._allows_plain_files(spark, snapshot, {}):
+            if snapshot is None or not self._allows_commit_without_spark(spark, snapshot, {}):
                 return False
-            if change(snapshot, before=find_latest_metadata(spark, table)):
+            if change(snapshot, before=get_last_metadata(spark, table)):
                 return True
 
     def _alter(self, spark: SparkSession, table: Table, clauses: Iterable[str]) -> None:
         """Run one ALTER TABLE statement per clause.
 
-        Each resulting commit repeats the newest commit metadata of target-spark in the table.
+        Each resulting commit stores the metadata of target-spark's newest commit again.
         """
         for clause in clauses:
             self._check_same(spark, table)
@@ -305,7 +291,7 @@ class DeltaWriter:
         return self._save(spark, table, df, commit, "overwrite", rows)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit without rows, to store commit metadata such as a state."""
+        """Make a commit without rows, which stores metadata such as the newest state."""
         with self._committing(spark, table, commit, _no_rows) as marker:
             if marker is not None and not self._append_files(spark, table, _NO_FILES, marker):
                 nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
@@ -353,11 +339,11 @@ class DeltaWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
-        """Delete the rows of other table versions, in one commit; see `VersionDelete`."""
+        """Delete rows of other Singer table versions, or mark them as deleted, in one commit."""
         if self._avoids_spark and self._can_rewrite(spark, table, {}) and not deletion.history:
             with self._committing(spark, table, commit, None) as marker:
                 if marker is not None:
-                    delete = partial(delete_rows, deletion=deletion, marker=marker)
+                    delete = partial(delete_other_versions, deletion=deletion, marker=marker)
                     self._commit_after_newest(spark, table, {}, marker, delete, rewrites=True)
             return self._tables[table.key].effect
         if deletion.history:
@@ -365,7 +351,7 @@ class DeltaWriter:
         if self.rows(spark, table).where(version_delete_condition(deletion)).isEmpty():
             self.commit_empty(spark, table, commit)  # Delta makes no commit for an empty DELETE
             return CommitStats()
-        statement = build_version_delete(delta_ref(table), deletion)
+        statement = build_version_delete_sql(delta_ref(table), deletion)
         with self._committing(spark, table, commit, None) as marker:
             if marker is not None:
                 with spark_conf(spark, _build_settings(marker, table)):
@@ -373,9 +359,9 @@ class DeltaWriter:
         return self._tables[table.key].effect
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
+        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
         state = self._tables[table.key]
-        state.newest, state.is_newest_known = find_latest_metadata(spark, table), True
+        state.newest, state.is_newest_known = get_last_metadata(spark, table), True
         return state.newest
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
@@ -399,7 +385,7 @@ class DeltaWriter:
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Run OPTIMIZE and VACUUM on a table, if the options configure them.
 
-        Each resulting commit repeats the newest commit metadata of target-spark in the table.
+        Each resulting commit stores the metadata of target-spark's newest commit again.
         """
         self._check_same(spark, table)
         before = self._before(spark, table)
@@ -493,13 +479,13 @@ class DeltaWriter:
         first: bool = False,
         replaces: bool = False,
     ) -> bool:
-        """Commit data files through the library deltalake, if the table allows it.
+        """Write rows as data files, and commit the files by the library deltalake if possible.
 
         Args:
             spark: The Spark session of the calling thread.
             table: The table to write to.
             source: The rows, with a function that writes them as files.
-            marker: The commit metadata.
+            marker: The metadata to store in the commit, such as the newest state.
             first: True to fail if the table already has data files; False to allow them.
             replaces: True to replace all files of the table; False to keep them.
 
@@ -514,7 +500,7 @@ class DeltaWriter:
         snapshot = read_table_snapshot(table)
         if snapshot is None:
             return False
-        if not self._allows_plain_files(spark, snapshot, source.types, rewrites=replaces):
+        if not self._allows_commit_without_spark(spark, snapshot, source.types, rewrites=replaces):
             return False
         if first and snapshot.has_files():
             raise _not_empty_error(table)
@@ -552,7 +538,7 @@ class DeltaWriter:
             spark: The Spark session of the calling thread.
             table: The table to write to.
             types: The type (DDL) of each column that the commit writes.
-            marker: The commit metadata.
+            marker: The metadata to store in the commit, such as the newest state.
             commit: Function that makes the commit, given the newest version and the application id
                 of the transaction. It returns False if another writer committed first; then it is
                 called again.
@@ -575,8 +561,8 @@ class DeltaWriter:
                 raise table_removed_error(table)
             if snapshot.has_batch(app_id, marker.batch):
                 return False
-            is_known = marker.job == RUNS or find_latest_metadata(spark, table) == state.newest
-            if not is_known or not self._allows_plain_files(
+            is_known = marker.job == RUNS or get_last_metadata(spark, table) == state.newest
+            if not is_known or not self._allows_commit_without_spark(
                 spark, snapshot, types, rewrites=rewrites
             ):
                 raise ConflictError(
@@ -598,7 +584,7 @@ class DeltaWriter:
         if mode is WriteMode.UPSERT:
             return self._can_rewrite(spark, table, batch.types)
         snapshot, rewrites = read_table_snapshot(table), mode is WriteMode.OVERWRITE
-        return snapshot is not None and self._allows_plain_files(
+        return snapshot is not None and self._allows_commit_without_spark(
             spark, snapshot, batch.types, rewrites=rewrites
         )
 
@@ -616,7 +602,7 @@ class DeltaWriter:
         snapshot = read_table_snapshot(table)
         return (
             snapshot is not None
-            and self._allows_plain_files(spark, snapshot, types, rewrites=True)
+            and self._allows_commit_without_spark(spark, snapshot, types, rewrites=True)
             and snapshot.file_bytes() <= _MERGED_BYTES
         )
 
@@ -639,7 +625,7 @@ class DeltaWriter:
             batch: The rows.
             mode: Append, upsert or overwrite.
             keys: The rules by which rows are matched and deleted.
-            commit: The commit metadata of the batch.
+            commit: The metadata to store in the commit: batch number, run and newest state.
 
         Raises:
             ConflictError: The table was changed since `takes_small_batch` was called.
@@ -697,7 +683,7 @@ class DeltaWriter:
         commit: CommitMetadata,
         rows: int | None = None,
     ) -> CommitStats:
-        """Merge a batch into a table by running a MERGE statement, in one commit.
+        """Run a MERGE statement that merges a batch into a table, in one commit.
 
         ``rows`` is the number of rows of the batch if it is known; otherwise Spark counts them.
         """
@@ -723,7 +709,7 @@ class DeltaWriter:
         Args:
             spark: The Spark session of the calling thread.
             table: The table to commit to.
-            commit: The commit metadata of the batch.
+            commit: The metadata to store in the commit: batch number, run and newest state.
             rows: Function that returns the number of rows that the commit must add; None if
                 unknown.
             source: Function that returns the number of batch rows that a MERGE must read; None if
@@ -788,7 +774,7 @@ class DeltaWriter:
             )
             if before is None or before.version != state.version:
                 raise table_removed_error(table)
-        folder = _folder(table)
+        folder = table.local_folder
         if folder is not None:
             added = check_commit(table, folder, newest.version)
             newest = newest._replace(added_bytes=added.nbytes)
@@ -798,16 +784,16 @@ class DeltaWriter:
     def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
         state = self._tables[table.key]
         if not state.is_newest_known:
-            state.newest, state.is_newest_known = find_latest_metadata(spark, table), True
+            state.newest, state.is_newest_known = get_last_metadata(spark, table), True
         return state.newest
 
     def _clean_staging(self, table: Table, job: str) -> None:
-        state, folder = self._tables[table.key], _folder(table)
+        state, folder = self._tables[table.key], table.local_folder
         if folder is not None and self._is_exclusive and not state.is_staging_clean:
             remove_stale_staging(folder, job)
             state.is_staging_clean = True
 
-    def _allows_plain_files(
+    def _allows_commit_without_spark(
         self,
         spark: SparkSession,
         snapshot: DeltaSnapshot,
@@ -815,7 +801,7 @@ class DeltaWriter:
         *,
         rewrites: bool = False,
     ) -> bool:
-        """Return True if rows may be committed without Spark.
+        """Return True if rows may be committed without Spark, by the library deltalake.
 
         The result depends on the table's features, its column types and the user's Spark settings.
 
@@ -836,7 +822,7 @@ class DeltaWriter:
     ) -> Mapping[str, str]:
         """Return Spark settings that speed up an upsert of few rows into a small local table.
 
-        The result is empty if the batch is not part of Spark's plan, or if the table is not small
+        The result is empty if Spark does not hold the batch in memory, or if the table is not small
         or not in a local folder. It is also empty if the table has partitions or features such as
         widened types, because Spark's reader for such a table needs the code generation that the
         settings turn off.
@@ -892,16 +878,16 @@ def _not_empty_error(table: Table) -> ConflictError:
 
 
 def _choose_source_conf(keys: MergeKeys) -> Mapping[str, str]:
-    """Return the Spark setting that decides if a MERGE stores its batch on disk.
+    """Return the Spark setting that turns the copying of a MERGE's batch to disk on or off.
 
-    A batch that is part of Spark's plan need not be stored, because each read gives the same rows.
+    A batch that Spark holds in memory is not copied, because each read gives the same rows.
     """
     return MATERIALIZE_SOURCE_CONF if keys.unique_rows is None else {_MATERIALIZE_SOURCE: "none"}
 
 
 @dataclass(frozen=True, slots=True)
 class _FileSource:
-    """Rows of a batch that are not written to files yet.
+    """Rows of a batch, with the function that writes them to Parquet files of a Delta table.
 
     Attributes:
         types: The type (DDL) of each column by name.
@@ -924,11 +910,6 @@ def _build_file_source(
 
 def _no_rows(_written: int) -> int:
     return 0
-
-
-def _folder(table: Table) -> Path | None:
-    """Return the local folder of a table, or None for a table in a catalog or at a remote URL."""
-    return None if table.identifier else to_local_folder(table.path)
 
 
 def _check_counts(table: Table, commit: Commit, rows: Count | None, source: Count | None) -> None:

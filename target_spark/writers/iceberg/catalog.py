@@ -121,7 +121,8 @@ def _of_folder(spark: SparkSession, path: str) -> IcebergTableRef:
 def _configure_catalog(spark: SparkSession, catalog: str, warehouse: str) -> None:
     """Configure an Iceberg catalog in the Spark session, unless the user has configured it.
 
-    Options that the user sets for `DEFAULT_CATALOG` override the built-in ones.
+    Options that the user sets for the catalog ``target_spark`` are used too, except for type,
+    warehouse and caching.
 
     Args:
         spark: The Spark session to configure.

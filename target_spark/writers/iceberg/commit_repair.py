@@ -26,7 +26,8 @@ _MAIN = "main"
 def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> str | None:
     """Return the path of a file that a snapshot added and that no longer exists, or None.
 
-    With Spark Connect, None is returned, but a missing metadata file raises an error of Spark.
+    With Spark Connect, data files are not checked, but a missing metadata file raises an error of
+    Spark.
     """
     table_ref = resolve_table(spark, table)
     if is_remote_session(spark):

@@ -1,7 +1,7 @@
 """SQL for the layout of an Iceberg table: partitions, sort order, and table properties.
 
-A `TableLayout` lists properties of the stream, and the SQL has the columns that these properties
-fill. A property that the stream does not have is ignored.
+A `TableLayout` lists properties of the stream; the SQL has the columns that store them. A property
+that the stream does not have is ignored.
 """
 
 from __future__ import annotations

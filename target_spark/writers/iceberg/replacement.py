@@ -22,16 +22,16 @@ __all__ = ["TableReplacement"]
 
 
 class TableReplacement:
-    """Replaces all rows and columns of an Iceberg table in one commit.
+    """Operation that replaces all rows and columns of an Iceberg table in one commit.
 
     The replacement fails if the table has changed since the instance was created.
     """
 
     def __init__(self, spark: SparkSession, table: Table) -> None:
-        """Load the table's current version, to detect later changes.
+        """Load the table's current version, so that `commit` can detect changes made since.
 
-        Create the instance before reading the rows from which the new rows are computed. `commit`
-        then fails if another writer has changed the table since.
+        Create the instance before reading the rows from which the new rows are computed. Otherwise
+        a commit of another writer between the two steps is not detected, and its rows are lost.
         """
         self._spark: Any = spark
         self._name = table.name

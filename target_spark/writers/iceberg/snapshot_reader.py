@@ -1,6 +1,6 @@
 """Reader of an Iceberg table's snapshots through Spark, and checks before and after a commit.
 
-The table is not changed; files of a snapshot are read and synced. The snapshots of a table in a
+The table is not changed. Its new files are read, and flushed to disk. The snapshots of a table in a
 local folder come from `target_spark.tables.iceberg_metadata`, without a Spark job; those of other
 tables from Spark's metadata tables.
 """
@@ -35,11 +35,10 @@ __all__ = [
     "check_files",
     "check_is_iceberg",
     "check_isolation",
-    "find_latest_metadata",
     "get_commit_time",
+    "get_last_metadata",
     "get_table_uuid",
     "snapshots",
-    "table_folder",
 ]
 
 _OF_CATALOGS = re.compile(r"\d{5}-.*metadata\.json")
@@ -49,11 +48,6 @@ _SUBFOLDERS = re.compile("metadata|data")
 
 _ISOLATION = "write.merge.isolation-level"
 _SERIALIZABLE = "serializable"
-
-
-def table_folder(table: Table) -> Path | None:
-    """Return the local folder of a table, or None for a table in a catalog or at a remote URL."""
-    return None if table.identifier else to_local_folder(table.path)
 
 
 def check_is_iceberg(folder: Path) -> None:
@@ -76,7 +70,7 @@ def check_is_iceberg(folder: Path) -> None:
 
 def snapshots(spark: SparkSession, table: Table) -> Iterator[IcebergSnapshot]:
     """Yield the current snapshot of an Iceberg table and its ancestors, newest first."""
-    folder = table_folder(table)
+    folder = table.local_folder
     yield from (
         read_local_snapshots(folder)
         if folder is not None
@@ -89,7 +83,7 @@ def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
 
     Return "" for a catalog table with Spark Connect, which cannot read the uuid.
     """
-    folder = table_folder(table)
+    folder = table.local_folder
     if folder is not None:
         metadata = read_metadata(folder)
         return None if metadata is None else metadata.table_uuid or ""
@@ -107,7 +101,7 @@ def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) ->
     Raises:
         CommitLostError: A file is missing, or its size or row count differs from the snapshot.
     """
-    folder = table_folder(table)
+    folder = table.local_folder
     if folder is None or is_remote_session(spark):
         return
     java_table = load(spark, resolve_table(spark, table))
@@ -153,8 +147,8 @@ def check_isolation(spark: SparkSession, ref: str) -> None:
         )
 
 
-def find_latest_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
-    """Return the newest commit metadata of target-spark in an Iceberg table, or None."""
+def get_last_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
+    """Return the metadata of target-spark's newest commit to an Iceberg table, or None."""
     markers = (snapshot.marker for snapshot in snapshots(spark, table))
     return next((marker for marker in markers if marker is not None), None)
 
@@ -164,7 +158,7 @@ def get_commit_time(spark: SparkSession, table: Table) -> int | None:
 
     Snapshots of all programs count. Return None if there is no snapshot. The table must exist.
     """
-    folder = table_folder(table)
+    folder = table.local_folder
     if folder is not None:
         metadata = read_metadata(folder)
         stored = () if metadata is None else metadata.snapshots

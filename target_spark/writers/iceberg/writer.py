@@ -51,6 +51,7 @@ from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, Ta
 from target_spark.writers.base import (
     DELETE_ONLY_COLUMN,
     MergeKeys,
+    TableState,
     VersionDelete,
     column_ddl,
     latest_by_key,
@@ -70,10 +71,9 @@ from target_spark.writers.iceberg.snapshot_reader import (
     check_files,
     check_is_iceberg,
     check_isolation,
-    find_latest_metadata,
+    get_last_metadata,
     get_table_uuid,
     snapshots,
-    table_folder,
 )
 from target_spark.writers.merge_statement import Matched, Merge, build_upsert
 from target_spark.writers.scd2 import (
@@ -115,38 +115,24 @@ _REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException
 
 
 @dataclass
-class _TableState:
-    """State that the writer keeps about one Iceberg table during a run.
+class _TableState(TableState):
+    """Cached facts about one Iceberg table, which the writer keeps during a run.
 
     Attributes:
-        uuid: The table uuid that the run read first; None if it has not read one.
-        newest: The newest commit metadata in the table, or None if the table has none. Only valid
-            if ``is_newest_known`` is True.
-        is_newest_known: True once ``newest`` was read. False again after a failed commit, which may
-            have changed the table.
-        acknowledged: The commit metadata of the run's last successful commit.
         snapshot: The snapshot id of the last successful commit.
-        is_empty: True if the table has no rows; None if unknown.
         empty_at: The id of the current snapshot, if ``is_empty`` is True; None if the table has no
             snapshot.
         is_unsure: True if a commit has failed without a clear result, and may still reach the
             catalog.
-        is_converted: True once rows without SCD2 columns were converted to row versions.
     """
 
-    uuid: str | None = None
-    newest: CommitMetadata | None = None
-    is_newest_known: bool = False
-    acknowledged: CommitMetadata | None = None
     snapshot: int | None = None
-    is_empty: bool | None = None
     empty_at: int | None = None
     is_unsure: bool = False
-    is_converted: bool = False
 
 
 class IcebergWriter:
-    """Writer of Iceberg tables. An instance serves one run and keeps state about each table."""
+    """Writer of Iceberg tables for one run. It caches facts about each table between commits."""
 
     keeps_batch = False
 
@@ -165,7 +151,7 @@ class IcebergWriter:
                 the run.
         """
         self._check_same(spark, table)
-        folder = table_folder(table)
+        folder = table.local_folder
         if folder is not None and not table_exists(folder):
             check_is_iceberg(folder)
             return None
@@ -263,7 +249,7 @@ class IcebergWriter:
         return self._commit(spark, table, commit, write, rows=count)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
-        """Make a commit without rows, to store commit metadata such as a state."""
+        """Make a commit without rows, which stores metadata such as the newest state."""
 
         def write(ref: str, marker: str) -> None:
             _append_nothing(spark, ref, marker)
@@ -312,7 +298,7 @@ class IcebergWriter:
     def delete_versions(
         self, spark: SparkSession, table: Table, deletion: VersionDelete, commit: CommitMetadata
     ) -> CommitStats:
-        """Delete the rows of other table versions, in one commit; see `VersionDelete`."""
+        """Delete rows of other Singer table versions, or mark them as deleted, in one commit."""
         if deletion.history:
             self._convert_to_versions(spark, table, deletion.deleted, commit)
 
@@ -342,13 +328,14 @@ class IcebergWriter:
     def maintain(self, spark: SparkSession, table: Table, options: MaintenanceOptions) -> None:
         """Compact a table, expire old snapshots and remove orphan files, as configured.
 
-        A snapshot with the newest commit metadata of target-spark is always kept.
+        The newest snapshot then has the metadata of target-spark's newest commit, such as the
+        state.
         """
         self._check_same(spark, table)
         table_ref = resolve_table(spark, table)
         if options.compact:
             compact(spark, table_ref)
-        marker = find_latest_metadata(spark, table)
+        marker = get_last_metadata(spark, table)
         newest = next(snapshots(spark, table), None)
         if newest is not None and marker is not None and newest.marker is None:
             _append_nothing(spark, table_ref.ref, snapshot_properties(marker))
@@ -357,8 +344,8 @@ class IcebergWriter:
             remove_orphan_files(spark, table, table_ref, options.retain_days)
 
     def get_last_metadata(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
-        """Return the newest commit metadata of target-spark in a table, or None if it has none."""
-        return find_latest_metadata(spark, table)
+        """Return the metadata that target-spark stored in its newest commit to a table, or None."""
+        return get_last_metadata(spark, table)
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the current rows of an Iceberg table as a DataFrame."""
@@ -443,7 +430,7 @@ class IcebergWriter:
             table: The table to merge into.
             batch: The rows.
             merge: The MERGE statement.
-            commit: The commit metadata of the batch.
+            commit: The metadata to store in the commit: batch number, run and newest state.
             counts: True if each batch row inserts or updates exactly one table row, so that the
                 commit's statistics can be checked against the batch size. False to skip this check.
             read_at: The snapshot that was read to compute the batch; None if the batch does not
@@ -476,7 +463,7 @@ class IcebergWriter:
         Args:
             spark: The Spark session of the calling thread.
             table: The table to commit to.
-            commit: The commit metadata of the batch.
+            commit: The metadata to store in the commit: batch number, run and newest state.
             write: Function that makes the commit; called with the table's SQL name and the encoded
                 metadata.
             rows: Function that returns the number of rows that the commit must add; None if
@@ -541,8 +528,8 @@ class IcebergWriter:
         if not roll_back_snapshot(spark, table, newest):
             raise _files_lost_error(table, newest, missing)
         raise ConflictError(
-            f"Snapshot {newest.id} of table {table.name} was made, but Iceberg took its commit for"
-            f" failed and removed {missing}; the snapshot was rolled back"
+            f"Snapshot {newest.id} of table {table.name} was committed, but Iceberg treated the"
+            f" commit as failed and removed {missing}; the snapshot was rolled back"
         )
 
     def _block_pending_commit(self, spark: SparkSession, table: Table) -> None:
@@ -559,10 +546,10 @@ class IcebergWriter:
     def _find_committed_batch(
         self, spark: SparkSession, table: Table, commit: CommitMetadata
     ) -> tuple[CommitMetadata | None, bool]:
-        """Return the newest commit metadata, and True if the table already contains the batch.
+        """Return a tuple: the newest commit metadata, and True if the table already has the batch.
 
-        The table contains the batch if an earlier attempt has succeeded but its response was lost.
-        Snapshots of other writers are skipped.
+        The table already has the batch if an earlier attempt has succeeded but its response was
+        lost. Snapshots of other writers are skipped.
         """
         state = self._tables[table.key]
         if state.is_newest_known:
@@ -579,7 +566,7 @@ class IcebergWriter:
             TableError: The table was removed or replaced.
         """
         state = self._tables[table.key]
-        state.uuid = same_table(table, state.uuid, get_table_uuid(spark, table))
+        state.id = same_table(table, state.id, get_table_uuid(spark, table))
 
     def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> IcebergSnapshot:
         """Return this run's newest snapshot, after checking that it contains the batch.
@@ -655,8 +642,8 @@ def _check_unchanged(
 ) -> None:
     """Check that no other writer changed rows after a batch was computed and before its commit.
 
-    The check is needed before Spark 4.1. There, the query that computes the batch may read an older
-    snapshot than the MERGE.
+    The check is needed for Spark versions before 4.1, in which the query that computes the batch
+    may read an older snapshot than the MERGE.
 
     Args:
         spark: The Spark session of the calling thread.
@@ -751,7 +738,7 @@ def insert_first(rows: DataFrameWriterV2, empty_at: int | None) -> None:
     a conflict if files were added since the snapshot ``empty_at``.
 
     Args:
-        rows: The rows, as a writer for the table.
+        rows: The rows, as Spark's ``DataFrame.writeTo`` returns them for the table.
         empty_at: The id of the snapshot without rows; None if the table had no snapshot.
     """
     options = {"isolation-level": "serializable", **FANOUT_OPTIONS}

@@ -70,14 +70,16 @@ def test_airbyte_columns_follow_the_record_columns():
         "_airbyte_meta": "string",
         "_airbyte_generation_id": "bigint",
     }
-    assert found.nulls_misfits
+    assert found.nulls_invalid_values
     assert found.has_meta
 
 
 def test_invalid_values_can_be_quarantined_by_option():
-    found = table_schema({"id": INT}, options=ColumnOptions(airbyte=True, quarantines_misfits=True))
+    found = table_schema(
+        {"id": INT}, options=ColumnOptions(airbyte=True, quarantines_invalid_rows=True)
+    )
     assert found.has_meta
-    assert not found.nulls_misfits
+    assert not found.nulls_invalid_values
 
 
 def test_generation_id_replaces_the_table_version_column():

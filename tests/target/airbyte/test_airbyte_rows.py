@@ -134,7 +134,7 @@ def test_valid_row_has_no_changes_in_strict_and_checked_reads(spooled: Spooled):
 
 
 def test_row_with_an_invalid_value_is_quarantined_by_option(spooled: Spooled):
-    found = table_schema({"i": INT}, quarantines_misfits=True)
+    found = table_schema({"i": INT}, quarantines_invalid_rows=True)
     frame = spooled.frame(found, ['{"i":1}', '{"i":"x"}'])
     assert [row.i for row in good_rows(frame)] == [1]
     assert bad_rows(frame)[1].reasons == ["i: not an integer of 64 bits"]

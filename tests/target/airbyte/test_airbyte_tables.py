@@ -283,7 +283,7 @@ def test_invalid_value_is_null_and_recorded_in_the_meta_column(warehouse: Airbyt
     assert len({each[0] for each in warehouse.tables.rows("s", "_airbyte_raw_id")}) == 2
     with pytest.raises(QuarantineError, match="none of its rows could be written"):
         warehouse.load(
-            described(), rows(row(2, "noon", "c")), columns={"quarantines_misfits": True}
+            described(), rows(row(2, "noon", "c")), columns={"quarantines_invalid_rows": True}
         )
     assert warehouse.tables.counts("s")["quarantined"] == 1
 

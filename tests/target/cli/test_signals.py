@@ -221,7 +221,7 @@ def test_reader_that_closes_the_pipe_after_one_state_is_an_error(
         process.stdin.flush()
         errors = process.stderr.read()
         assert process.wait(PATIENCE) == 1
-        assert b"reader of the states is gone" in errors
+        assert b"process that reads the states may have ended" in errors
     assert ids(spark, tmp_path) == [1, 2]
     wait_for_no_processes(tmp_path)
 

@@ -294,7 +294,7 @@ def test_schema_changes_are_described_in_sentences():
         table_schema(s=struct(a=INT)), table_schema(s=struct(a=TEXT, b=INT))
     )
     assert [change.describe() for change in changes] == [
-        "new column s.a__string (string), beside a, which cannot take it",
+        "new column s.a__string (string), because column a cannot be widened",
         "new column s.b (bigint)",
     ]
 

@@ -282,7 +282,15 @@ def test_rows_match_by_composite_keys_of_any_type(destination: DestinationTables
 KEY_TYPES = (
     "DOUBLE", "BINARY", "UTC_DATETIME", "NAIVE_DATE", "BOOLEAN", "DECIMAL", "NAIVE_TIME"
 )  # fmt: skip
-KEY_CELLS = ("0.0", "AAE=", SYNCED, "1582-10-10", "false", "1.50", "10:15:30")
+KEY_CELLS = (
+    "0.0",
+    "AAE=",
+    "2024-01-08T18:52:07.754685000Z",
+    "1582-10-10",
+    "false",
+    "1.50",
+    "10:15:30",
+)
 
 
 @pytest.mark.thorough
@@ -366,6 +374,19 @@ def test_mismatch_of_request_and_table_is_an_error(people: DestinationTables) ->
     text = shape(id="*STRING", n="DOUBLE")
     people.write("people", text, people.file(UPDATE, ["id", "n"], [("2", "2.2E1")]))
     assert names(people) == [THREE[0], (2, "two", 22), THREE[2]]
+
+
+@pytest.mark.thorough
+def test_keys_that_are_equal_in_the_type_of_the_table_are_one_row(
+    destination: DestinationTables,
+) -> None:
+    """The texts 1 and 1.0 are one key of a table whose key another writer has made an integer."""
+    destination.make("t", shape(id="*INT", name="STRING"))
+    texts = shape(id="*STRING", name="STRING")
+    for names in (("a", "b"), ("c", "d")):
+        rows = list(zip(("1", "1.0"), names, strict=True))
+        destination.write("t", texts, destination.file(REPLACE, ["id", "name"], rows))
+        assert destination.rows("t") == [(1, names[-1])]
 
 
 @pytest.mark.thorough

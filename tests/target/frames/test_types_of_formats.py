@@ -287,7 +287,7 @@ def test_type_change_widens_the_column_or_adds_another(
             assert second[f"a{n}"] is None, what
             assert first[home] is None, what
             assert f"new column {home} (" in notes, what
-            assert f"beside a{n}, which cannot take it" in notes, what
+            assert f"because column a{n} cannot be widened" in notes, what
         assert same(second[home], is_now), what
 
 

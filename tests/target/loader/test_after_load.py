@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from tap_core.redaction import Secrets
 from target_spark.config.settings import find_faults
 from target_spark.errors import AfterLoadError
 from target_spark.loader.after_load import LoadedTables, parse_actions, run_actions
@@ -157,6 +158,27 @@ def test_missing_program_is_named() -> None:
     (fault,), _ = act({"command": ["no-such-program", "--token=x1234567890"]})
     assert "No such file or directory" in str(fault)
     assert "no-such-program" in str(fault)
+
+
+@pytest.mark.parametrize("secret", ["hunter2-0123456789", "hunter2'-'456789"])
+def test_no_part_of_a_secret_is_shown_where_a_text_is_shortened(
+    secret: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SEC5: labels and lines of output are shortened after the secrets in them are removed."""
+    caplog.set_level("INFO")
+    monkeypatch.setenv("MARK", secret)
+    code = "import os; m = os.environ['MARK']; print('x' * 8185 + m); print('y' * (2**20 - 9) + m)"
+    given = parse_actions(
+        {"after_load": [python(code), {"command": ["no-such-program", "z" * 57, secret]}]}
+    )
+    report = Report()
+    report.record_outcome(COMPLETE)
+    run_actions(given, report, None, Secrets.from_values([secret]).hide, threading.Event())
+    shown = f"{caplog.text} {report.as_dict()}"
+    assert "xxx***" in shown
+    assert "z '***'" in shown
+    assert "hunter" not in shown
+    assert "456789" not in shown
 
 
 def test_program_that_reads_no_input_and_writes_much_is_not_blocked() -> None:

@@ -84,3 +84,10 @@ def test_message_with_too_many_files_is_rejected_before_any_is_opened(tmp_path: 
     )
     with pytest.raises(FilesError, match="it does not exist"):
         batch_files(missing, 1, {})
+
+
+def test_address_that_the_system_refuses_is_named():
+    """SEC15: a name that is too long ends in an error that names the stream."""
+    refused = BatchFiles(StreamId("a"), [f"/{'x' * 300}"], JSONL)
+    with pytest.raises(FilesError, match=r"Stream a: batch file /x+ cannot be read: file name too"):
+        batch_files(refused, 1, {})

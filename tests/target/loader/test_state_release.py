@@ -65,7 +65,7 @@ class OpenLedger(Ledger):
         return self.whole.carried
 
     def held(self) -> int:
-        return len(self._states)
+        return len(self._states._waiting)
 
     def pending(self) -> bool:
         return self._frontier() is not None
@@ -176,7 +176,7 @@ def _withhold(ledger: OpenLedger, model: Model, stream: str, count: int) -> None
     rows = [row for batch in batches for row in batch]
     before = [state.ordinal for state in ledger.states_before_commit()] or [-1]
     assert before == [model.covered()]
-    ledger.withhold(stream, max(rows))
+    ledger.mark_committed(stream, max(rows), withheld=True)
     model.withheld.setdefault(stream, []).extend(rows)
     del model.cut[stream][:count]
 

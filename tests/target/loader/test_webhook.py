@@ -70,13 +70,14 @@ def test_temporary_failure_is_retried(server: Server) -> None:
 
 
 @pytest.mark.parametrize("status", [302, 404])
+@pytest.mark.parametrize("rest", [f"/hook/{TOKEN}?key={TOKEN}", f"?{TOKEN}"])
 def test_refusal_is_a_warning_without_the_url(
-    server: Server, caplog: pytest.LogCaptureFixture, status: int
+    server: Server, caplog: pytest.LogCaptureFixture, status: int, rest: str
 ) -> None:
     """SEC5: the path and the query of the URL may be a token. A redirect is not followed."""
     server.answers(Reply(status=status, headers={"Location": f"{server.url}/other"}))
     with caplog.at_level(logging.DEBUG):
-        send_outcome(f"{server.url}/hook/{TOKEN}?key={TOKEN}", make_report())
+        send_outcome(f"{server.url}{rest}", make_report())
     assert len(server.asked) == 1
     (warning,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert warning.getMessage() == (

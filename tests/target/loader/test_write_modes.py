@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tap_core.events import Op, Rows, StreamId
+from target_spark.errors import TableError
 from tests.target.warehouse import (
     ID,
     ID_AND_NAME,
@@ -445,3 +446,45 @@ def test_unchanged_row_of_the_activated_version_is_kept(delta: Warehouse) -> Non
         delta.load(described, *rows, activate("a", version), **scd2)
     found = delta.rows("a", "id", "_sdc_table_version", "_sdc_is_current")
     assert found == [(1, 1, False), (2, 2, True), (3, 2, True)]
+
+
+REGIONS = {**ID_AND_NAME, "region": {"type": ["null", "string"]}}
+
+
+def test_key_that_several_rows_have_is_refused(table: Warehouse) -> None:
+    """A MERGE by such a key would give all of them the values of one record."""
+    rows = [record("t", id=1, region=region, name=region) for region in ("eu", "us")]
+    table.load(schema("t", REGIONS, "id", "region"), *rows, state(1))
+    shorter = [schema("t", REGIONS, "id"), record("t", id=1, region="eu", name="new"), state(2)]
+    with pytest.raises(TableError, match="several rows with the same id, the key of stream t"):
+        table.load(*shorter, whole=False)
+    assert table.states == []
+    assert table.rows("t", "id", "region", "name") == [(1, "eu", "eu"), (1, "us", "us")]
+    table.load(*shorter, full_refresh=["t"])
+    table.load(*shorter[:1], record("t", id=1, region="us", name="newer"), state(3))
+    assert table.rows("t", "id", "region", "name") == [(1, "us", "newer")]
+
+
+def test_rows_that_an_append_repeated_are_not_replaced_by_one_record(delta: Warehouse) -> None:
+    rows = [schema("t", ID_AND_NAME, "id"), record("t", id=1, name="a"), state(1)]
+    delta.load(*rows, write_mode="append")
+    delta.load(*rows)  # each key is there once
+    delta.load(*rows, write_mode="append")
+    for mode in ("upsert", "scd2"):
+        with pytest.raises(TableError, match="several rows"):
+            delta.load(*rows, whole=False, write_mode=mode)
+    assert delta.rows("t", "id", "name") == [(1, "a")] * 2
+
+
+def test_history_has_one_current_version_of_each_key_if_the_key_changes(table: Warehouse) -> None:
+    """Ended versions may repeat a key."""
+    long, short = schema("t", REGIONS, "id", "region"), schema("t", REGIONS, "id")
+    rows = [record("t", id=1, region="eu", name=name) for name in "ab"]
+    table.load(long, *rows, state(1), write_mode="scd2")
+    table.load(short, record("t", id=1, region="us", name="c"), state(2), write_mode="scd2")
+    current = [(1, "eu", "a", False), (1, "eu", "b", False), (1, "us", "c", True)]
+    assert table.rows("t", "id", "region", "name", "_sdc_is_current") == current
+    table.load(long, record("t", id=1, region="eu", name="d"), state(3), write_mode="scd2")
+    with pytest.raises(TableError, match="several rows with the same id"):
+        table.load(short, *rows, state(4), whole=False, write_mode="scd2")
+    assert table.states == []

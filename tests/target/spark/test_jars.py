@@ -123,6 +123,9 @@ def test_truncated_jar_in_the_cache_is_resolved_again(tmp_path, monkeypatch):
         ({}, ["/x/delta-spark_4.1_2.13-4.4.0.jar"]),
         ({"spark.jars": "/x/delta-spark_4.1_2.13-4.3.0.jar"}, []),
         ({"spark.jars.packages": "io.delta:delta-spark_4.1_2.13:4.3.1"}, []),
+        ({"spark.jars": "/x/a.jar, s3a://b/io.delta_delta-spark_4.1_2.13-4.3.0.jar"}, []),
+        ({"spark.jars": "/x/delta-spark*.jar"}, []),
+        ({}, ["/x/delta-spark.jar"]),
     ],
 )
 def test_user_supplied_delta_jars_are_used(tmp_path, conf, jars):
@@ -130,6 +133,15 @@ def test_user_supplied_delta_jars_are_used(tmp_path, conf, jars):
     assert found.get("spark.jars.packages") == conf.get("spark.jars.packages")
     assert found.get("spark.jars") == (jars[0] if jars else None)
     assert "DeltaCatalog" in found["spark.sql.catalog.spark_catalog"]
+
+
+@pytest.mark.parametrize(
+    "name", ["x-delta-spark-y.jar", "x-delta-spark-1.jar", "delta-spark-y.jar"]
+)
+def test_jar_whose_name_contains_delta_spark_does_not_replace_it(tmp_path, name):
+    conf = {"spark.jars": f"/delta-spark/{name}", "spark.jars.ivy": str(tmp_path)}
+    found = format_conf("delta", conf, (), "4.1.4")
+    assert found["spark.jars.packages"] == DELTA[0]
 
 
 def test_spark_without_a_delta_library_is_rejected_with_a_remedy():

@@ -19,7 +19,7 @@ from target_spark.spark.jvm import (
     jvm_options,
     spark_home,
 )
-from target_spark.spark.session import SparkSettings, check_java, plan_launch, spark_conf
+from target_spark.spark.session import SparkSettings, build_start_conf, check_java, plan_launch
 from tests.target.spark.cached_jars import publish
 
 VERSION = metadata.version("pyspark")
@@ -81,7 +81,7 @@ def test_jvm_that_writes_a_class_archive_has_more_time_to_end() -> None:
 
 
 def test_user_options_come_last() -> None:
-    conf = spark_conf(SparkSettings(conf={KEY: "-Dmine=1"}, format="parquet"), "4.1.4")
+    conf = build_start_conf(SparkSettings(conf={KEY: "-Dmine=1"}, format="parquet"), "4.1.4")
     assert conf[KEY].endswith(" -Dmine=1")
     assert "Tier4" in conf[KEY]
 

@@ -26,7 +26,7 @@ from target_spark.spark.access_protection import (
     warn_if_open,
 )
 from target_spark.spark.launch_files import launch_environment
-from target_spark.spark.session import SparkSettings, check_java, spark_conf
+from target_spark.spark.session import SparkSettings, build_start_conf, check_java
 from tests.cluster.standalone import _descendants
 from tests.target.loader.block_holder import hold
 
@@ -174,7 +174,7 @@ def test_local_master_requires_a_new_secret_for_each_run(
 ) -> None:
     """SEC3: a local master requires a secret that is new for each run."""
     first, second = (
-        spark_conf(SparkSettings(master=master, format="parquet"), "4.1.4") for _ in range(2)
+        build_start_conf(SparkSettings(master=master, format="parquet"), "4.1.4") for _ in range(2)
     )
     assert first["spark.authenticate"] == "true"
     assert len(first["spark.authenticate.secret"]) >= 32
@@ -182,7 +182,7 @@ def test_local_master_requires_a_new_secret_for_each_run(
     warn_if_open(master, first)
     assert not caplog.records
     own = {"spark.authenticate": "false", "spark.redaction.regex": "mine"}
-    opened = spark_conf(SparkSettings(master=master, format="parquet", conf=own), "4.1.4")
+    opened = build_start_conf(SparkSettings(master=master, format="parquet", conf=own), "4.1.4")
     assert own.items() <= opened.items()
     with caplog.at_level(logging.WARNING):
         warn_if_open(master, opened)

@@ -23,8 +23,8 @@ from target_spark.spark.session import (
     SparkSettings,
     _build_scratch_environment,
     _get_output_descriptor,
+    build_start_conf,
     check_java,
-    spark_conf,
 )
 from target_spark.spark.spark_provider import start_spark
 from target_spark.storage.job_lock import JobLock
@@ -339,7 +339,7 @@ def test_user_settings_override_and_extend_the_defaults(tmp_path):
         "spark.jars.ivy": str(tmp_path),
         "spark.sql.shuffle.partitions": "7",
     }
-    conf = spark_conf(SparkSettings(master="local[3]", conf=theirs, small_runs=True), "4.1.4")
+    conf = build_start_conf(SparkSettings(master="local[3]", conf=theirs, small_runs=True), "4.1.4")
     assert conf["spark.master"] == "local[3]"
     assert conf["spark.driver.memory"] == "3g"
     assert conf["spark.sql.shuffle.partitions"] == "7"
@@ -353,7 +353,7 @@ def test_user_settings_override_and_extend_the_defaults(tmp_path):
 
 
 def test_cluster_session_keeps_cluster_defaults_and_jit_compiler():
-    conf = spark_conf(SparkSettings(master="spark://host:7077", format="parquet"), "4.3.0")
+    conf = build_start_conf(SparkSettings(master="spark://host:7077", format="parquet"), "4.3.0")
     assert "TieredStopAtLevel" not in conf["spark.driver.extraJavaOptions"]
     assert "spark.driver.host" not in conf
     assert "spark.sql.shuffle.partitions" not in conf
@@ -366,7 +366,7 @@ def test_default_database_folder_cannot_be_created_by_other_users(
     scratch: str,
 ) -> None:
     """A name below the system's temporary folder can be guessed."""
-    conf = spark_conf(SparkSettings(scratch=scratch, format="parquet"), "4.1.4")
+    conf = build_start_conf(SparkSettings(scratch=scratch, format="parquet"), "4.1.4")
     folder = conf["spark.sql.warehouse.dir"].removeprefix("file://")
     assert Path(folder).parent != Path(tempfile.gettempdir())
     assert folder.startswith(scratch or str(Path(target_spark.__file__).parent))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from target_spark.config import settings
 from target_spark.spark.exact_value_conf import NEEDED, exact_conf, find_conflicts, get_needed
-from target_spark.spark.session import SparkSettings, spark_conf
+from target_spark.spark.session import SparkSettings, build_start_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,7 +108,7 @@ def test_iceberg_isolation_level_that_allows_duplicate_keys_is_rejected(key: str
 
 
 def test_user_settings_do_not_override_required_values() -> None:
-    conf = spark_conf(SparkSettings(conf=dict.fromkeys(exact_conf(), "other")), "4.1.4")
+    conf = build_start_conf(SparkSettings(conf=dict.fromkeys(exact_conf(), "other")), "4.1.4")
     assert {key: conf[key] for key in exact_conf()} == exact_conf()
 
 

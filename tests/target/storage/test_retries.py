@@ -11,6 +11,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 
+from tap_core.redaction import Secrets, register_secrets
 from target_spark.errors import CommitLostError, DiskFullError, EngineLostError, StorageError
 from target_spark.storage import retry
 from target_spark.storage.retry import (
@@ -200,3 +201,12 @@ def test_file_that_deltalake_may_not_write_is_an_error_with_the_operation() -> N
 )
 def test_first_error_line_summarizes_an_exception(text: str, summary: str) -> None:
     assert first_error_line(SparkSaysError(text)) == summary
+
+
+def test_first_error_line_ends_with_no_part_of_a_secret() -> None:
+    """SEC5: the line is shortened after the secrets in it are removed."""
+    secrets = Secrets.from_values(["hunter2-0123456789"])
+    register_secrets(secrets, secrets)
+    line = first_error_line(SparkSaysError(f"{'x' * 990} hunter2-0123456789 {'y' * 99}"))
+    assert line.startswith(f"{'x' * 990} *** y")
+    assert len(line) == 1000

@@ -20,7 +20,7 @@ from target_spark.spark.jars import (
     required_storage_jars,
     s3_library,
 )
-from target_spark.spark.session import spark_conf
+from target_spark.spark.session import build_start_conf
 from target_spark.storage import retry
 from target_spark.storage.errors import find_storage_error
 from target_spark.storage.spool import SpoolFolder, open_spool_folder
@@ -150,7 +150,7 @@ def test_upload_buffer_is_the_runs_private_folder_unless_set(tmp_path: Path) -> 
 
     def chosen(**more: Any) -> str | None:
         given = settings.spark_settings({**config, **more}, str(tmp_path))
-        return spark_conf(given, "4.1.4").get(key)
+        return build_start_conf(given, "4.1.4").get(key)
 
     assert chosen() == str(tmp_path)
     assert chosen(spark={key: "/mine"}) == "/mine"

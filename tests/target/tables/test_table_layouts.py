@@ -10,7 +10,7 @@ from tap_core.events import StreamId
 from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_schema
 from target_spark.config import settings
 from target_spark.errors import UnsupportedError
-from target_spark.tables.layout_resolution import add_partition_columns, resolve_layout
+from target_spark.tables.layout_resolution import reject_empty_partition_values, resolve_layout
 from target_spark.tables.model import PartitionField, TableLayout
 from target_spark.writers.delta.layout import (
     build_layout_ddl,
@@ -66,9 +66,9 @@ def test_layout_of_one_stream_overrides_and_must_be_possible() -> None:
 def test_text_partition_column_of_delta_must_not_be_empty() -> None:
     wish = {"path": "/t", "partition_by": ["region", "on", "day(at)", "gone"]}
     asked = settings.load_options(wish)
-    assert add_partition_columns(asked, SALES, LAYOUT).filled == ("region",)
+    assert reject_empty_partition_values(asked, SALES, LAYOUT).filled == ("region",)
     iceberg = settings.load_options({**wish, "format": "iceberg"})
-    assert add_partition_columns(iceberg, SALES, LAYOUT) == LAYOUT
+    assert reject_empty_partition_values(iceberg, SALES, LAYOUT) == LAYOUT
 
 
 def test_delta_partitions_by_date_parts_with_generated_columns() -> None:

@@ -30,7 +30,7 @@ from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table, TableLayout
 from target_spark.writers import MergeKeys, get_writer
 from target_spark.writers.base import to_ddl
-from target_spark.writers.delta.log_reader import commits, find_latest_metadata
+from target_spark.writers.delta.log_reader import commits, get_last_metadata
 from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.type_widening import delta_widens
 
@@ -189,7 +189,7 @@ def test_commit_without_a_state_repeats_the_earlier_state(spark, table):
     DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
     DeltaWriter().append(spark, table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
 
-    found = find_latest_metadata(spark, table)
+    found = get_last_metadata(spark, table)
     assert found == replace(marker(3, '{"s": 1}'), run="r2", batch=1, uncovered_since=2)
 
 
@@ -227,7 +227,7 @@ def test_metadata_is_found_below_foreign_commits(spark, table):
     writer = DeltaWriter()
     assert writer.get_last_metadata(spark, table) == marker(1, "{}")
     writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
-    assert find_latest_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
+    assert get_last_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
 @pytest.mark.thorough
@@ -243,13 +243,13 @@ def test_metadata_is_read_from_a_log_without_its_old_commits(spark, table):
         if file.stem.isdigit() and int(file.stem) < checkpoint:
             file.unlink()
 
-    assert find_latest_metadata(spark, table) == marker(3, "[3]")
+    assert get_last_metadata(spark, table) == marker(3, "[3]")
     fresh = DeltaWriter()
     fresh.append(spark, table, rows(spark, (4, "a", 1)), marker(4))
     assert len(content(spark, table)) == 4
     for file in folder.glob("*.json"):
         file.unlink()
-    assert find_latest_metadata(spark, table) is None
+    assert get_last_metadata(spark, table) is None
 
 
 def test_log_files_are_read_by_the_delta_protocol(tmp_path):
@@ -269,7 +269,7 @@ def test_log_files_are_read_by_the_delta_protocol(tmp_path):
 
     found = list(commits(None, Table(str(tmp_path), "t")))
     assert [commit[:2] for commit in found] == [(3, None), (2, None), (1, None), (0, marker(1))]
-    assert find_latest_metadata(None, Table(str(tmp_path), "t")) == marker(1)
+    assert get_last_metadata(None, Table(str(tmp_path), "t")) == marker(1)
 
 
 def test_unreachable_location_is_an_error_and_not_an_empty_table(spark):
@@ -291,18 +291,17 @@ def test_commits_are_the_same_from_files_and_from_spark(spark, table, monkeypatc
     for number in range(1, 5):
         writer.commit_empty(spark, table, marker(number, f"[{number}]"))
     by_files = list(commits(spark, table))
-    monkeypatch.setattr("target_spark.writers.delta.log_reader.to_local_folder", lambda _: None)
+    monkeypatch.setattr(Table, "local_folder", None)
     monkeypatch.setattr("target_spark.writers.delta.log_reader._FIRST_LOOKS", (2, 3))
     assert list(commits(spark, table)) == by_files
     assert len(by_files) == 5
-    assert find_latest_metadata(spark, table.with_suffix("_none")) is None
+    assert get_last_metadata(spark, table.with_suffix("_none")) is None
 
 
 @pytest.mark.parametrize("far", [False, True])
 def test_missing_table_has_no_metadata_and_no_types(spark, tmp_path, monkeypatch, far):
     if far:
-        for module in ("delta.writer", "delta.log_reader"):
-            monkeypatch.setattr(f"target_spark.writers.{module}.to_local_folder", lambda _: None)
+        monkeypatch.setattr(Table, "local_folder", None)
     table = Table(str(tmp_path / "none"), "none")
     assert DeltaWriter().get_last_metadata(spark, table) is None
     assert DeltaWriter().get_column_types(spark, table) is None

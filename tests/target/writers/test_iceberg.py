@@ -35,7 +35,7 @@ from target_spark.tables.model import CommitStats, Table, TableLayout
 from target_spark.writers import MergeKeys
 from target_spark.writers.base import VersionDelete
 from target_spark.writers.iceberg.catalog import resolve_table
-from target_spark.writers.iceberg.snapshot_reader import find_latest_metadata
+from target_spark.writers.iceberg.snapshot_reader import get_last_metadata
 from target_spark.writers.iceberg.writer import IcebergWriter
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def test_commit_without_a_state_repeats_the_earlier_state(spark, table):
     IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
     second = marker(1, run="r2", started=2)
     IcebergWriter().append(spark, table, rows(spark, (2, "b", 2)), second)
-    assert find_latest_metadata(spark, table) == replace(
+    assert get_last_metadata(spark, table) == replace(
         marker(3, '{"s": 1}'), run="r2", batch=1, uncovered_since=2
     )
 
@@ -181,7 +181,7 @@ def test_replace_is_one_snapshot_with_its_metadata(spark, table):
     writer.append(spark, table, rows(spark, (1, "a", 1), (3, "c", 3)), marker(1))
     effect = writer.replace(spark, table, rows(spark, (2, "b", 2)), marker(2, "{}"))
     assert len(line(spark, table)) == 2
-    assert find_latest_metadata(spark, table) == marker(2, "{}")
+    assert get_last_metadata(spark, table) == marker(2, "{}")
     assert content(spark, table) == [(2, "b", 2)]
     assert (effect.inserted, effect.updated, effect.deleted) == (1, 0, 2)
 
@@ -193,7 +193,7 @@ def test_failed_replace_leaves_the_old_rows(spark, table):
     with pytest.raises(Exception, match="boom"):
         writer.replace(spark, table, broken, marker(2))
     assert content(spark, table) == [(1, "a", 1)]
-    assert find_latest_metadata(spark, table) == marker(1)
+    assert get_last_metadata(spark, table) == marker(1)
 
 
 def test_merge_leaves_no_settings_in_the_session(spark, table):
@@ -224,7 +224,7 @@ def test_metadata_is_found_below_foreign_snapshots(spark, table):
     writer = IcebergWriter()
     assert writer.get_last_metadata(spark, table) == marker(1, "{}")
     writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
-    assert find_latest_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
+    assert get_last_metadata(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
 def test_rolled_back_snapshots_are_ignored(spark, table):
@@ -235,7 +235,7 @@ def test_rolled_back_snapshots_are_ignored(spark, table):
     place = resolve_table(spark, table)
     words = f"{place.procedures}.rollback_to_snapshot('{place.ref}', {first.id})"
     spark.sql(f"CALL {words}")
-    assert find_latest_metadata(spark, table) == marker(1, "[1]")
+    assert get_last_metadata(spark, table) == marker(1, "[1]")
     assert content(spark, table) == [(1, "a", 1)]
     # The run has counted rows as committed that are no longer in the table.
     with pytest.raises(TableError, match="removed while it was loaded"):
@@ -247,9 +247,7 @@ def test_snapshots_are_the_same_from_files_and_from_spark(spark, table, tmp_path
     for number in range(1, 4):
         writer.commit_empty(spark, table, marker(number, f"[{number}]"))
     by_files = line(spark, table)
-    monkeypatch.setattr(
-        "target_spark.writers.iceberg.snapshot_reader.to_local_folder", lambda _: None
-    )
+    monkeypatch.setattr(Table, "local_folder", None)
     found = line(spark, table)
     assert [(each.id, each.parent) for each in found] == [
         (each.id, each.parent) for each in by_files
@@ -280,7 +278,7 @@ def test_metadata_files_are_read_by_the_iceberg_specification(tmp_path):
     (folder / "v10.gz.metadata.json").write_bytes(packed)
     (folder / "v9.metadata.json").write_text("{}")
     assert [found.id for found in line(None, table)] == [8, 6, 5]
-    assert find_latest_metadata(None, table) == marker(1)
+    assert get_last_metadata(None, table) == marker(1)
 
 
 def test_long_metadata_is_compressed_and_foreign_metadata_ignored():
@@ -411,7 +409,7 @@ def test_old_versions_are_deleted_in_one_snapshot_with_its_metadata(spark, tmp_p
     at = datetime(2024, 5, 1, tzinfo=timezone.utc)
     ending = VersionDelete(5, "_sdc_deleted_at" if soft else None, at)
     effect = writer.delete_versions(spark, table, ending, marker(2, "[2]"))
-    assert find_latest_metadata(spark, table) == marker(2, "[2]")
+    assert get_last_metadata(spark, table) == marker(2, "[2]")
     assert len(line(spark, table)) == 2
     living = writer.rows(spark, table).where("_sdc_deleted_at IS NULL")
     assert [row.id for row in living.collect()] == [1]
@@ -421,7 +419,7 @@ def test_old_versions_are_deleted_in_one_snapshot_with_its_metadata(spark, tmp_p
     effect = writer.delete_versions(spark, table, ending, marker(3, "[3]"))
     assert (effect.updated, effect.deleted) == (0, 0)
     writer.delete_versions(spark, table, replace(ending, version=6), marker(4, "[4]"))
-    assert find_latest_metadata(spark, table) == marker(4, "[4]")
+    assert get_last_metadata(spark, table) == marker(4, "[4]")
 
 
 # ------------------------------------------------------------------------- other writers
@@ -463,7 +461,7 @@ def test_concurrent_appends_are_both_kept(spark_session, spark, table):
 
     assert run_concurrently(ours, theirs) == []
     assert len(content(spark, table)) == 8
-    assert find_latest_metadata(spark, table) == marker(4)
+    assert get_last_metadata(spark, table) == marker(4)
 
 
 def test_merge_with_a_concurrent_update_conflicts_and_succeeds_on_retry(spark, table, tmp_path):
@@ -501,7 +499,7 @@ def test_merge_with_a_concurrent_update_conflicts_and_succeeds_on_retry(spark, t
     assert run_concurrently(merge, change) == []
     assert [classify_failure(error) for error in failures] == [FailureKind.CONFLICT]
     assert content(spark, table) == [(1, "b", 2)]
-    assert find_latest_metadata(spark, table) == marker(2)
+    assert get_last_metadata(spark, table) == marker(2)
 
 
 def test_concurrent_merges_carry_only_their_own_metadata(spark_session: Session, tmp_path: Path):

@@ -19,7 +19,6 @@ from target_spark.storage.uris import to_local_folder, to_spark_uri
 from target_spark.tables.model import MaintenanceOptions, Table
 from target_spark.writers.delta.log_reader import commits, delta_ref
 from target_spark.writers.delta.writer import DeltaWriter
-from target_spark.writers.parquet import ParquetWriter
 from tests.one_spark import COMPILED, ConfiguredSession
 from tests.target.warehouse import Warehouse, feed, record, schema, state
 
@@ -385,8 +384,3 @@ def test_incomplete_run_does_no_maintenance(
     assert cared == []
     delta.load(*two, state(1), compact=True)
     assert sorted(cared) == ["a", "b"]
-
-
-def test_parquet_maintenance_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="have no maintenance"):
-        ParquetWriter().maintain(spark, Table(str(tmp_path), "a"), MaintenanceOptions(compact=True))

@@ -1,4 +1,4 @@
-"""Parsing of ISO 8601 datetimes as sources write them, with any number of fraction digits.
+"""Parsing of ISO 8601 datetimes in the forms that sources write, with fractions of any length.
 
 A value without a UTC offset is assumed to be in UTC.
 """
@@ -33,8 +33,10 @@ _MICROSECONDS = 26  # position after the sixth digit of a fraction
 def parse_instant(value: Any) -> ParsedInstant | None:
     """Parse a datetime, a date or an ISO 8601 text; return None for any other value.
 
-    The result is an aware datetime and the fraction digits beyond microseconds. A date means
-    midnight. A value without a UTC offset is assumed to be in UTC.
+    A date means midnight. A value without a UTC offset is assumed to be in UTC.
+
+    Returns:
+        An aware datetime, and a text with the digits of its fraction beyond microseconds.
     """
     if isinstance(value, dt.datetime):
         return _utc(value), ""
@@ -55,7 +57,7 @@ def _utc(value: dt.datetime) -> dt.datetime:
 
 
 def _instant_of_text(text: str) -> ParsedInstant | None:
-    """Parse an ISO 8601 text; return None for any other text."""
+    """Parse an ISO 8601 datetime or date; return None for any other text."""
     if text[4:5] == "-" and (len(text) <= _MICROSECONDS or text[_MICROSECONDS] in "Z+-"):
         try:
             moment = dt.datetime.fromisoformat(text)
@@ -69,7 +71,7 @@ def _instant_of_text(text: str) -> ParsedInstant | None:
 
 
 def _instant_of_groups(match: re.Match[str]) -> ParsedInstant | None:
-    """Convert a match of `_DATE_TIME`; return None if it is not a date, such as February 30."""
+    """Convert a match of `_DATE_TIME` to a datetime; return None for a date like February 30."""
     number = functools.partial(_group, match)
     fraction = match["fraction"] or ""
     try:
@@ -100,7 +102,7 @@ def _parse_zone(match: re.Match[str]) -> dt.timezone:
 
 
 def _instant_of_rare_text(text: str) -> ParsedInstant | None:
-    """Parse an ISO 8601 text without hyphens, such as ``20210102T030405Z``.
+    """Parse a datetime in the ISO 8601 form without hyphens, such as ``20210102T030405Z``.
 
     Return None for any other text, and for digits only, which may be a Unix timestamp.
     """

@@ -37,9 +37,10 @@ class RepairPlan(NamedTuple):
     """SQL that replaces values with a wrong structure by null, such as a string for an object.
 
     Attributes:
-        steps: Groups of column definitions. They are added group by group, because a group may use
-            columns of earlier groups.
-        replaced: Definitions that finally replace the columns ``r`` and ``_corrupt``.
+        steps: Groups of definitions of helper columns. The caller adds them to the rows group by
+            group, because a group may use columns of earlier groups.
+        replaced: Definitions of the columns that finally replace ``r`` (the record) and
+            ``_corrupt`` (the line, if it could not be parsed).
     """
 
     steps: tuple[tuple[str, ...], ...]
@@ -47,10 +48,10 @@ class RepairPlan(NamedTuple):
 
 
 def structured_columns(table_schema: TableSchema) -> list[Column]:
-    """Return the columns of type boolean, struct or array that are read from properties.
+    """Return the columns of type boolean, struct or array that are filled from properties.
 
-    If numbers are read as text, only a wrong value in these columns can make Spark's JSON reader
-    reject the whole record.
+    Only a wrong value in one of these columns can make Spark's JSON reader reject the whole record,
+    because all other values are read as text.
     """
     return [
         column
@@ -62,9 +63,9 @@ def structured_columns(table_schema: TableSchema) -> list[Column]:
 
 
 def is_unreadable(type_: ColumnType) -> str:
-    """Return a SQL condition that is true if a JSON text cannot be parsed as the type ``type_``.
+    """Return a SQL condition that is true if a JSON value cannot be parsed as a column type.
 
-    The SQL refers to the JSON text as the column ``i``.
+    The SQL reads the value, as JSON text, from the column ``i``.
     """
     alone = "concat('{\"c\":', `i`, '}')"
     read = from_json(alone, f"`c` {source_type(type_)}, `_corrupt` STRING")
@@ -74,8 +75,8 @@ def is_unreadable(type_: ColumnType) -> str:
 def build_repair(table_schema: TableSchema) -> RepairPlan:
     """Return the SQL that replaces values with a wrong structure, such as a string for an object.
 
-    The values become null. The SQL is used for Airbyte streams, which keep rows with invalid
-    values.
+    The SQL replaces the values by null. It is used for Airbyte streams, which keep rows with
+    invalid values.
     """
     columns = structured_columns(table_schema)
     if not columns or table_schema.keeps_whole:

@@ -1,0 +1,72 @@
+"""Retries of work that uses the Spark process of a run. The process may end during the work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from target_spark.spark.spark_provider import SparkProvider
+from target_spark.storage.retry import FailureKind, classify_failure, retry_transient
+
+__all__ = ["retry_with_engine"]
+
+_T = TypeVar("_T")
+
+_DEATH_SECONDS: Final = 10.0
+"""Seconds to wait for the end of a JVM whose connection broke."""
+
+
+def retry_with_engine(
+    engine: SparkProvider,
+    step: Callable[[], _T],
+    operation: str,
+    before_retry: Callable[[BaseException], None] = lambda _error: None,
+    stopping: threading.Event | None = None,
+) -> _T:
+    """Call a function that uses Spark, and repeat the call after transient failures.
+
+    If a shared Spark process has ended, the call is repeated with one that the run starts itself.
+
+    Args:
+        engine: The Spark process of the run.
+        step: The function to call.
+        operation: A description of the work, with which log and error messages begin.
+        before_retry: A function that is called with the exception after each failure. If it raises
+            an exception, that exception is raised instead of a retry.
+        stopping: An event that is set to stop the run. Once it is set, failures are not retried.
+
+    Returns:
+        The result of ``step``.
+
+    Raises:
+        TargetSparkError: The Spark process ended; the message has the reason.
+        StorageError: All retries failed, or the storage or the JVM failed permanently.
+    """
+
+    def attempt() -> _T:
+        try:
+            return step()
+        except Exception as error:
+            engine.raise_if_engine_lost(error)
+            raise
+
+    def check_engine(error: BaseException) -> None:
+        _raise_engine_failure(engine, error)
+        before_retry(error)
+
+    return retry_transient(attempt, operation, check_engine, stopping)
+
+
+def _raise_engine_failure(engine: SparkProvider, error: BaseException) -> None:
+    """If the Spark process has ended, raise the reason, with ``error`` as cause; else do nothing.
+
+    If ``error`` says that the connection to the JVM broke, wait up to 10 seconds for the process to
+    end.
+    """
+    end = time.monotonic() + (_DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0)
+    while engine.failure is None and time.monotonic() < end:
+        time.sleep(_DEATH_SECONDS / 100)
+    if engine.failure is not None:
+        raise engine.failure from error
