@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from target_spark.config.options import APPENDING_FORMATS, WriteMode, split_identifier, uses_paths
 from target_spark.spark.exact_value_conf import describe_conflict, find_conflicts
@@ -202,12 +201,12 @@ def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:
     for setting, address in addresses.items():
         scheme = get_scheme(address) if isinstance(address, str) else ""
         has_azure = isinstance(address, str) and is_azure(to_spark_scheme(address))
-        if has_azure and "@" not in urlsplit(str(address)).netloc:
+        if has_azure and "@" not in _get_authority(str(address)):
             yield (
                 f"{setting}: the address names no storage account; write"
                 " abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER"
             )
-        elif scheme in _S3_SCHEMES and "@" in urlsplit(str(address)).netloc:
+        elif scheme in _S3_SCHEMES and "@" in _get_authority(str(address)):
             yield (
                 f"{setting}: the address contains credentials, which S3 does not read there; remove"
                 " them, and set spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key"
@@ -219,6 +218,14 @@ def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:
                 f" a commit renames a file. Set format to delta or iceberg,"
                 f" which can commit to {scheme}://... as well; or set a folder"
             )
+
+
+def _get_authority(address: str) -> str:
+    """Return the part of a URL between ``//`` and the path, such as ``user@host``.
+
+    Unlike `urllib.parse.urlsplit`, this raises no error for an invalid host.
+    """
+    return address.partition("://")[2].partition("/")[0]
 
 
 def _is_remote(address: Any) -> bool:

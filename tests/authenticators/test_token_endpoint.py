@@ -147,7 +147,7 @@ def test_secrets_echoed_by_the_server_are_hidden(server, caplog):
         oauth_headers={"Authorization": "Key top-secret"},
     )
     error = failure(authenticator)
-    assert str(error).endswith("/***/token: refused, no key ***: *** ***")
+    assert str(error).endswith("/***/token: refused, no ***: *** ***")
     assert not any(secret in everything(error, caplog) for secret in SECRETS)
 
 

@@ -265,7 +265,8 @@ def walk(make, pages):
                 return [seen, "finished", paginator.count, plain(paginator.current_value)]
     except Exception as error:  # noqa: BLE001  each is an outcome
         loop = str(error).startswith("Loop detected in pagination. ")
-        return [seen, type(error).__name__, loop]
+        kind = RuntimeError if isinstance(error, RuntimeError) else type(error)
+        return [seen, kind.__name__, loop]
     return [seen, "more to come"]
 
 
