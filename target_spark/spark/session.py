@@ -144,7 +144,7 @@ class SparkSettings:
             text; "" for Spark's default.
         engine: ``auto`` to use a running engine that fits these settings, ``keep`` to start one if
             there is none, or ``never``. An engine is a Spark that keeps running between runs.
-        engine_idle_seconds: The idle time in seconds after which an engine of this run ends.
+        engine_idle_seconds: The idle seconds after which an engine that this run starts ends.
         shared: Folders of this machine that remote executors must be able to access, by setting
             name.
     """
@@ -322,7 +322,7 @@ def plan_launch(settings: SparkSettings, spark_version: str, java: str) -> Launc
 def _small_spark_conf(master: str) -> dict[str, str]:
     """Return the target's default Spark settings for small loads.
 
-    They set 1 GB of memory and no web UI; for a local master also at most 8 shuffle partitions.
+    They set 1 GB of driver memory and no web UI; for a local master also 2 to 8 shuffle partitions.
     """
     conf = {
         _MEMORY: "1g",
@@ -530,7 +530,7 @@ class Session:
     def _is_disconnect_expected(self) -> bool:
         """Return True if a broken connection to the JVM needs no log message, because the JVM ends.
 
-        Either this run ends the JVM, or the JVM ends within ten seconds.
+        That is the case if this run ends the JVM, or if the JVM ends within ten seconds of waiting.
         """
         if self._closing:
             return True
@@ -659,7 +659,7 @@ class Session:
 
 
 def _check_values(conf: Mapping[str, str]) -> None:
-    """Check that no Spark setting, also of ``spark-defaults.conf``, would change stored values.
+    """Check that no Spark setting, even in ``spark-defaults.conf``, would change stored values.
 
     Raises:
         UnsupportedError: A setting would change stored values; the message names it.
@@ -670,7 +670,7 @@ def _check_values(conf: Mapping[str, str]) -> None:
 
 
 def _explain_failure(error: Exception, master: str) -> str:
-    """Return the reason why Spark did not start, for a message, without Java stack traces."""
+    """Return the reason why Spark did not start, for the error message, without stack traces."""
     text = str(error)
     if _STOPPED not in text or master.startswith("local"):
         return text.partition("\n\tat ")[0]
