@@ -216,7 +216,7 @@ class SparkProvider:
         if self._session.replace_lost_engine(seconds):
             raise EngineLostError(
                 "The engine ended in the middle of the run. Earlier commits are safe, and no state"
-                " is ahead of them. The run goes on with a Spark of its own; if it fails with this"
+                " is ahead of them. The run continues with its own Spark; if it fails with this"
                 " error, start it again."
             ) from error
 

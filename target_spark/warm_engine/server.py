@@ -250,7 +250,7 @@ class EngineServer:
 def main(arguments: Mapping[str, Any]) -> None:
     """Run an engine (a Spark process that runs share) in this process until it ends, and exit.
 
-    One line is written to standard output: ``ready`` when the engine accepts connections, or
+    One line is written to standard output: ``ready`` once the engine accepts connections, or
     ``exists`` if another engine with the same identity is running.
 
     Args:
