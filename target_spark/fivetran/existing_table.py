@@ -37,7 +37,7 @@ class ExistingTable:
         table: The location and name of the table.
         format: The table format.
         id: The unique id that the table format gave the table.
-        ref: The quoted SQL name.
+        ref: The quoted name of the table for SQL statements.
         fivetran_schema: The columns with their Fivetran types, in table order.
         types: The DDL type of each column, by its name in the table.
     """

@@ -200,20 +200,20 @@ def format_library(artifacts: tuple[str, ...]) -> Library:
 
 
 def s3_library(hadoop: str, sdk: str) -> Library:
-    """Return the `Library` for S3 with these versions of hadoop-aws and of Amazon's SDK."""
+    """Return the `Library` (set of jars) for S3, in these versions of hadoop-aws and the SDK."""
     modules = tuple(f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
     all_jars = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
     return Library(all_jars[: 1 + len(_ASKED_OF_SDK)], all_jars, _EXCLUDES_FOR_S3)
 
 
 def azure_library(hadoop: str) -> Library:
-    """Return the `Library` for Azure Data Lake Storage with this version of hadoop-azure."""
+    """Return the `Library` (set of jars) for Azure storage, in this version of hadoop-azure."""
     jars = (f"{_HADOOP_AZURE}:{hadoop}",)
     return Library(jars, jars, _EXCLUDES_FOR_AZURE)
 
 
 def every_library() -> Iterator[Library]:
-    """Yield the `Library` of each table format and object storage, for each Spark version."""
+    """Yield the `Library` (set of jars) of each format and object storage, per Spark version."""
     yield from map(format_library, ARTIFACTS.values())
     for hadoop, sdk in HADOOP_AWS.values():
         yield s3_library(hadoop, sdk)
@@ -269,7 +269,7 @@ def _find_storage_libraries(
     user_jars: Sequence[str | None],
     spark_version: str,
 ) -> Iterator[Library]:
-    """Yield the `Library` of each object storage that the run uses, such as S3.
+    """Yield the `Library` (set of jars) of each object storage that the run uses, such as S3.
 
     A library is left out if the user provides the first of its requested jars.
 

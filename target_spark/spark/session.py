@@ -183,8 +183,8 @@ def find_pyspark_version() -> str:
         return metadata.version("pyspark")
     with contextlib.suppress(metadata.PackageNotFoundError):
         raise SparkUnavailableError(
-            f"Databricks Connect {metadata.version('databricks-connect')} is installed in the place"
-            " of PySpark. Install target-spark in an environment of its own, without"
+            f"Databricks Connect {metadata.version('databricks-connect')} is installed instead"
+            " of PySpark. Install target-spark in a separate environment, without"
             " databricks-connect: pip install 'tap-core-sdk[spark]'"
         )
     raise SparkUnavailableError("PySpark is not installed: pip install 'tap-core-sdk[spark]'")

@@ -318,7 +318,7 @@ def _wait_for_leftover_engine(lease: JobLock, job: str) -> None:
         return
     if not wait_for_engine(folder, _LEFTOVER_SECONDS):
         raise JobLockError(
-            f"The last run of job {job!r} is dead and so is its engine, but the engine's JVM still"
+            f"The last run of job {job!r} and its engine were killed, but the engine's JVM still"
             f" runs after {_LEFTOVER_SECONDS:g} s and may yet commit. End that JVM and start"
             f" again. (The engine's folder is {folder}.)"
         )
