@@ -165,7 +165,7 @@ def locked(folder: Path) -> Iterator[int]:
     except OSError as error:
         raise SparkUnavailableError(
             f"The folder for Spark's jars cannot be written: {error}. Set spark.jars.ivy"
-            " (in the setting spark) to a folder that can."
+            " (in the setting spark) to a folder that can be written."
         ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

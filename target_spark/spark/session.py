@@ -685,8 +685,8 @@ def _explain_jvm_exit(code: int, settings: SparkSettings) -> SparkDiedError:
     """Return the error for a JVM that ended during a run, with the cause of its exit ``code``."""
     memory = settings.conf.get(_MEMORY) or _small_spark_conf(settings.master)[_MEMORY]
     if code in _OUT_OF_MEMORY:
-        why = f"it ran out of memory: {_MEMORY} is {memory}. Set more of it (in spark)"
-        why += ", or a smaller flush_bytes or flush_rows"
+        why = f"it ran out of memory: {_MEMORY} is {memory}. Increase it (in the"
+        why += " setting spark), or decrease flush_bytes or flush_rows"
     elif code == -signal.SIGKILL:
         why = (
             f"it was killed, perhaps by the system for lack of memory ({_MEMORY} is {memory});"

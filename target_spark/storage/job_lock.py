@@ -312,7 +312,7 @@ def _wait_for_lock(file: int, path: Path, job: str, seconds: float) -> None:
         if owner.get("pid") and not _is_dead(owner):
             raise JobLockError(
                 f"Another run of job {job!r} is active: {_describe_owner(owner)}. Wait for it or"
-                " end it; two pipelines that load into one location need a setting job each."
+                " end it; pipelines that load into one location must differ in the setting job."
                 f" (The lock is {path}.)"
             )
         if time.monotonic() >= end:

@@ -198,7 +198,7 @@ def open_spool_folder(staging: str | None, content: str) -> SpoolFolder:
     except OSError as error:
         raise TableError(
             f"The folder for {content} cannot be written: {error}."
-            " Set staging to a folder that can."
+            " Set staging to a folder that can be written."
         ) from error
 
 

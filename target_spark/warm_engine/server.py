@@ -241,8 +241,8 @@ class EngineServer:
         except Exception:  # the JVM has ended, or is ending
             if self._session.failure is None:
                 logger.exception(
-                    "The Spark jobs of an ended run (%s) could not be cancelled and may go on. To"
-                    " end them, stop this engine: target-spark engine stop --config FILE",
+                    "The Spark jobs of an ended run (%s) could not be cancelled and may continue."
+                    " To end them, stop this engine: target-spark engine stop --config FILE",
                     run.describe(),
                 )
 
