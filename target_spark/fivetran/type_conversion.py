@@ -180,7 +180,7 @@ def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return a conversion step whose value is ``converted``, and ``same`` if that is not null."""
+    """Return a conversion step with the value ``converted``, which is exact unless it is null."""
     return _ConversionStep(converted, f"({converted}) IS NOT NULL")
 
 
