@@ -158,7 +158,7 @@ class _FileRowReader:
     unmodified: str
 
     def values(self, texts: list[Any], count: int) -> Iterator[Any]:
-        """Convert a block of rows; yield an array per column of `RowReader.schema` except `ORDINAL`.
+        """Convert a block of rows; yield an array per column of `RowReader.schema` but `ORDINAL`.
 
         Args:
             texts: The columns of the file as arrays of texts.
