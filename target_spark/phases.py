@@ -42,14 +42,14 @@ class Phases:
                 self._seconds[name] += time.monotonic() - started
 
     def seconds(self, name: str) -> float:
-        """Return the total seconds of the finished phases with this name, or 0.0 without any."""
+        """Return the total duration in seconds of the finished phases named ``name``, or 0.0."""
         with self._lock:
             return self._seconds.get(name, 0.0)
 
     def describe(self) -> str:
         """Return the phases in progress with their seconds, the most recently started first.
 
-        An example is "starting Spark (12 s), reading (14 s)". The text is "" without such phases.
+        An example is "starting Spark (12 s), reading (14 s)". Return "" if no phase is in progress.
         """
         now = time.monotonic()
         with self._lock:

@@ -425,13 +425,13 @@ class TargetSpark(PluginBase):
     # Signals
 
     def call_on_interrupt(self, leave: Callable[[], None] | None) -> None:
-        """Set the function that the signal handler calls at the first SIGINT or SIGTERM.
+        """Set a further function that the signal handler calls at the first SIGINT or SIGTERM.
 
         If the signal has already arrived, such as during the start of Spark, the function is called
         at once.
 
         Args:
-            leave: A function that interrupts the main thread; None to remove the function.
+            leave: A function that makes the main thread stop its work; None to remove it.
         """
         self._leave = leave
         if leave is not None and self._signals:
@@ -440,9 +440,9 @@ class TargetSpark(PluginBase):
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
         """Handle SIGINT or SIGTERM by ending the load without loss of acknowledged rows.
 
-        The first signal stops the run after the commits in progress. If it is SIGINT and the input
-        is a file or a pipe, the rows received so far are committed too, unless the setting
-        ``on_interrupt`` is "stop". The second signal ends the process at once.
+        The first signal stops the run after the commits in progress. If it is SIGINT, the rows
+        received so far are committed too, unless the setting ``on_interrupt`` is "stop" or the rows
+        do not come from a file or a pipe. The second signal ends the process at once.
         """
         if self._wake_up is None:
             super()._handle_termination(signum, frame)
@@ -470,7 +470,7 @@ class TargetSpark(PluginBase):
     def _record_start(self, report: Report, run: RunInfo, options: LoadOptions) -> None:
         """Add the job, id and start of the run to its report.
 
-        If OpenLineage is configured, send it the start, unless it is a dry run.
+        If OpenLineage is configured and this is no dry run, also send an event for the start.
         """
         report.add_facts(job=run.job, run=run.id, started=run.started, format=options.format)
         if options.dry_run:

@@ -61,9 +61,9 @@ def explain_error(error: BaseException) -> str:
 
 
 def find_refusal(error: BaseException) -> TargetSparkError | None:
-    """Return an error that explains a missing permission, if that is the cause of ``error``.
+    """Return an error that tells the user of a missing permission, if ``error`` was caused by one.
 
-    Return None for any other cause.
+    Return None if ``error`` has another cause.
     """
     if not any(map(_is_refusal, iterate_causes(error))):
         return None

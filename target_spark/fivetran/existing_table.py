@@ -37,7 +37,7 @@ class ExistingTable:
         table: The location and name of the table.
         format: The table format.
         id: The unique id that the table format gave the table.
-        ref: The quoted SQL name.
+        ref: The quoted name of the table for SQL statements.
         fivetran_schema: The columns with their Fivetran types, in table order.
         types: The DDL type of each column, by its name in the table.
     """
@@ -50,7 +50,7 @@ class ExistingTable:
     types: Mapping[str, str]
 
     def match_columns(self, requested: FivetranSchema) -> FivetranSchema:
-        """Return the requested columns, each with the name of its column in this table.
+        """Return the columns of a Fivetran request, each with its column name in this table.
 
         Raises:
             TableError: A requested column is not in the table.
@@ -109,7 +109,7 @@ class TableLookup:
 
 @contextmanager
 def committing(spark: SparkSession, existing: ExistingTable) -> Iterator[None]:
-    """Context manager: check before and after a commit that the table has not been replaced.
+    """Context manager for a commit: check before and after it that the table was not replaced.
 
     Raises:
         TableError: The table was removed or replaced after it was looked up.

@@ -44,8 +44,8 @@ _OTHER_KEY: Final = "The key belongs to another file, or the file is damaged"
 def get_reading_lock() -> AbstractContextManager[object]:
     """Return the lock that lets one gRPC call at a time read batch files in this process.
 
-    The lock limits the use of memory: a decompressor may need 128 MB, and a row several times 64
-    MB. Spark's workers are separate processes and do not use the lock.
+    The lock limits memory use: a decompressor may need 128 MB, and a row of up to 64 MB several
+    times its size. Spark's workers are separate processes and do not use the lock.
     """
     return _READING
 
@@ -231,7 +231,7 @@ class _Decrypted:
 
 
 def _explain_read_error(error: OSError) -> str:
-    """Return the reason why a batch file cannot be read, such as "does not exist. …"."""
+    """Return why a batch file cannot be read, as text for `file_error`: "does not exist. …"."""
     if isinstance(error, FileNotFoundError):
         return "does not exist. It must be on this server until the response to the call"
     if isinstance(error, PermissionError):
@@ -240,7 +240,7 @@ def _explain_read_error(error: OSError) -> str:
 
 
 def _explain_decompression_error(error: OSError, params: FileParams) -> str:
-    """Return the reason why a file cannot be decompressed, such as "is cut off: …".
+    """Return why a file cannot be decompressed, as text for `file_error`: "is cut off: …".
 
     Args:
         error: The error of the decompressor.

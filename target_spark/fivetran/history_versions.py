@@ -122,7 +122,7 @@ def _no_versions(table: str, why: str) -> TableError:
 
 
 def versions_in_batch(rows: DataFrame) -> DataFrame:
-    """Return the rows of replace and update files, which write row versions in history mode."""
+    """Return the rows that write row versions: those of a batch's replace and update files."""
     return rows.where(F.col(OP).isin(int(FileKind.REPLACE), int(FileKind.UPDATE)))
 
 
@@ -130,7 +130,7 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSche
     """Replace unmodified values in a batch's row versions by those of the row's previous version.
 
     In Fivetran's history mode a table keeps all versions of a row. An update of a row without a
-    previous version is left out.
+    previous version is not in the result.
 
     Args:
         versions: The versions that the batch inserts or updates.
@@ -159,7 +159,7 @@ def fill_unmodified(versions: DataFrame, table: DataFrame, schema: VersionedSche
 def _find_base_versions(
     versions: DataFrame, table: DataFrame, schema: VersionedSchema
 ) -> DataFrame:
-    """Return, for each row in a batch, the table's version that supplies unmodified values.
+    """Return, per row key in a batch, the version in the table that supplies unmodified values.
 
     This is the first of these versions that exists:
 
@@ -216,11 +216,11 @@ def build_steps(
 
 
 def _aggregate_version_ends(rows: DataFrame, schema: VersionedSchema) -> DataFrame:
-    """Return two times per row of a batch's earliest-start and delete files in history mode.
+    """Return two times per row key at which a history mode batch removes or ends row versions.
 
-    The first is the row's earliest start time: the table's versions of the row that start at or
-    after it are removed, and the active version ends 1 ms before it. The second is the deletion
-    time, at which the active version ends if there is no earliest start time.
+    The earliest start time comes from earliest-start files: the row's versions in the table that
+    start at or after it are removed, and the active version ends 1 ms before it. The deletion time
+    comes from delete files: the active version ends at it if there is no earliest start time.
     """
     is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
     is_deleted = F.col(OP) == int(FileKind.DELETE)
@@ -240,7 +240,8 @@ def _build_write_steps(
 ) -> DataFrame:
     """Return the changes that insert or update a batch's row versions in a history mode table.
 
-    If the batch also deletes a row, the row's active version in the batch ends with the deletion.
+    If the batch also deletes a row, the row's new active version ends at the deletion time, which
+    ``version_ends`` contains (see `_aggregate_version_ends`).
     """
     active, end = column_ref(schema.active), column_ref(schema.end)
     is_over = active & F.col(_ENDED).isNotNull()
@@ -260,7 +261,8 @@ def _build_end_steps(
 ) -> DataFrame:
     """Return the changes that remove or end existing row versions in a history mode table.
 
-    Versions that the batch contains too are left out, because `_build_write_steps` writes them.
+    ``version_ends`` is the result of `_aggregate_version_ends`. Versions that the batch contains
+    too are left out, because `_build_write_steps` writes them.
     """
     keys = [*schema.row_keys, column_ref(schema.start)]
     is_affected = F.col(_EARLIEST).isNotNull() | F.col(_ENDED).isNotNull()

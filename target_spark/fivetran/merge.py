@@ -1,9 +1,10 @@
 """Cast, deduplication and MERGE of the rows of Fivetran's batch files.
 
-The rows are a DataFrame of `target_spark.fivetran.batch_frame`, with the columns `OP`, `ORDINAL`
-and a flag column per non-key column. One MERGE applies a whole batch, so that the batch is applied
-completely or not at all, and repeating it changes nothing. A value that does not fit the type of
-its column fails the batch; it is never rounded or truncated.
+The rows are a DataFrame of `target_spark.fivetran.batch_frame`, with the columns `OP` (the kind of
+file) and `ORDINAL` (the order of the rows), and flags that mark unmodified values. One MERGE
+applies a whole batch, so that the batch is applied completely or not at all, and repeating it
+changes nothing. A value that does not fit the type of its column fails the batch; it is never
+rounded or truncated.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def collapse_by_key(
 ) -> DataFrame:
     """Combine all rows of a batch that have the same key into one row with the same effect.
 
-    Replacements come before updates, and updates before deletions.
+    Replacements are applied first, then updates, then deletions.
 
     Args:
         rows: The rows of the batch.
@@ -166,8 +167,8 @@ def append_rows(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -
 def append_if_empty(spark: SparkSession, rows: DataFrame, existing: ExistingTable) -> bool:
     """Append rows to a table if it is empty; return True if the rows were appended.
 
-    If another writer adds rows at the same time, raise its conflict error. The caller then tries
-    again and finds a table that is not empty.
+    If another writer adds rows at the same time, the commit fails with the table format's conflict
+    error. The caller then tries again and finds a table that is not empty.
     """
     if existing.format == "iceberg":
         is_empty, empty_at = find_empty_snapshot(spark, existing.table)
@@ -203,9 +204,9 @@ def build_merge(
     Args:
         target: The SQL name of the table.
         fivetran_schema: The columns of the batch.
-        kinds: The kinds of files in the batch.
-        has_flags: True if the rows have boolean columns that mark unmodified values. False if each
-            row has all values.
+        kinds: The kinds of files in the batch, such as replace and delete files.
+        has_flags: True if the rows have boolean columns that mark unmodified values, for which the
+            table keeps its values. False if each row has all values.
     """
 
     def put(column: DestinationColumn) -> str:

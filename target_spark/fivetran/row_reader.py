@@ -1,7 +1,7 @@
 """Conversion of Fivetran's batch files to Arrow record batches, in Spark's workers.
 
 In addition to the table's columns, a row has the number of its `FileKind` (`OP`) and its position
-among all rows of the call (`ORDINAL`). If the call has update files, a row also has a boolean flag
+among all rows of the gRPC call (`ORDINAL`). If it has update files, a row also has a boolean flag
 per non-key column. The flag is true, and the value null, if the row does not change the value.
 Source: Fivetran's Partner SDK development guide, "Batch files", and ``destination_sdk.proto``.
 """
@@ -73,8 +73,8 @@ class RowReader:
     Attributes:
         params: The format of the files.
         fivetran_schema: The columns of the table.
-        has_updates: True if the call has update files. The record batches then have flag columns
-            that mark unmodified values.
+        has_updates: True if the gRPC call has update files. The record batches then have flag
+            columns that mark unmodified values.
     """
 
     params: FileParams
@@ -90,7 +90,7 @@ class RowReader:
 
     @property
     def flagged(self) -> tuple[DestinationColumn, ...]:
-        """Columns that have a flag column: the non-key columns, if the call has update files."""
+        """Columns with a flag for unmodified values: the non-key ones; () without update files."""
         return self.fivetran_schema.non_key_columns if self.has_updates else ()
 
     def rows(self, file: RequestFile, number: int, size: int = BLOCK_BYTES) -> Iterator[Any]:
@@ -98,7 +98,7 @@ class RowReader:
 
         Args:
             file: The file.
-            number: The index of the file in the call; the values of `ORDINAL` increase with it.
+            number: The index of the file in the gRPC call; `ORDINAL` values increase with it.
             size: The approximate number of CSV bytes per record batch.
 
         Raises:
@@ -158,7 +158,7 @@ class _FileRowReader:
     unmodified: str
 
     def values(self, texts: list[Any], count: int) -> Iterator[Any]:
-        """Convert a block of rows; yield each column's array of values, except that of `ORDINAL`.
+        """Convert a block of rows; yield an array per column of `RowReader.schema` but `ORDINAL`.
 
         Args:
             texts: The columns of the file as arrays of texts.
@@ -216,7 +216,7 @@ def _null_unmodified(cells: Any | None, is_kept: Any | None) -> Any | None:
     """Return a column's cells, with null in place of each cell that an update leaves unmodified.
 
     Args:
-        cells: The cells of a column, or None if the file lacks the column.
+        cells: The cells of a column, or None if the file lacks the column; the result is then None.
         is_kept: Array that is true for each unmodified cell, or None if the column has no flag.
     """
     if cells is None or is_kept is None or not pc.any(is_kept).as_py():

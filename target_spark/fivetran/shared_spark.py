@@ -46,7 +46,7 @@ _REFLECTION: Final = ("reflect", "try_reflect", "java_method")
 
 
 def _raise_permission_error(*_: object) -> str:
-    """Raise PermissionError, as the replacement of a SQL function that could call Java methods."""
+    """Raise PermissionError; registered in place of SQL functions that can call Java methods."""
     raise PermissionError("SQL may not call Java in this server.")
 
 
@@ -65,7 +65,7 @@ class SharedSpark:
 
     @contextmanager
     def session(self, config: Mapping[str, Any]) -> Iterator[SparkSession]:
-        """Context manager: yield a Spark session with the settings of a gRPC call, for its thread.
+        """Context manager: yield the calling thread's Spark session, with a gRPC call's settings.
 
         Spark is started if necessary. If Spark is running with other settings, it is restarted as
         soon as no other call uses it.
@@ -117,7 +117,7 @@ class SharedSpark:
         return spark
 
     def _register_user(self, config: Mapping[str, Any]) -> Session:
-        """Count a call as a user of Spark, and return the running Spark with the call's settings.
+        """Count a gRPC call as a user of Spark, and return the Spark that runs with its settings.
 
         Start Spark if necessary. If Spark runs with other settings, wait until no call uses it, and
         restart it.

@@ -59,7 +59,7 @@ class TableService:
         return self.lookup(StreamId(name, schema or None)).load()
 
     def lookup(self, stream: StreamId) -> TableLookup:
-        """Return a lookup of a table that fails if the table is replaced during the gRPC call."""
+        """Return a `TableLookup` for a table; it raises an error if the table has been replaced."""
         return TableLookup(self.spark, self.options, stream)
 
     def create(self, schema: str, name: str, fivetran_schema: FivetranSchema) -> None:

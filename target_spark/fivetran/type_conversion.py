@@ -1,9 +1,10 @@
 """SQL expressions that convert a column's values to another type without loss.
 
-No value is rounded or truncated: a value that the new type cannot represent counts as lost, and the
-caller then leaves the table unchanged. Text has the format of Fivetran's batch files, so that it
-equals the text of a row that is sent again: timestamps in ISO 8601 with ``T``, and with ``Z`` if
-they are in UTC; decimals without exponents; bytes in base64. The session's time zone must be UTC.
+No value is rounded or truncated: if the new type cannot represent a value, `Conversion.lost` is
+true, and the caller leaves the table unchanged. Text has the format of Fivetran's batch files, so
+that a converted value equals the text that Fivetran sends for it: timestamps in ISO 8601 with
+``T``, and with ``Z`` if they are in UTC; decimals without exponents; bytes in base64. The session's
+time zone must be UTC.
 
 A float or double equals a decimal if its shortest decimal text is the same. Thus the double 0.1
 equals the decimal 0.1, but no double equals 9007199254740993.
@@ -179,7 +180,7 @@ def _lose_all(_value: str, _old: str, new: str) -> _ConversionStep:
 
 
 def _exact_step(converted: str) -> _ConversionStep:
-    """Return a conversion step for SQL that returns null for each value that it cannot convert."""
+    """Return a conversion step with the value ``converted``, which is exact unless it is null."""
     return _ConversionStep(converted, f"({converted}) IS NOT NULL")
 
 

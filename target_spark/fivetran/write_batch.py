@@ -50,7 +50,7 @@ class BatchTarget:
     """Table to which the batch files of a Fivetran request are written, with the requested columns.
 
     Attributes:
-        tables: The table operations of the call.
+        tables: The `TableService` of the gRPC call.
         name: The name of the table, for messages.
         existing: The table as it was when it was looked up.
         fivetran_schema: The columns of the batch, with the keys and column names of the table.
@@ -75,7 +75,7 @@ def write_batch(
     the table, or else ``_fivetran_id``.
 
     Args:
-        tables: The table operations of the call.
+        tables: The `TableService` of the gRPC call.
         schema: The schema of the table; may be empty.
         name: The name of the table.
         fivetran_schema: The columns of the request.
@@ -103,7 +103,7 @@ def write_with_retry(
     Each attempt looks up the table again and opens the files again.
 
     Args:
-        tables: The table operations of the call.
+        tables: The `TableService` of the gRPC call.
         stream: The stream of the table.
         fivetran_schema: The columns of the request.
         batch: The files.
@@ -165,7 +165,7 @@ def _target(
 def _use_table_keys(
     fivetran_schema: FivetranSchema, keys: Sequence[DestinationColumn], stream: StreamId
 ) -> FivetranSchema:
-    """Return the requested columns, with the table's key columns marked as keys.
+    """Return the columns of a Fivetran request, with the table's key columns marked as keys.
 
     Raises:
         TableError: A key column of the table is not in the request.

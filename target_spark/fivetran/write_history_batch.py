@@ -60,7 +60,7 @@ def write_history_batch(
 ) -> BatchResult:
     """Write the files of a WriteHistoryBatch request to a table that keeps all versions of rows.
 
-    Return the number of rows and files.
+    Return the numbers of written rows and files.
 
     Raises:
         TableError: The table does not exist, is not in history mode, lacks a column, or has a
@@ -117,9 +117,9 @@ def _merge(
 
 
 def _get_actions(stats: BatchStats) -> frozenset[str]:
-    """Return the actions (`BEGIN`, `END`, `REMOVE`) of the MERGE that applies batch files.
+    """Return the actions that the MERGE of a batch needs, given the kinds of files with rows.
 
-    They follow from the kinds of files that have rows.
+    The actions are `BEGIN` (write a row version), `END` (end one) and `REMOVE` (delete one).
     """
     actions: set[str] = set()
     if stats.kinds & _WRITING:

@@ -1,4 +1,4 @@
-"""Read access to the tables of a folder in Python, without Spark and without a JVM."""
+"""Read access in Python to the tables that target-spark has loaded, without Spark or a JVM."""
 
 from target_spark.readers.warehouse import Warehouse, WarehouseTable, open_warehouse
 

@@ -115,7 +115,8 @@ def _read_file(folder: Path, file: Mapping[str, Any], schema: pa.Schema) -> pa.T
 
     Args:
         folder: The folder of the table.
-        file: The file's path, number of rows and partition values, as `get_add_actions` has them.
+        file: The file's path, number of rows and partition values, as in deltalake's
+            `get_add_actions`.
         schema: The columns to return. A column that the file does not have is null.
     """
     import pyarrow as pa
@@ -134,10 +135,10 @@ def _read_file(folder: Path, file: Mapping[str, Any], schema: pa.Schema) -> pa.T
 
 
 def _convert(values: pa.ChunkedArray, field: pa.Field, folder: Path, path: str) -> pa.ChunkedArray:
-    """Return a column of the data file at ``path``, converted to its type in the table.
+    """Return ``values``, a column of the data file at ``path``, cast to its type in the table.
 
     Raises:
-        TableError: A value does not have a counterpart in this type.
+        TableError: A value cannot be represented in this type.
     """
     import pyarrow as pa
 

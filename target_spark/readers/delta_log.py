@@ -86,7 +86,7 @@ def check_log(folder: Path) -> None:
 
 
 def check_paths(folder: Path, paths: Collection[str]) -> None:
-    """Check that paths in a Delta log lead to files in a folder, also after percent-decoding.
+    """Check that paths in a Delta log, as written and percent-decoded, lead to files in a folder.
 
     Args:
         folder: The folder.
@@ -126,9 +126,10 @@ def _read_rows(file: Any) -> Iterable[dict[str, Any]]:
 
 
 def _find_places(folder: Path, action: _Action) -> Iterator[tuple[Path, str]]:
-    """Yield each file that an action of a Delta log names, as (required folder, path).
+    """Yield each sidecar and deletion vector that an action of a Delta log names.
 
-    The path is relative to the folder, absolute, or a URI.
+    An item is (folder that must contain the file, path); the path may be relative to that folder,
+    absolute, or a URI.
     """
     if action.sidecar is not None and action.sidecar.path is not None:
         yield folder / "_delta_log" / _SIDECARS, action.sidecar.path

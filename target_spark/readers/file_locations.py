@@ -19,14 +19,14 @@ __all__ = ["check_locations"]
 def check_locations(folder: Path, files: Iterable[str], forbidden: str = r"\0") -> None:
     """Check that files are in a table's folder, after resolving symbolic links and ``..``.
 
-    A missing file or a folder is no error. A pipe, a device or a socket is one, because a read of
-    it may never end.
+    Missing files and folders are accepted. A pipe, a device or a socket is an error, because a
+    read of it may never end.
 
     Args:
         folder: The folder of a table.
         files: Paths relative to the folder, absolute paths, or URIs.
-        forbidden: Regular expression of texts that no file may contain, because the library that
-            opens the file resolves them in another way.
+        forbidden: Regular expression for text that no path may contain, because the library that
+            opens the file would interpret the path differently.
 
     Raises:
         TableError: A file is not in the folder, or is not a regular file.

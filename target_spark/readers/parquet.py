@@ -28,7 +28,7 @@ def is_table(folder: Path, /) -> bool:
 
 
 def read_runs(folder: Path, /) -> Mapping[str, int]:
-    """Return the number of the last commit of each run (load), by run id, newest run first."""
+    """Return the number of each run's (load's) last commit, by run id, newest run first."""
     manifest = CommitManifest.read(folder) or CommitManifest()
     return dict(sorted(manifest.runs.items(), key=lambda run: -run[1]))
 
@@ -48,14 +48,20 @@ def open_table(folder: Path, version: int | None, /) -> pyarrow.dataset.Dataset 
 
 
 def get_schema(table: pyarrow.dataset.Dataset | None, /) -> pa.Schema:
-    """Return the columns of an open Parquet table as an Arrow schema."""
+    """Return the columns of an open Parquet table as an Arrow schema.
+
+    If ``table`` is None, because the table has no files, the schema is empty.
+    """
     import pyarrow as pa
 
     return pa.schema([]) if table is None else table.schema
 
 
 def read_rows(table: pyarrow.dataset.Dataset | None, columns: Sequence[str], /) -> pa.Table:
-    """Read columns of all rows of an open Parquet table into an Arrow table."""
+    """Read columns of all rows of an open Parquet table into an Arrow table.
+
+    If ``table`` is None, because the table has no files, the result is empty.
+    """
     if table is None:
         return get_schema(table).empty_table()
     return table.to_table(columns=list(columns))

@@ -1,7 +1,7 @@
 """Warehouse: a mapping of table names to tables that are read as Arrow, pandas, Polars or DuckDB.
 
 Each format has a module with the functions `is_table`, `read_runs`, `open_table`, `get_schema` and
-`read_rows`. The last two take what `open_table` returns, so both see the same version.
+`read_rows`. The last two take the result of `open_table`, so both see the same version.
 A table is read at one version: a Delta version, an Iceberg snapshot id, or the commit number of a
 Parquet manifest. The default, None, is the newest version.
 """
@@ -38,7 +38,7 @@ _READERS: Final[Mapping[str, ModuleType]] = {
 
 @dataclass(frozen=True, slots=True)
 class WarehouseTable:
-    """A table that target-spark has loaded, at its newest version or as a run has left it.
+    """A table that target-spark has loaded, at its newest version or as of the end of a run.
 
     Attributes:
         name: The name of the table and of its folder.
@@ -61,10 +61,10 @@ class WarehouseTable:
 
     @property
     def runs(self) -> Mapping[str, int]:
-        """The version that each run of target-spark has left, by run id, newest run first.
+        """The table version after each run of target-spark, by run id, newest run first.
 
-        It is the version after the run's last commit. Runs whose commits are no longer in the
-        table's history are missing.
+        It is the version that the run's last commit created. Runs whose commits are no longer in
+        the table's history are missing.
         """
         versions: Mapping[str, int] = self._reader.read_runs(self.folder)
         return versions

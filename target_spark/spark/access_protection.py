@@ -71,8 +71,8 @@ def protective_conf(master: str) -> dict[str, str]:
 def loopback_environment(master: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return environment variables that make Spark's web UI listen on loopback only.
 
-    Spark has no setting for this. The result is empty if executors run on other machines, or if the
-    variable ``SPARK_LOCAL_IP`` is set already.
+    No ``spark.*`` setting does this. The result is empty if executors run on other machines, or if
+    the variable ``SPARK_LOCAL_IP`` is set already.
 
     Args:
         master: Spark's master URL.
@@ -91,13 +91,13 @@ def warn_if_open(master: str, conf: Mapping[str, str]) -> None:
 
 
 def find_weaknesses(master: str, conf: Mapping[str, str]) -> Iterator[str]:
-    """Yield a warning for each setting that lets others access Spark's data or run code in Spark.
+    """Yield a warning for each way in which others can read Spark's data or secrets, or run code.
 
-    Each warning also names the setting that prevents this.
+    Each warning also states the remedy.
 
     Args:
         master: Spark's master URL.
-        conf: The effective Spark settings, or the configured ones before Spark has started.
+        conf: The Spark settings in effect, or before Spark has started, the configured ones.
     """
     if master.startswith("local"):
         if not _is_on(conf, _AUTHENTICATE, default=True):

@@ -72,11 +72,11 @@ def build_archive(archive: Path, table_format: str) -> None:
 
 
 def _messages() -> Iterator[str]:
-    """Yield the Singer messages of the load of sample rows with which a class archive is built.
+    """Yield Singer messages with sample rows; loading them builds an archive of Java classes.
 
-    The archive gets the Java classes that this load needs. The records have columns of all types,
-    and one record does not match its schema. They fill three batches: the first creates the table,
-    the others update and add rows.
+    The archive contains the Java classes that this load needs. The records have columns of all
+    types, and one record does not match its schema. They fill three batches: the first creates the
+    table, the others update and add rows.
     """
     properties = {
         "id": {"type": "integer"},

@@ -2,7 +2,7 @@
 
 A client cannot add jars or extensions to a server. If one is missing, the run fails, and the error
 has the options with which to start the server. The check runs SQL statements rather than reading
-settings, because servers may provide a format in different ways.
+settings, because servers may enable a format in different ways.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sessions on a Spark Connect server, with the same interface as a local `Session`.
 
-Session settings are set in each session. Server settings, which a client cannot set, are checked
-before anything is written. A session may end early because the server restarts or drops idle
+Settings that a client can change are set in each session. The others are checked before anything is
+written. A session may end early because the server restarts or drops idle
 sessions. Therefore each thread's session is tested before use, and replaced if it has ended.
 Messages never contain the parameters of the server address, which may include a token. Source:
 Spark documentation, "Spark Connect Overview".
@@ -133,7 +133,7 @@ class ConnectSession:
         return session
 
     def thread_session(self) -> SparkSession:
-        """Return the calling thread's session, like `spark`. A local `Session` has both methods."""
+        """Return the calling thread's session, as `spark` does; `Session` has both methods."""
         return self.spark()
 
     @property
@@ -157,7 +157,7 @@ class ConnectSession:
         os.environ.pop(_MODE, None)
 
     def kill(self) -> None:
-        """Interrupt all operations of this run on the Spark Connect server, within one second."""
+        """Interrupt this run's operations on the Spark Connect server; return within a second."""
         with self._guard:
             sessions = list(self._sessions)
 
@@ -203,7 +203,7 @@ class ConnectSession:
         self._is_up = True
 
     def _create_session(self) -> SparkSession:
-        """Create a session on the server with the user's settings and those for exact values."""
+        """Create a session with the user's settings and those that keep stored values exact."""
         spark = self._connected(self._settings.remote or "")
         with self._guard:
             self._sessions.append(spark)
@@ -246,7 +246,7 @@ class ConnectSession:
         return spark
 
     def _end_session(self, spark: SparkSession) -> None:
-        """End a session on the server; if this fails, keep its id, so that it is ended later."""
+        """End a session on the server. If this fails, `_end_unreachable_sessions` tries again."""
         with self._guard:
             if spark in self._sessions:
                 self._sessions.remove(spark)
@@ -289,7 +289,7 @@ class ConnectSession:
 def _is_usable(spark: SparkSession) -> bool:
     """Return True if a session on a Spark Connect server responds and still has its settings.
 
-    Otherwise the server has dropped the session, or replaced it by a new one.
+    Return False if the server has dropped the session, or replaced it by one without settings.
     """
     try:
         return spark.conf.get(ZONE_KEY, None) == ZONE

@@ -33,8 +33,8 @@ class Needed:
     Attributes:
         value: The required value.
         why: The effect of any other value, for messages.
-        is_set: True if every session sets the value, because Spark's default differs or depends on
-            the environment. False if Spark's default is the required value.
+        is_set: True if target-spark sets the value in every session, because Spark's default
+            differs or depends on the environment. False if Spark's default is the required value.
     """
 
     value: str
@@ -177,7 +177,7 @@ _LEGACY_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def get_needed(key: str) -> Needed | None:
-    """Return the value that a Spark setting needs to keep data exact; None if any is allowed."""
+    """Return the required value of a Spark setting that affects data; None if any is allowed."""
     if _MERGE_ISOLATION.fullmatch(key):
         return _SERIALIZABLE
     if not key.startswith(_LEGACY):
@@ -194,7 +194,8 @@ def exact_conf() -> dict[str, str]:
 def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
     """Yield each setting in ``conf`` that has another value than exact data requires.
 
-    Each item is a tuple of the setting's name and its `Needed` value. The comparison ignores case.
+    Each item is a tuple of the setting's name and its `Needed` value. Values are compared without
+    regard to case.
     """
     for key, value in conf.items():
         needed = get_needed(key)

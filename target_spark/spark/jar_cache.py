@@ -96,9 +96,9 @@ def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
 
 
 def remove_incomplete_jars(folder: Path, coordinates: Sequence[str]) -> None:
-    """Delete those of the given jars in the cache that are not complete zip files.
+    """Delete cached jars that are not complete zip files, so that Spark's resolver replaces them.
 
-    Spark's resolver would not replace them, because it checks only the file name.
+    The resolver checks only the file name. ``coordinates`` are the Maven coordinates to check.
     """
     for jar in (get_jar_path(folder, name) for name in coordinates):
         if jar.is_file() and not zipfile.is_zipfile(jar):
@@ -150,8 +150,8 @@ def sha256(file: BinaryIO) -> str:
 def locked(folder: Path) -> Iterator[int]:
     """Context manager: hold an exclusive lock on the cache folder, and yield its file descriptor.
 
-    The folder is created if it does not exist. The lock prevents several resolvers from writing the
-    same file. A child process that inherits the descriptor holds the lock too.
+    The folder is created if it does not exist. The lock prevents two processes from downloading
+    the same file. A child process that inherits the descriptor holds the lock too.
 
     Raises:
         SparkUnavailableError: The folder cannot be written.
@@ -165,7 +165,7 @@ def locked(folder: Path) -> Iterator[int]:
     except OSError as error:
         raise SparkUnavailableError(
             f"The folder for Spark's jars cannot be written: {error}. Set spark.jars.ivy"
-            " (in the setting spark) to a folder that can."
+            " (in the setting spark) to a folder that can be written."
         ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

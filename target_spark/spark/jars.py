@@ -200,20 +200,20 @@ def format_library(artifacts: tuple[str, ...]) -> Library:
 
 
 def s3_library(hadoop: str, sdk: str) -> Library:
-    """Return the `Library` for S3 with these versions of hadoop-aws and of Amazon's SDK."""
+    """Return the `Library` (set of jars) for S3, in these versions of hadoop-aws and the SDK."""
     modules = tuple(f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
     all_jars = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
     return Library(all_jars[: 1 + len(_ASKED_OF_SDK)], all_jars, _EXCLUDES_FOR_S3)
 
 
 def azure_library(hadoop: str) -> Library:
-    """Return the `Library` for Azure Data Lake Storage with this version of hadoop-azure."""
+    """Return the `Library` (set of jars) for Azure storage, in this version of hadoop-azure."""
     jars = (f"{_HADOOP_AZURE}:{hadoop}",)
     return Library(jars, jars, _EXCLUDES_FOR_AZURE)
 
 
 def every_library() -> Iterator[Library]:
-    """Yield the `Library` of each table format and object storage, for each Spark version."""
+    """Yield the `Library` (set of jars) of each format and object storage, per Spark version."""
     yield from map(format_library, ARTIFACTS.values())
     for hadoop, sdk in HADOOP_AWS.values():
         yield s3_library(hadoop, sdk)
@@ -254,7 +254,7 @@ def uses_azure(addresses: Iterable[str], conf: Mapping[str, str]) -> bool:
 def required_storage_jars(
     addresses: Iterable[str], conf: Mapping[str, str], spark_version: str
 ) -> list[str]:
-    """Return the main jar of each object storage that a run uses, as Maven coordinates.
+    """Return the Maven coordinates of hadoop-aws and hadoop-azure, each if a run uses its storage.
 
     Raises:
         SparkUnavailableError: No version of such a jar is known for this version of Spark.
@@ -269,9 +269,9 @@ def _find_storage_libraries(
     user_jars: Sequence[str | None],
     spark_version: str,
 ) -> Iterator[Library]:
-    """Yield the `Library` of each object storage that the run uses, such as S3.
+    """Yield the `Library` (set of jars) of each object storage that the run uses, such as S3.
 
-    A library is left out if the user provides its main jar.
+    A library is left out if the user provides the first of its requested jars.
 
     Args:
         addresses: The paths and URLs of the run's tables and files.
@@ -289,10 +289,10 @@ def _find_storage_libraries(
 
 
 def _get_releases(artifact: str, scheme: str, spark_version: str) -> tuple[str, str]:
-    """Return the versions of Hadoop and of Amazon's SDK that fit a version of Spark.
+    """Return a tuple of the versions of Hadoop and Amazon's SDK that fit a version of Spark.
 
     Args:
-        artifact: The jar that has no version for it, such as hadoop-aws, for the error message.
+        artifact: The name of the jar, such as hadoop-aws, for the error message.
         scheme: The scheme of the URLs that need the jar, for the error message.
         spark_version: The version of Spark.
 
@@ -317,18 +317,18 @@ def format_conf(
     spark_version: str,
     addresses: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return the Spark settings that add a table format, and object storage if the run uses it.
+    """Return the Spark settings that enable a table format, and object storage if it is used.
 
-    Jars come from the user's local paths or from the cache. Those that are missing there are listed
-    in the setting ``spark.jars.packages`` of the result. The user's values of these settings are
-    kept and extended.
+    They contain the paths of the user's jars and of cached ones. Jars that are neither are listed
+    in ``spark.jars.packages``, for download. The user's values of these settings are kept and
+    extended.
 
     Args:
         table_format: The table format.
         conf: The user's Spark settings.
         jars: Paths of local jars, from the target's setting ``jars``.
         spark_version: The version of Spark.
-        addresses: The known addresses of the run's tables and files, to detect object storage.
+        addresses: The paths and URLs of the run's tables and files, to detect object storage.
     """
     out = _get_format_settings(table_format, conf)
     packages, ivy = conf.get("spark.jars.packages"), conf.get("spark.jars.ivy")
@@ -363,7 +363,7 @@ def _find_required_libraries(
 ) -> Iterator[Library]:
     """Yield the `Library` (set of jars) of the table format and of each storage that the run uses.
 
-    A library is left out if the user provides its main jar.
+    A library is left out if the user provides the first of its requested jars.
     """
     artifacts = required_jars(table_format, spark_version)
     if artifacts and not _has_artifact(artifacts[0], user_jars):
@@ -404,7 +404,7 @@ def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
 def find_class_path_jars(
     table_format: str, conf: Mapping[str, str], spark_version: str
 ) -> dict[str, str]:
-    """Return the jars of a table format that can be on the class path when the JVM starts.
+    """Return the jars of a table format, if the JVM can start with them on its class path.
 
     The result is empty if Spark loads other jars too, because classes on the class path cannot use
     classes of jars that Spark loads later.
@@ -478,7 +478,7 @@ def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
 def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
     """Return a hint for an error message: jars whose download probably failed, and remedies.
 
-    Return "" if Spark had no jars to download.
+    Return "" if ``conf``, Spark's settings, lists no jars to download.
     """
     packages = conf.get("spark.jars.packages")
     if not packages:

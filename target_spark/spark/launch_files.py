@@ -94,8 +94,8 @@ def _get_library_path(
 ) -> dict[str, str]:
     """Return ``LD_LIBRARY_PATH`` with Java's library folder first; {} if no library path is set.
 
-    If a library path is set without this folder, Java adds the folder and restarts itself. The new
-    command line would then show the contents of the option files.
+    If a library path is set without this folder, Java adds the folder and restarts itself. The
+    command line of the restarted Java would show the options that were passed in private files.
     """
     library_path = environ.get(_LIBRARIES)
     jvm_folder = Path(java).resolve().parent.parent / "lib" / "server"
@@ -105,7 +105,7 @@ def _get_library_path(
 
 
 def _parse_submit_arguments(text: str) -> tuple[Namespace, list[str]]:
-    """Split the arguments of spark-submit into the options with settings, and all others."""
+    """Return the options of spark-submit with settings, such as ``--conf``, and all other ones."""
     import argparse  # few settings need it
 
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)

@@ -1,4 +1,4 @@
-"""Row counts by Spark observations, which are counted again if they may be missing or wrong.
+"""Row counts from Spark observations, and a second count if these may be missing or wrong.
 
 A Spark Connect server waits only a tenth of a second for the metrics of a write, and then responds
 without them. If an executor is lost, its rows are observed twice. Therefore rows are counted again
@@ -28,7 +28,7 @@ def get_observation(
     recompute: Callable[[], DataFrame],
     expected: int | None = None,
 ) -> Mapping[str, Any]:
-    """Return the metrics of a Spark observation, and compute them again if they may be wrong.
+    """Return the metrics of a Spark observation; compute them again if they may be wrong.
 
     The metrics can be missing with Spark Connect, and too high if an executor is lost. Call this
     function after the action that computes the observation.
@@ -36,8 +36,8 @@ def get_observation(
     Args:
         spark: The session.
         observation: The observation.
-        recompute: Function that returns a DataFrame with one row of the same metrics, which is
-            computed if they may be wrong.
+        recompute: Function that returns a DataFrame whose only row has the same metrics. It is
+            called if the observed metrics may be wrong.
         expected: The expected value of the metric ``rows``, or None if unknown. If the metric has
             another value, the metrics are computed again.
     """
@@ -63,14 +63,14 @@ def get_row_count(
 
 
 def counted(df: DataFrame, rows: int | None) -> tuple[DataFrame, Count]:
-    """Return a DataFrame that counts its rows during an action, and a function to get the count.
+    """Return ``df`` with an observation of its row count, and a function that returns the count.
 
-    Call the function after the action, with the expected number of rows. If Spark has counted
-    another number, the function counts again.
+    The function is called after an action on the DataFrame, with the expected number of rows. If
+    Spark has counted another number during the action, the function counts the rows again.
 
     Args:
         df: The DataFrame.
-        rows: The number of rows if it is known, so that Spark need not count them, or None.
+        rows: The known number of rows, so that Spark need not count them; None if unknown.
     """
     if rows is not None:
         return df, lambda _: rows

@@ -144,7 +144,7 @@ class SparkSettings:
             text; "" for Spark's default.
         engine: ``auto`` to use a running engine that fits these settings, ``keep`` to start one if
             there is none, or ``never``. An engine is a Spark that keeps running between runs.
-        engine_idle_seconds: The idle time in seconds after which an engine of this run ends.
+        engine_idle_seconds: The idle seconds after which an engine that this run starts ends.
         shared: Folders of this machine that remote executors must be able to access, by setting
             name.
     """
@@ -183,8 +183,8 @@ def find_pyspark_version() -> str:
         return metadata.version("pyspark")
     with contextlib.suppress(metadata.PackageNotFoundError):
         raise SparkUnavailableError(
-            f"Databricks Connect {metadata.version('databricks-connect')} is installed in the place"
-            " of PySpark. Install target-spark in an environment of its own, without"
+            f"Databricks Connect {metadata.version('databricks-connect')} is installed instead"
+            " of PySpark. Install target-spark in a separate environment, without"
             " databricks-connect: pip install 'tap-core-sdk[spark]'"
         )
     raise SparkUnavailableError("PySpark is not installed: pip install 'tap-core-sdk[spark]'")
@@ -322,7 +322,7 @@ def plan_launch(settings: SparkSettings, spark_version: str, java: str) -> Launc
 def _small_spark_conf(master: str) -> dict[str, str]:
     """Return the target's default Spark settings for small loads.
 
-    They set 1 GB of memory and no web UI; for a local master also at most 8 shuffle partitions.
+    They set 1 GB of driver memory and no web UI; for a local master also 2 to 8 shuffle partitions.
     """
     conf = {
         _MEMORY: "1g",
@@ -530,7 +530,7 @@ class Session:
     def _is_disconnect_expected(self) -> bool:
         """Return True if a broken connection to the JVM needs no log message, because the JVM ends.
 
-        Either this run ends the JVM, or the JVM ends within ten seconds.
+        That is the case if this run ends the JVM, or if the JVM ends within ten seconds of waiting.
         """
         if self._closing:
             return True
@@ -659,7 +659,7 @@ class Session:
 
 
 def _check_values(conf: Mapping[str, str]) -> None:
-    """Check that no Spark setting, also of ``spark-defaults.conf``, would change stored values.
+    """Check that no Spark setting, even in ``spark-defaults.conf``, would change stored values.
 
     Raises:
         UnsupportedError: A setting would change stored values; the message names it.
@@ -670,7 +670,7 @@ def _check_values(conf: Mapping[str, str]) -> None:
 
 
 def _explain_failure(error: Exception, master: str) -> str:
-    """Return the reason why Spark did not start, for a message, without Java stack traces."""
+    """Return the reason why Spark did not start, for the error message, without stack traces."""
     text = str(error)
     if _STOPPED not in text or master.startswith("local"):
         return text.partition("\n\tat ")[0]
@@ -685,8 +685,8 @@ def _explain_jvm_exit(code: int, settings: SparkSettings) -> SparkDiedError:
     """Return the error for a JVM that ended during a run, with the cause of its exit ``code``."""
     memory = settings.conf.get(_MEMORY) or _small_spark_conf(settings.master)[_MEMORY]
     if code in _OUT_OF_MEMORY:
-        why = f"it ran out of memory: {_MEMORY} is {memory}. Set more of it (in spark)"
-        why += ", or a smaller flush_bytes or flush_rows"
+        why = f"it ran out of memory: {_MEMORY} is {memory}. Increase it (in the"
+        why += " setting spark), or decrease flush_bytes or flush_rows"
     elif code == -signal.SIGKILL:
         why = (
             f"it was killed, perhaps by the system for lack of memory ({_MEMORY} is {memory});"

@@ -61,15 +61,15 @@ def start_spark(
 
     Args:
         settings: The Spark settings of the run. ``remote`` is the Spark Connect server, if any.
-        run: The job and the id of the run, for an engine; None for no job.
+        run: The job and the id of the run, which an engine records; None for no job.
         pass_fds: File descriptors that a local JVM inherits, such as the descriptor of a lock.
         on_jvm: Function that is called with the process id of a local JVM.
         leftover_sessions: Ids of sessions that a killed run left on the Spark Connect server. They
             are ended first.
         on_sessions: Function that is called whenever a session on the Spark Connect server begins
             or ends, with the ids of the current sessions.
-        on_engine: Function that is called with the folder of the engine when the run begins to use
-            it, and with None afterwards.
+        on_engine: Function that is called with the folder of the engine before the engine can
+            write, and with None when the run starts its own Spark instead.
         phases: Recorder of the run's phases, or None.
     """
     phases = phases or Phases()
@@ -200,9 +200,10 @@ class SparkProvider:
             lease.record_engine(folder)
 
     def raise_if_engine_lost(self, error: BaseException) -> None:
-        """Start a local Spark and raise if ``error`` was caused by the end of the engine.
+        """Raise `EngineLostError` if the calling thread used an engine (shared Spark) that ended.
 
-        An engine is a shared background Spark. After other errors, nothing happens.
+        A local Spark is started before. Otherwise nothing happens. If ``error``, the error of the
+        caller's work, is a broken connection, wait up to ten seconds for the engine to end.
 
         Raises:
             EngineLostError: The engine has ended. The caller can repeat its work with the local
@@ -215,7 +216,7 @@ class SparkProvider:
         if self._session.replace_lost_engine(seconds):
             raise EngineLostError(
                 "The engine ended in the middle of the run. Earlier commits are safe, and no state"
-                " is ahead of them. The run goes on with a Spark of its own; if it fails with this"
+                " is ahead of them. The run continues with its own Spark; if it fails with this"
                 " error, start it again."
             ) from error
 
@@ -231,17 +232,17 @@ class SparkProvider:
         return self._start().thread_session()
 
     def spark_on_demand(self) -> SparkSession:
-        """Return the calling thread's session, which may be lazy.
+        """Return a session for the calling thread, without starting Spark if it starts on demand.
 
-        If Spark starts on demand and has not started, the session is lazy: it starts Spark when it
-        is used, not when it is only passed on.
+        If Spark has not started then, the session is a proxy that starts Spark when one of its
+        attributes is accessed.
         """
         if self._starts_on_demand and self._session is None:
             return self.lazy_spark()
         return self.spark()
 
     def lazy_spark(self) -> SparkSession:
-        """Return a session that starts Spark, or waits for its start, only when it is used."""
+        """Return a proxy session that starts Spark, or waits for it, on first attribute access."""
         return make_lazy_session(self.spark)
 
     def close(self) -> None:
@@ -261,9 +262,9 @@ class SparkProvider:
             self._session.stop_waiting()
 
     def kill(self) -> None:
-        """Kill the JVM, or interrupt the run's operations on the Spark Connect server.
+        """Kill the run's JVM, or cancel the run's work on the Spark Connect server or the engine.
 
-        A commit in progress is interrupted too.
+        A commit in progress may be completed or lost.
         """
         if self._session is not None:
             self._session.kill()
@@ -290,7 +291,7 @@ def start_spark_on_demand(settings: SparkSettings) -> Iterator[Callable[[], Spar
 
 
 def make_lazy_session(get_spark: Callable[[], SparkSession]) -> SparkSession:
-    """Return a proxy of a session, which calls ``get_spark`` on each attribute access."""
+    """Return a proxy session, which calls ``get_spark`` for the session on attribute access."""
     return cast("SparkSession", _SessionOnDemand(get_spark))
 
 
@@ -317,7 +318,7 @@ def _wait_for_leftover_engine(lease: JobLock, job: str) -> None:
         return
     if not wait_for_engine(folder, _LEFTOVER_SECONDS):
         raise JobLockError(
-            f"The last run of job {job!r} is dead and so is its engine, but the engine's JVM still"
+            f"The last run of job {job!r} and its engine were killed, but the engine's JVM still"
             f" runs after {_LEFTOVER_SECONDS:g} s and may yet commit. End that JVM and start"
             f" again. (The engine's folder is {folder}.)"
         )

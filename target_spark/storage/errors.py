@@ -162,7 +162,8 @@ _SIGNS_OF_CATALOGS: Final = (
 def find_storage_error(text: str) -> str | None:
     """Return a phrase with the cause of an error of object storage or a catalog, and its remedy.
 
-    Return None if the error is not recognized. An example of a cause is "there is no such bucket".
+    Return None if ``text`` matches no known error. An example of a cause is "there is no such
+    bucket".
 
     Args:
         text: The error message, with the class names of its Java exceptions.

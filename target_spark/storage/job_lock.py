@@ -92,7 +92,7 @@ def get_lock_holder(warehouse: str, job: str) -> str | None:
 def monotonic_run_start(warehouse: str, jobs: Collection[str], now: int) -> int:
     """Return a start time for a run that is later than the start of the job's last run.
 
-    Normally it is ``now``. If the clock was set back, it is one millisecond after the last start.
+    It is ``now``, or if the clock was set back, one millisecond after the last start.
 
     Args:
         warehouse: The path or URL of the tables.
@@ -149,7 +149,7 @@ def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60
 
 
 class JobLock:
-    """Exclusive lock of a job, which a run must hold to commit, so that no other run does.
+    """Exclusive lock of a job; only the run that holds it may commit rows of the job.
 
     Create it with `acquire` and end it with `release`.
     """
@@ -312,7 +312,7 @@ def _wait_for_lock(file: int, path: Path, job: str, seconds: float) -> None:
         if owner.get("pid") and not _is_dead(owner):
             raise JobLockError(
                 f"Another run of job {job!r} is active: {_describe_owner(owner)}. Wait for it or"
-                " end it; two pipelines that load into one location need a setting job each."
+                " end it; pipelines that load into one location must differ in the setting job."
                 f" (The lock is {path}.)"
             )
         if time.monotonic() >= end:
@@ -338,7 +338,7 @@ def _locked(file: int, path: Path) -> bool:
 
 
 def _read_owner(file: int) -> dict[str, Any]:
-    """Return the content of a job's lock file, such as the process id of the run that holds it.
+    """Return the JSON content of a lock file: the process id and host of its run, for example.
 
     Return an empty dictionary if the file is empty or is just being written.
     """
@@ -376,7 +376,7 @@ def _is_dead(owner: Mapping[str, Any]) -> bool:
 
 
 def get_start_ticks(pid: int) -> str | None:
-    """Return the start time of a process, which tells it from a later process with the same id.
+    """Return a process's start time, to distinguish it from a later process with the same id.
 
     The unit is kernel ticks since boot, from ``/proc``. Return None if the process does not exist
     or is a zombie.

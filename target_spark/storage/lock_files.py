@@ -39,9 +39,10 @@ class _Sharing(NamedTuple):
     group: int | None
 
     def fault(self, status: os.stat_result) -> str:
-        """Return the reason not to trust a lock file with this status; "" if it can be trusted.
+        """Return the reason not to trust a lock file, given its `os.stat` result; "" if it is safe.
 
-        The reason, such as a foreign owner, is a phrase that follows the file name in an error.
+        The reason is a phrase that follows the file's name in an error message, such as one about a
+        foreign owner.
         """
         if status.st_gid == self.group:
             return ""

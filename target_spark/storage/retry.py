@@ -195,7 +195,7 @@ def retry_transient(
     before_retry: Callable[[BaseException], None],
     stopping: threading.Event | None = None,
 ) -> _T:
-    """Call a function, and repeat the call after transient failures.
+    """Call a function; repeat the call after transient failures, as `FailureKind` describes.
 
     Args:
         step: The function to call.
@@ -273,8 +273,8 @@ def translate_disk_full(location: str, remedy: str, error: BaseException) -> Dis
 def first_error_line(error: BaseException) -> str:
     """Return a one-line message of an exception, without its Java stack trace.
 
-    The message of the root cause follows in parentheses. At most 1,000 characters are returned.
-    The registered secrets of this process are removed before that, as no part of one may be left.
+    The message of the root cause follows in parentheses. Registered secrets are removed first, and
+    then the text is cut after 1,000 characters, so that no part of a secret is left.
     """
     lines = [line for line in _format_error(error).splitlines() if line.strip(": ")]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
@@ -369,7 +369,7 @@ def _retries_exhausted_error(
 
 
 def _raise_permanent_error(operation: str, fault: FailureKind, error: BaseException) -> None:
-    """Raise a `StorageError` for a permanent storage or JVM error; do nothing for other errors.
+    """Raise a `StorageError` for a permanent storage or JVM error; return for other errors.
 
     Args:
         operation: A description of the operation, with which the message begins.
@@ -395,15 +395,15 @@ def _raise_permanent_error(operation: str, fault: FailureKind, error: BaseExcept
 def raise_translated_error(operation: str, error: BaseException) -> None:
     """Raise a `StorageError` for a Java exception that PySpark has translated to Python.
 
-    The text of such an exception cannot be read after the JVM has ended, so it is copied. Do
-    nothing for other errors.
+    The new error has a copy of its text, which cannot be read after the JVM has ended. For other
+    errors, do nothing.
 
     Args:
         operation: A description of the operation, with which the message begins.
         error: The exception.
 
     Raises:
-        StorageError: The exception is one of PySpark's for Java exceptions.
+        StorageError: ``error`` is such an exception.
     """
     if type(error).__module__ == _TRANSLATED:
         raise _permanent_error(operation, first_error_line(error)) from error

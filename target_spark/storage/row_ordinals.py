@@ -22,10 +22,10 @@ _ROWS: Final = (1 << _ROW_BITS) - 1
 
 
 def first_in_part(partition: int) -> int:
-    """Return the provisional number of the first row in a partition of the input.
+    """Return the provisional number of the first row in a partition; later rows count up from it.
 
-    The final number, the row's position in the whole input, is unknown while several workers read
-    partitions at the same time. `resolve_ordinals` converts provisional to final numbers.
+    The row's ordinal, its position in the whole input, is unknown while several workers read
+    partitions at the same time. Later `resolve_ordinals` converts the numbers to ordinals.
 
     Args:
         partition: The number of the partition, which is unique within the run.

@@ -116,7 +116,7 @@ def _remove_leftovers(folder: Path) -> None:
 def _temporary_folder(folder: Path) -> Iterator[None]:
     """Context manager: create a folder and its parents if they do not exist.
 
-    When the block ends, the created folders are deleted unless they contain files.
+    At the end of the block, those of the created folders that are empty are deleted.
     """
     new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ def _temporary_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _errors_naming_setting(setting: str, folder: str) -> Iterator[None]:
-    """Context manager: convert errors of a test to a TableError that names setting and folder."""
+    """Context manager: convert any error to a TableError that names the setting and the folder."""
     try:
         yield
     except Exception as error:

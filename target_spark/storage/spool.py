@@ -198,7 +198,7 @@ def open_spool_folder(staging: str | None, content: str) -> SpoolFolder:
     except OSError as error:
         raise TableError(
             f"The folder for {content} cannot be written: {error}."
-            " Set staging to a folder that can."
+            " Set staging to a folder that can be written."
         ) from error
 
 
@@ -416,7 +416,7 @@ def may_contain_deletes(lines: bytes) -> bool:
 def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
     """Yield the content of a spool file for these rows: one line of JSON per row, as bytes.
 
-    Usually all lines are yielded as one bytes object. If a record has 1 MiB or more, each line is
+    All lines are yielded as one bytes object, but if a record has 1 MiB or more, each line is
     yielded as three bytes objects, so that large records are not copied.
 
     Args:
@@ -453,7 +453,7 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
 
 
 def _iterate_metadata(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
-    """Yield one iterator over the rows' metadata from Airbyte; yield nothing if they have none."""
+    """Yield the column of the rows' Airbyte metadata, as an iterator; yield nothing without any."""
     if rows.meta is not None:
         yield (_NOTHING if each is None else msgspec.Raw(each) for each in rows.meta)
 
@@ -463,7 +463,7 @@ def _to_delete_record(row: bytes, at: str | None) -> bytes:
 
     Args:
         row: The record as a JSON object.
-        at: The deletion time, which is the extraction time; None to use the current time.
+        at: The extraction time, used as the deletion time; None to use the current time.
     """
     time = at or datetime.now(timezone.utc).isoformat()
     values = row.rstrip()[:-1].rstrip()
@@ -489,11 +489,10 @@ def _remove_leftovers(root: Path) -> None:
 
 
 def _is_locked(folder: Path) -> bool:
-    """Return True if a run's folder for uncommitted rows must not be deleted, because it is locked.
+    """Return True if a folder for uncommitted rows must be kept: a running process has locked it.
 
-    A running process holds the lock. For a folder without a lock file, return False if it has the
-    name of such a folder, because its deletion was interrupted. Return True otherwise, because it
-    may belong to another program.
+    Without a lock file, return False if the folder's name is that of a run's folder, whose deletion
+    was interrupted, and True for any other name, because another program may use the folder.
     """
     try:
         with (folder / _LOCK_NAME).open("rb") as lock:

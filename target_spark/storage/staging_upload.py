@@ -110,7 +110,7 @@ class StagingArea:
         return copies
 
     def delete(self, spark: SparkSession, address: str) -> None:
-        """Delete the files at a URL that `new_address` has returned.
+        """Delete the folder at a URL that `new_address` has returned.
 
         If a remote deletion fails, a warning is logged, and the next call tries it again.
         """
@@ -175,6 +175,6 @@ def _job_folder(staging: str, job: str) -> str:
 
 
 def _this_machine() -> str:
-    """Return the prefix in the names of remote folders that marks runs of this user and machine."""
+    """Return the name prefix of remote folders that belong to runs of this user and machine."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())
     return f"of-{host}-{os.getuid()}-"

@@ -67,7 +67,7 @@ class EngineFolder:
 
     @classmethod
     def find(cls, key: str) -> EngineFolder | None:
-        """Return the folder of the engine (shared Spark) whose `Identity` has this key, or None.
+        """Return the folder of the engine (shared Spark) with this `Identity.key`; None if missing.
 
         Raises:
             UntrustedPathError: Another user owns the folder or has access to it.
@@ -80,7 +80,7 @@ class EngineFolder:
 
     @classmethod
     def make(cls, key: str) -> EngineFolder:
-        """Return the folder of the engine (shared Spark) whose `Identity` has this key.
+        """Return the folder of the engine (shared Spark) with this `Identity.key`.
 
         If the folder does not exist, it is created.
 
@@ -133,11 +133,11 @@ class EngineFolder:
         return self._open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
 
     def describe(self, **facts: Any) -> None:
-        """Write facts about the engine (shared Spark) to the JSON file that runs read."""
+        """Write facts about the engine (shared Spark), such as its process id, to its JSON file."""
         replace_file(self.path / "engine.json", json.dumps(facts))
 
     def read_description(self) -> dict[str, Any]:
-        """Return the facts about the engine (shared Spark) that `describe` wrote; {} if invalid.
+        """Return the facts about the engine that `describe` wrote; {} if missing or invalid.
 
         Raises:
             UntrustedPathError: Another user could have written the description.
@@ -252,7 +252,7 @@ def wait_for_engine(path: str, seconds: float) -> bool:
         seconds: The longest wait.
 
     Returns:
-        True, or False if neither happened in time.
+        True if the engine accepts connections or has ended; False if neither happened in time.
     """
     folder, end = EngineFolder(Path(path)), time.monotonic() + seconds
     while True:

@@ -69,10 +69,12 @@ class Identity:
 
 
 def find_differences(identity: Identity, engine_parts: Mapping[str, str]) -> list[str]:
-    """Return the sorted names of settings that differ between a run and a shared Spark.
+    """Return the sorted names of `Identity.parts` that differ between a run and a shared Spark.
+
+    These are settings, program versions and environment variables.
 
     Args:
-        identity: The identity of the run, which also has its versions and environment variables.
+        identity: The identity of the run.
         engine_parts: The attribute ``parts`` of the engine's identity.
     """
     names = {*identity.parts, *engine_parts}
@@ -86,9 +88,9 @@ def _digest(*texts: str) -> str:
 def _program_parts(
     settings: SparkSettings, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield name and value of those parts of an identity that are not settings of Spark.
+    """Yield name and value of the parts of an `Identity` that describe programs, and the umask.
 
-    They are the versions or paths of programs, and the umask.
+    A program is described by its version, or by its path, size and modification time.
     """
     version = find_pyspark_version()
     yield "PySpark", version

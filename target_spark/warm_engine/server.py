@@ -241,8 +241,8 @@ class EngineServer:
         except Exception:  # the JVM has ended, or is ending
             if self._session.failure is None:
                 logger.exception(
-                    "The Spark jobs of an ended run (%s) could not be cancelled and may go on. To"
-                    " end them, stop this engine: target-spark engine stop --config FILE",
+                    "The Spark jobs of an ended run (%s) could not be cancelled and may continue."
+                    " To end them, stop this engine: target-spark engine stop --config FILE",
                     run.describe(),
                 )
 
@@ -250,7 +250,7 @@ class EngineServer:
 def main(arguments: Mapping[str, Any]) -> None:
     """Run an engine (a Spark process that runs share) in this process until it ends, and exit.
 
-    One line is written to standard output: ``ready`` when the engine accepts connections, or
+    One line is written to standard output: ``ready`` once the engine accepts connections, or
     ``exists`` if another engine with the same identity is running.
 
     Args:

@@ -70,8 +70,8 @@ def may_use_engine(settings: SparkSettings) -> bool:
 def looks_for_engine(settings: SparkSettings) -> bool:
     """Return True if a run with these settings has to look for a running engine (shared Spark).
 
-    That is the case if the run may use an engine, and would either start one (``engine`` is "keep")
-    or may find one that is running.
+    That is the case if the run may use an engine, and ``engine`` is "keep" (a missing engine is
+    then started) or the user's folder of engines exists.
     """
     return may_use_engine(settings) and (settings.engine == "keep" or engines_folder().is_dir())
 
@@ -390,9 +390,9 @@ class EngineSession:
             )
 
     def _wait_for_loss(self) -> bool:
-        """Wait up to ten seconds for the end of the shared Spark; return True if it ended.
+        """Wait up to ten seconds for the end of the engine (shared Spark); return True if it ended.
 
-        Return True immediately if this run does not use an engine any more.
+        If this run no longer uses an engine, return True immediately.
         """
         attachment, end = self._attachment, time.monotonic() + _LOSS_SECONDS
         while attachment is not None and not attachment.is_lost():

@@ -75,7 +75,7 @@ def start_engine(
 
     Raises:
         SparkUnavailableError: The process did not start, or another engine with the same identity
-            is just ending.
+            is about to end.
         UntrustedPathError: Another user has access to the folder of the engine.
         OSError: The folder of the engine cannot be created, or the engine does not respond.
     """
@@ -138,5 +138,5 @@ def _start_process(settings: SparkSettings, identity: Identity) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Return the value of a setting in a form that JSON can represent: a mapping as a dict."""
+    """Return the value of a setting for JSON: a mapping as a dict, any other value unchanged."""
     return dict(value) if hasattr(value, "keys") else value  # type: ignore[call-overload]

@@ -172,7 +172,7 @@ def test_missing_pyspark_is_explained_by_databricks_connect(
     monkeypatch.setattr(doctor.metadata, "version", version)
     check = doctor._tried("pyspark", doctor._describe_pyspark)
     assert check.verdict == "failed"
-    assert "Databricks Connect 17.3.0 is installed in the place of PySpark" in check.text
+    assert "Databricks Connect 17.3.0 is installed instead of PySpark" in check.text
 
 
 @pytest.mark.thorough

@@ -57,7 +57,7 @@ def text_record(number: int, size: int) -> bytes:
 @pytest.mark.parametrize(
     "code, words",
     [
-        (3, "it ran out of memory: spark.driver.memory is 2g. Set more of it"),
+        (3, "it ran out of memory: spark.driver.memory is 2g. Increase it"),
         (52, "it ran out of memory"),
         (-9, "it was killed, perhaps by the system for lack of memory"),
         (-11, "signal 11; its messages are on standard error"),
