@@ -202,6 +202,7 @@ class PluginBase(abc.ABC):
             found = read_environment(self._full_schema(), self._env_var_prefix)
         self._config = {**given, **found.values}
         check_nesting(self._config)
+        self._config = deep_copy_config(self._config)
         self._env_faults = found.faults
         register_secrets(self, collect_secrets(self._config, self._full_schema()))
         self._misspelled = list(suggest_misspelled_settings(self._config, self._full_schema()))
@@ -463,13 +464,11 @@ class PluginBase(abc.ABC):
 def _load_config(
     config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None,
 ) -> dict[str, Any]:
-    """Return a copy of a plugin's settings; paths of settings files are deprecated, but read."""
+    """Return a plugin's settings in a new dict; paths of settings files are deprecated."""
     if not config:
         return {}
     if isinstance(config, Mapping):
-        check_nesting(config)
-        settings: dict[str, Any] = deep_copy_config(config)
-        return settings
+        return dict(config)
     if isinstance(config, (str, PurePath)):
         _warn_of_paths("a configuration file's path")
         return read_config_files([config])
