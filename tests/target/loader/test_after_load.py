@@ -19,6 +19,7 @@ from target_spark.errors import AfterLoadError
 from target_spark.loader.after_load import LoadedTables, parse_actions, run_actions
 from target_spark.loader.report import COMPLETE, STOPPED, Report
 from target_spark.tables.model import Table
+from tests.ended_processes import wait_for_end
 from tests.target.cli.test_target_cli import (
     config,
     environment,
@@ -193,20 +194,12 @@ def test_words_of_a_command_are_not_read_by_a_shell(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]
-
-
 def test_program_and_its_processes_end_at_the_time_limit(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     action = {"command": ["sh", "-c", f"sleep 300 & echo $! > {pid}; wait"], "timeout_seconds": 0.5}
     (fault,), _ = act(action)
     assert "was ended after its timeout_seconds of 0.5 s" in str(fault)
-    assert not is_alive(int(pid.read_text()))
+    assert wait_for_end(int(pid.read_text()))
 
 
 @pytest.mark.thorough

@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -28,22 +27,9 @@ from target_spark.spark.session import (
 )
 from target_spark.spark.spark_provider import start_spark
 from target_spark.storage.job_lock import JobLock
+from tests.ended_processes import wait_for_end
 
 # ----------------------------------------------------------------------------- real Spark
-
-
-def wait_for_end(pid: int, seconds: float = 60) -> bool:
-    """Wait until a process has ended; a zombie counts as ended."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
-        except FileNotFoundError:
-            return True
-        if state.split()[0] == "Z":
-            return True
-        time.sleep(0.1)
-    return False
 
 
 LIFECYCLE = """
