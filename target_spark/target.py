@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,6 +50,7 @@ from target_spark.loader.loader import Loader
 from target_spark.loader.metrics import job_timer
 from target_spark.loader.progress import is_terminal, show_progress
 from target_spark.loader.report import COMPLETE, STOPPED, Report
+from target_spark.loader.signal_handling import LoadSignals
 from target_spark.loader.state_output import StateMessageWriter
 from target_spark.loader.terminal_summary import suggest_faster_start, summarize_tables
 from target_spark.spark.session import load_libraries
@@ -126,17 +125,10 @@ class TargetSpark(PluginBase):
         Raises:
             ConfigValidationError: Settings are invalid; the message lists all errors.
         """
-        self._signals: list[int] = []
-        self._stopping = threading.Event()
-        self._input_ended = threading.Event()
-        self._commits_on_interrupt = self._is_interrupted = False
-        self._wake_up: WakeupPipe | None = None
-        self._engine: SparkProvider | None = None
-        self._leave: Callable[[], None] | None = None
+        self._signals = LoadSignals()
+        self._is_interrupted = False
         self._actions: tuple[Action, ...] = ()
         self._lineage: LineageRun | None = None
-        self._ends_actions: threading.Event | None = None
-        self._clear_progress: Callable[[], None] = lambda: None
         try:
             super().__init__(
                 config=dict(config or {}),
@@ -215,7 +207,7 @@ class TargetSpark(PluginBase):
         Returns:
             The errors that occurred; empty on success.
         """
-        self._commits_on_interrupt = self.config.get("on_interrupt") != "stop"
+        self._signals.commits_on_interrupt = self.config.get("on_interrupt") != "stop"
         return self.run_load(binding, partial(self._process_events, source, binding))
 
     def run_load(
@@ -254,11 +246,10 @@ class TargetSpark(PluginBase):
         faults: list[BaseException] = []
         action_faults: list[AfterLoadError] = []
         self._actions = _parse_actions(self.config)
-        with contextlib.closing(WakeupPipe()) as wake_up, job_timer(faults):
-            self._wake_up = wake_up
+        with self._signals.deferred(), job_timer(faults):
             try:
                 with (
-                    show_progress(report, self.logger) as self._clear_progress,
+                    show_progress(report, self.logger) as self._signals.clear_progress,
                     binding.open_state_writer() as state_writer,
                     self._open_run(
                         binding,
@@ -274,7 +265,6 @@ class TargetSpark(PluginBase):
                 if error not in faults:
                     faults.append(error)
             self._run_actions(report, faults, action_faults)  # if the run could not begin
-            self._wake_up = None
         for remark in binding.decoder.iterate_warnings():
             self.logger.warning("%s", remark)
             report.add_remark(remark)
@@ -324,9 +314,9 @@ class TargetSpark(PluginBase):
                 starts_on_demand=options.small_batches_without_spark,
                 phases=report.phases,
             )
-            self._engine = stack.enter_context(contextlib.closing(engine))
+            self._signals.engine = stack.enter_context(contextlib.closing(engine))
             stack.callback(_record_spark, engine, report)
-            new_writer = partial(_new_writer, engine, options, run, folder, self._stopping)
+            new_writer = partial(_new_writer, engine, options, run, folder, self._signals.stopping)
             loader = Loader(
                 options,
                 engine,
@@ -334,7 +324,7 @@ class TargetSpark(PluginBase):
                 new_writer,
                 report,
                 state_writer.emit,
-                self._stopping,
+                self._signals.stopping,
                 binding.state_format,
             )
             stack.callback(lambda: run_actions((loader, engine, options)))
@@ -345,7 +335,7 @@ class TargetSpark(PluginBase):
             stack.enter_context(contextlib.closing(loader))
             with _collected(faults):
                 yield LoadSession(loader, engine, folder, run, stack.callback)
-        self._engine = None
+        self._signals.engine = None
 
     def _load(
         self, opened: LoadSession, feed: Callable[[LoadSession], None], report: Report
@@ -365,11 +355,11 @@ class TargetSpark(PluginBase):
                 feed(opened)
         except _FAULTS_OF_THE_INPUT as error:
             faults.append(error)
-        if self._stopping.is_set():
+        if self._signals.stopping.is_set():
             self.logger.info("Stopping: commits in progress finish, no new commit is started.")
             loader.stop()
             return faults
-        self._is_interrupted = self._input_ended.is_set()
+        self._is_interrupted = self._signals.input_ended.is_set()
         try:
             if self._is_interrupted:
                 self.logger.info("%s", _COMMITTING)
@@ -385,7 +375,7 @@ class TargetSpark(PluginBase):
         self, source: BinaryIO, binding: ProtocolBinding, opened: LoadSession
     ) -> None:
         decoder, mapped = binding.decoder, self.make_event_mapper(binding.renamed)
-        wake_up, loader = cast(WakeupPipe, self._wake_up), opened.loader
+        wake_up, loader = cast(WakeupPipe, self._signals.wake_up), opened.loader
         is_empty = True
         for block in read_blocks(source, wake_up, _BEAT_SECONDS):
             is_empty = is_empty and not block
@@ -393,7 +383,7 @@ class TargetSpark(PluginBase):
                 loader.process_event(event)
                 del event  # frees its rows while waiting for the next block
             loader.poll()
-            if self._stopping.is_set() or self._input_ended.is_set():
+            if self._signals.stopping.is_set() or self._signals.input_ended.is_set():
                 return
         if is_empty:
             self.logger.warning("%s", _EMPTY)
@@ -433,37 +423,12 @@ class TargetSpark(PluginBase):
         Args:
             leave: A function that makes the main thread stop its work; None to remove it.
         """
-        self._leave = leave
-        if leave is not None and self._signals:
-            leave()
+        self._signals.call_on_interrupt(leave)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Handle SIGINT or SIGTERM by ending the load without loss of acknowledged rows.
-
-        The first signal stops the run after the commits in progress. If it is SIGINT, the rows
-        received so far are committed too, unless the setting ``on_interrupt`` is "stop" or the rows
-        do not come from a file or a pipe. The second signal ends the process at once.
-        """
-        if self._wake_up is None:
+        """Handle SIGINT or SIGTERM by ending the load without loss of acknowledged rows."""
+        if not self._signals.handle(signum):
             super()._handle_termination(signum, frame)
-        if self._ends_actions is not None and not self._ends_actions.is_set():
-            self._signals.append(signum)
-            self._ends_actions.set()  # the load is over
-            return
-        if self._signals:
-            self._clear_progress()
-            if self._engine is not None:
-                self._engine.kill()
-            os._exit(128 + signum)
-        self._signals.append(signum)
-        ends_input = signum == signal.SIGINT and self._commits_on_interrupt
-        (self._input_ended if ends_input else self._stopping).set()
-        if self._engine is not None:
-            self._engine.stop_waiting()
-        if self._wake_up is not None:
-            self._wake_up.ring()
-        if self._leave is not None:
-            self._leave()
 
     # The report
 
@@ -509,7 +474,7 @@ class TargetSpark(PluginBase):
             if first_error_line(error) in map(first_error_line, faults):
                 error = TargetSparkError("the error that ended the run prevents this, too")
             self._warn(report, failure, error)
-        if self.config.get("report_html") and not self._stopping.is_set():
+        if self.config.get("report_html") and not self._signals.stopping.is_set():
             self._write_page(engine, options, report)
 
     def _write_page(self, engine: SparkProvider, options: LoadOptions, report: Report) -> None:
@@ -561,13 +526,14 @@ class TargetSpark(PluginBase):
             loaded = LoadedTables(engine, options.format, loader.get_tables())
         hide = make_redactor(self.config)
         report.record_outcome(self._describe_outcome(faults, hide))
-        self._ends_actions = threading.Event()
-        with report.phases.run("actions after the load"):
-            action_faults += run_actions(actions, report, loaded, hide, self._ends_actions)
-        self._ends_actions = None
+        with (
+            report.phases.run("actions after the load"),
+            self._signals.only_end_actions() as interrupted,
+        ):
+            action_faults += run_actions(actions, report, loaded, hide, interrupted)
 
     def _describe_outcome(self, faults: Sequence[BaseException], hide: Callable[[str], str]) -> str:
-        done = STOPPED if self._stopping.is_set() or self._is_interrupted else COMPLETE
+        done = STOPPED if self._signals.stopping.is_set() or self._is_interrupted else COMPLETE
         return hide(" ".join(map(str, faults))) if faults else done
 
     def _report_outcome(

@@ -1,7 +1,7 @@
 """Policy for the frequency of optional STATE messages.
 
 A state after every ``STATE_MSG_FREQUENCY`` records, and at the end of a stream or tap, is always
-written (see `tap_core.sync.engine.state_is_due`). A state at the end of a partition, or of a child
+written (see `tap_core.sync.state_frequency`). A state at the end of a partition, or of a child
 stream's context, is optional: these states together may have 2 % of the bytes of the rows written
 so far, plus an allowance, so that a small sync writes all of them. If a source is slow, an optional
 state is written every few seconds in any case.

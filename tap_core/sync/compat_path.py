@@ -26,7 +26,6 @@ from tap_core.sync.engine import (
     get_contexts,
     lock_context,
     open_child_pool,
-    state_is_due,
 )
 from tap_core.sync.metrics import record_metrics
 from tap_core.sync.plan import get_plan
@@ -38,6 +37,7 @@ from tap_core.sync.record_input import (
 )
 from tap_core.sync.replication_errors import log_sort_error
 from tap_core.sync.resend_filter import make_resend_filter
+from tap_core.sync.state_frequency import state_is_due
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream

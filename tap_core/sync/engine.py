@@ -53,6 +53,7 @@ from tap_core.sync.replication_errors import (
     require_replication_key,
 )
 from tap_core.sync.resend_filter import make_resend_filter
+from tap_core.sync.state_frequency import find_next_state, state_is_due
 from tap_core.sync.stop_signal import close_records
 from tap_core.sync.worker_pool import SyncJob
 
@@ -73,7 +74,6 @@ __all__ = [
     "get_contexts",
     "lock_context",
     "open_child_pool",
-    "state_is_due",
     "sync_context",
     "sync_partition",
     "sync_stream",
@@ -488,7 +488,7 @@ def _write(arguments: _WriteArguments, records: Iterable[Any], done: int) -> int
     stream, run, plan, cursor, tally = arguments
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
     append, encode, fits, key_of = bodies.append, shape.encode, shape.fits, plan.key_of
-    start, size, next_state = done, run.waiting, _next_state(stream, done)
+    start, size, next_state = done, run.waiting, find_next_state(stream, done)
     max_bytes = run.chunk_bytes
     counted, stop = done, min(done + run.limit - len(bodies), next_state)
     for record in records:
@@ -544,7 +544,7 @@ def _write_mapped(arguments: _WriteArguments, records: Iterable[Any], done: int)
     assert plan.mapped is not None  # noqa: S101 - checked by the caller
     bodies_of, sizes = plan.mapped.bodies, plan.mapped.sizes
     find = make_getter(stream.replication_path)
-    bodies, start, counted, next_state = run.bodies, done, done, _next_state(stream, done)
+    bodies, start, counted, next_state = run.bodies, done, done, find_next_state(stream, done)
     stop = min(done + run.limit - len(bodies), next_state)
     try:
         for pulled in records:
@@ -584,38 +584,7 @@ def _end_chunk(arguments: _WriteArguments, done: int, next_state: int) -> int:
         stream._write_state_message()
     elif done < next_state:
         return next_state
-    return _next_state(stream, done)
-
-
-def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -> bool:
-    """Return True if a STATE message is due.
-
-    It is due after each full batch file or, for a stream without batch files, after every
-    ``STATE_MSG_FREQUENCY`` records. Records of all threads that sync the stream are counted.
-
-    Args:
-        stream: Stream that is synced.
-        tally: Counter of the stream's records, used in worker threads.
-        done: Number of the stream's records so far, used otherwise.
-        next_state: Value of ``done`` at which a message is due.
-    """
-    run = stream._tap.run
-    if stream.name in run.files:
-        return run.files.wants_state()
-    if not run.may_create_pools:
-        return tally.is_due(stream.STATE_MSG_FREQUENCY)
-    return done >= next_state
-
-
-def _next_state(stream: SyncStream, done: int) -> int:
-    """Return the number of records at which the next state of a stream is due.
-
-    It is the next multiple of ``STATE_MSG_FREQUENCY`` after ``done``. For a stream with batch
-    files, it is `sys.maxsize`, because a state is due when a file is full.
-    """
-    if stream.name in stream._tap.run.files:
-        return sys.maxsize
-    return done + stream.STATE_MSG_FREQUENCY - done % stream.STATE_MSG_FREQUENCY
+    return find_next_state(stream, done)
 
 
 def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Context | None]:

@@ -174,6 +174,7 @@ LAYERS: dict[str, int] = {
     "target_spark.spark.spark_provider": 4,  # start and end of Spark
     "target_spark.warm_engine": 3,  # a Spark that stays between runs
     "target_spark.loader.write_modes": 4,  # write operation by write mode
+    "target_spark.loader.signal_handling": 4,  # SIGINT and SIGTERM during a load
     "target_spark.loader.terminal_summary": 4,  # tables and advice at the end of a run
     "target_spark.loader.engine_retry": 4,  # retries of work that uses Spark
     "target_spark.loader.batch_commit": 4,  # commit of one batch to its table
