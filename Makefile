@@ -47,6 +47,9 @@ BENCH_PEERS := singer_sdk airbyte_cdk dlt tap_postgres fivetran_sdk
 # The same examples of a property in every run, so that a run says something of the code alone.
 TEST := $(PY) -m pytest --hypothesis-profile=ci --durations=30 --durations-min=8 $(PYTEST_ARGS)
 
+# Some images set it, so that every one of some thousand processes would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test thorough check lint types rules coverage bench peers docs lock audit setup clean
 
 help:
@@ -70,8 +73,10 @@ demo: setup
 	$(PY) samples/main_job.py
 
 test: setup
-	$(PY) -m tests.peers $(TEST_PEERS)
-	$(PY) -m tests.postgres
+	@echo "The tests are collected, so that they are compiled once, while peers and PostgreSQL are installed."
+	@$(TEST) --collect-only --quiet > /dev/null 2>&1 & \
+	  $(PY) -m tests.peers $(TEST_PEERS) && $(PY) -m tests.postgres; \
+	  installed=$$?; wait; exit $$installed
 	@echo "Three runs divide the tests, because many tests wait; what the other two print comes last."
 	@queue=$$(mktemp -d) || exit 1; \
 	  $(TEST) --queue=$$queue -m "spark and not thorough" > .spark-tests.log 2>&1 & first=$$!; \

@@ -10,6 +10,7 @@ the budget that they have in `make test` on two cores.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import zlib
 from collections import Counter, defaultdict
@@ -107,6 +108,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = {item.nodeid for item in taken}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
     items[:] = sorted(taken, key=_is_of_spark) if config.getoption("--queue") else taken
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector leave out the collected tests, which live until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def _one_for_each_format(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -96,9 +96,11 @@ def _import_nodes(
     parent: ast.AST, *, lazily: bool
 ) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
     for node in ast.iter_child_nodes(parent):
+        if not isinstance(node, (ast.stmt, ast.excepthandler, ast.match_case)):
+            continue
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield node, lazily
-        inside = lazily or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        inside = lazily or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         inside = inside or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
         yield from _import_nodes(node, lazily=inside)
 

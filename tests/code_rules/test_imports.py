@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,15 +34,19 @@ from tests.code_rules.source_files import (
 
 MODULES = read_modules()
 KNOWN = {module.name for module in MODULES}
-PROJECT_IMPORTS = [
-    (m, i) for m in MODULES for i in find_imports(m, KNOWN) if i.target.split(".")[0] in PACKAGES
-]
-LIBRARY_IMPORTS = [
-    (m, i)
-    for m in MODULES
-    for i in find_imports(m, KNOWN)
-    if i.target.split(".")[0] not in {*PACKAGES, *STDLIB}
-]
+
+
+@cache
+def list_imports(*, of_libraries: bool) -> list[tuple[Module, Import]]:
+    """Return the packages' imports of each other or, if ``of_libraries``, those of libraries."""
+    left_out = STDLIB if of_libraries else frozenset()
+    found = []
+    for module in MODULES:
+        for item in find_imports(module, KNOWN):
+            root = item.target.split(".")[0]
+            if root not in left_out and (root in PACKAGES) is not of_libraries:
+                found.append((module, item))
+    return found
 
 
 def is_compatibility_path(name: str) -> bool:
@@ -62,12 +67,18 @@ def test_every_module_has_a_layer() -> None:
 
 
 def test_every_imported_module_exists() -> None:
-    assert_empty([describe_import(m, i) for m, i in PROJECT_IMPORTS if i.target not in KNOWN])
+    assert_empty(
+        [
+            describe_import(m, i)
+            for m, i in list_imports(of_libraries=False)
+            if i.target not in KNOWN
+        ]
+    )
 
 
 def test_no_module_imports_from_a_higher_layer() -> None:
     upward = []
-    for module, item in PROJECT_IMPORTS:
+    for module, item in list_imports(of_libraries=False):
         if is_compatibility_path(module.name) or is_compatibility_path(item.target):
             continue
         if module.name.split(".")[0] != item.target.split(".")[0]:
@@ -81,7 +92,7 @@ def test_no_module_imports_from_a_higher_layer() -> None:
 def test_no_module_imports_a_compatibility_path() -> None:
     into = [
         describe_import(m, i)
-        for m, i in PROJECT_IMPORTS
+        for m, i in list_imports(of_libraries=False)
         if is_compatibility_path(i.target) and not is_compatibility_path(m.name)
     ]
     assert_empty(
@@ -92,7 +103,7 @@ def test_no_module_imports_a_compatibility_path() -> None:
 
 def test_there_is_no_import_cycle() -> None:
     graph: dict[str, set[str]] = {name: set() for name in KNOWN}
-    for module, item in PROJECT_IMPORTS:
+    for module, item in list_imports(of_libraries=False):
         graph[module.name].add(item.target)
     found = find_cycle(graph)
     assert found is None, " -> ".join(found or ())
@@ -100,7 +111,7 @@ def test_there_is_no_import_cycle() -> None:
 
 def test_no_protocol_imports_another() -> None:
     across = []
-    for module, item in PROJECT_IMPORTS:
+    for module, item in list_imports(of_libraries=False):
         here = [peer for peer in PROTOCOL_PACKAGES if has_prefix(module.name, peer)]
         there = [peer for peer in PROTOCOL_PACKAGES if has_prefix(item.target, peer)]
         if here and there and here != there:
@@ -110,7 +121,7 @@ def test_no_protocol_imports_another() -> None:
 
 def test_target_spark_imports_only_listed_modules_of_tap_core() -> None:
     wrong = []
-    for module, item in PROJECT_IMPORTS:
+    for module, item in list_imports(of_libraries=False):
         package = item.target.split(".")[0]
         if package == module.name.split(".")[0]:
             continue
@@ -125,7 +136,7 @@ def test_target_spark_imports_only_listed_modules_of_tap_core() -> None:
 
 def test_libraries_are_imported_only_by_listed_modules() -> None:
     unlisted = []
-    for module, item in LIBRARY_IMPORTS:
+    for module, item in list_imports(of_libraries=True):
         library = item.target.split(".")[0]
         if library in LIGHT:
             continue
@@ -143,7 +154,7 @@ def test_libraries_are_imported_only_by_listed_modules() -> None:
 def test_slow_libraries_are_imported_inside_functions() -> None:
     eager = [
         f"{describe_import(m, i)} at the top: {use.why}"
-        for m, i in LIBRARY_IMPORTS
+        for m, i in list_imports(of_libraries=True)
         if (use := HEAVY.get(i.target.split(".")[0])) and use.lazily and not i.lazily
     ]
     assert_empty(eager)

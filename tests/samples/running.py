@@ -42,7 +42,11 @@ class Run:
 def environment(sample: str) -> dict[str, str]:
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "PYTEST"))}
     path = (ROOT / "samples" / sample, january())
-    return {**keep, "PYTHONPATH": os.pathsep.join(map(str, path))}
+    return {
+        **keep,
+        "PYTHONPATH": os.pathsep.join(map(str, path)),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # the samples' tests need no plugins
+    }
 
 
 def run(

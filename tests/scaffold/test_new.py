@@ -36,7 +36,12 @@ PROJECTS = [
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "TARGET_", "PYTEST"))}
-    environment = {**keep, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "MYPYPATH": str(ROOT)}
+    environment = {
+        **keep,
+        "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
+        "MYPYPATH": str(ROOT),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # a new project installs no plugins
+    }
     return subprocess.run(
         [sys.executable, "-m", *command],
         cwd=folder,

@@ -134,12 +134,13 @@ def _short(name: str) -> str:
 
 def _environment(folder: Path, python: Path | str) -> dict[str, str]:
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "PYTEST_", "PYTHON"))}
-    paths = [folder]
+    keep["PYTHONDONTWRITEBYTECODE"] = "1"
     if str(python) == sys.executable:
-        paths.append(ROOT)
+        paths = [folder, ROOT]
+        keep["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # singer_sdk has a plugin, this project none
     else:
-        paths.append(_link_pytest(folder / "linked"))
-    return {**keep, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
+        paths = [folder, _link_pytest(folder / "linked")]
+    return {**keep, "PYTHONPATH": os.pathsep.join(map(str, paths))}
 
 
 def _link_pytest(folder: Path) -> Path:
