@@ -49,6 +49,11 @@ class Module:
     def tree(self) -> ast.Module:
         return _parsed(self.source)
 
+    @property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the syntax tree, in the order of `ast.walk`."""
+        return _walked(self.source)
+
 
 @dataclass(frozen=True)
 class Import:
@@ -64,6 +69,11 @@ class Import:
 @cache
 def _parsed(source: str) -> ast.Module:
     return ast.parse(source)
+
+
+@cache
+def _walked(source: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(_parsed(source)))
 
 
 def read_modules(root: Path = ROOT, packages: Iterable[str] = PACKAGES) -> list[Module]:
@@ -155,13 +165,13 @@ def _walk(
 
 
 def measure_definitions(
-    tree: ast.AST, kinds: tuple[type[ast.AST], ...]
+    module: Module, kinds: tuple[type[ast.AST], ...]
 ) -> Iterator[tuple[str, int, int]]:
     """Yield name, line and number of lines of each definition of these node types.
 
     The lines of decorators and of a function's docstring are not counted.
     """
-    for node in ast.walk(tree):
+    for node in module.nodes:
         if isinstance(node, kinds):
             lines = node.end_lineno - node.lineno + 1
             if not isinstance(node, ast.ClassDef) and ast.get_docstring(node, clean=False):
@@ -169,10 +179,11 @@ def measure_definitions(
             yield node.name, node.lineno, lines
 
 
-def count_function_lines(tree: ast.AST) -> Iterator[int]:
+def count_function_lines(module: Module) -> Iterator[int]:
     """Yield the number of lines of each function, without its docstring."""
     yield from (
-        lines for _, _, lines in measure_definitions(tree, (ast.FunctionDef, ast.AsyncFunctionDef))
+        lines
+        for _, _, lines in measure_definitions(module, (ast.FunctionDef, ast.AsyncFunctionDef))
     )
 
 

@@ -50,7 +50,7 @@ def classes() -> dict[str, list[tuple[Module, ast.ClassDef]]]:
     """Return the classes of the packages by name."""
     found = defaultdict(list)
     for module in MODULES:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.ClassDef):
                 found[node.name].append((module, node))
     return found

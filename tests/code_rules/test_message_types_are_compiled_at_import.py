@@ -45,7 +45,7 @@ def test_no_function_decodes_with_a_type_of_its_module() -> None:
     calls = [
         f"{module.path.relative_to(ROOT)}:{node.lineno}"
         for module in read_modules()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if is_decode_with_a_type(node)
     ]
     assert calls == [], "make a msgspec.json.Decoder at module level and call its decode()"

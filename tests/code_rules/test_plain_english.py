@@ -48,7 +48,7 @@ SHARED_CLASS_NAMES = {
 
 def docstrings(module: Module) -> Iterator[tuple[int, str]]:
     """Yield line and text of each docstring of a module."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             text = ast.get_docstring(node)
             if text:
@@ -65,7 +65,7 @@ def comments(module: Module) -> Iterator[tuple[int, str]]:
 def messages(module: Module) -> Iterator[tuple[int, str]]:
     """Yield line and text of the strings in ``raise`` statements and calls of a logger."""
     levels = {"debug", "info", "warning", "error", "exception", "critical", "log"}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         is_log = (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -78,7 +78,7 @@ def messages(module: Module) -> Iterator[tuple[int, str]]:
 
 
 def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield node
 
