@@ -47,7 +47,7 @@ BENCH_PEERS := singer_sdk airbyte_cdk dlt tap_postgres fivetran_sdk
 # The same examples of a property in every run, so that a run says something of the code alone.
 TEST := $(PY) -m pytest --hypothesis-profile=ci --durations=30 --durations-min=8 $(PYTEST_ARGS)
 
-# Some images set it, so that every one of some thousand processes would compile all modules anew.
+# Some images set it. Each of the tests' thousands of processes would then compile all its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test thorough check lint types rules coverage bench peers docs lock audit setup clean
@@ -66,6 +66,8 @@ $(READY): $(LOCKS) pyproject.toml samples/*/pyproject.toml scripts/preflight.sh
 	$(PY) -m $(LOCKED) -r samples/requirements.txt
 	@# Folders have no hash: what is installed in place is a command of its own.
 	$(PY) -m $(PIP) --no-build-isolation -e . $(SAMPLES:%=-e samples/%)
+	@# pip compiles what it copies, but not what is installed in place.
+	$(PY) -m compileall -q -j 0 tap_core target_spark fivetran_tester samples
 	-$(PY) -m target_spark.spark.class_archive
 	@touch $@
 
