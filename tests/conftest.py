@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tap_core.redaction.process_secrets import forget_secrets
 from target_spark.config.settings import SCHEMA
@@ -27,6 +28,11 @@ from tests.one_spark import compiled_spark as compiled_spark
 from tests.one_spark import spark as spark
 from tests.one_spark import spark_session as spark_session
 from tests.postgres import postgres as postgres
+
+settings.register_profile(
+    "any speed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any speed")  # `make test` uses the profile ci, which has no limits either
 
 _BUDGETS: Final = {"thorough": None, "spark": 1_300, "peer": 130, None: 700}
 """Seconds that the tests of a marker may take in `make test`; None for tests without any."""

@@ -9,7 +9,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import pytest
 
 from tests.airbyte.rules import read_faults
 from tests.airbyte.running import PROGRAMS, TAP_SHOP, TOKEN, Run, airbyte, configured, environment
+from tests.delivered_signals import deliver
 from tests.full_pipes import wait_until_full
 
 WAYS = (sys.executable, str(PROGRAMS / "tap_ways.py"))
@@ -248,9 +248,9 @@ def test_signal_ends_a_read_with_a_state_and_incomplete_status(
 def test_second_signal_ends_a_read_blocked_on_a_full_pipe(tmp_path: Path) -> None:
     with started(tmp_path, chosen(tmp_path, "numbers"), rows=200_000) as tap:
         wait_until_full(tap.stdout)
-        tap.send_signal(signal.SIGTERM)
-        time.sleep(2)
-        assert tap.poll() is None  # the current line is written completely
+        deliver(tap, signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            tap.wait(2)  # the current line is written completely
         tap.send_signal(signal.SIGTERM)
         assert tap.wait(timeout=60) == -signal.SIGTERM
         tap.stdout.close()

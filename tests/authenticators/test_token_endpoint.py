@@ -98,7 +98,7 @@ def test_endpoint_that_does_not_respond_times_out(server, caplog):
     authenticator = login(server)
     authenticator.patience = RetryPolicy(timeout=0.2, tries=2, sleep=authenticator.waits.append)
     error = failure(authenticator)
-    assert (len(server.asked), len(authenticator.waits), error.status) == (2, 1, None)
+    assert (server.count_requests(2), len(authenticator.waits), error.status) == (2, 1, None)
     assert "(status=Unknown)" in str(error)
     assert "no answer, ReadTimeout" in str(error)
     assert not any(secret in everything(error, caplog) for secret in SECRETS)

@@ -17,6 +17,7 @@ from fivetran_tester.findings import Findings
 from fivetran_tester.server_pool import Servers
 from fivetran_tester.server_process import Log
 from tap_core.cli import main
+from tests.ended_processes import wait_for_end
 from tests.fivetran.faulty import ORDERS, SECRET, Faulty, serving
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,4 +174,4 @@ def test_terminated_tester_ends_its_server(tmp_path: Path) -> None:
             assert walk.wait(60) == 128 + signal.SIGTERM
         finally:
             walk.kill()
-    assert not Path(f"/proc/{server}").exists()
+    assert wait_for_end(int(server))

@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,9 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 __all__ = ["ReceivedRequest", "Reply", "Server", "page", "serving"]
+
+_PATIENCE = 60
+"""Seconds."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,16 @@ class Server:
 
     def answers_by(self, script: Callable[[ReceivedRequest], Reply]) -> None:
         self._script = script
+
+    def count_requests(self, least: int) -> int:
+        """Return the number of received requests, once there are ``least`` or after a minute.
+
+        A client that gives up may do so before the server has received its request.
+        """
+        end = time.monotonic() + _PATIENCE
+        while len(self.asked) < least and time.monotonic() < end:
+            time.sleep(0.01)
+        return len(self.asked)
 
     def reply(self, asked: ReceivedRequest) -> Reply:
         self.asked.append(asked)

@@ -340,7 +340,8 @@ def test_slow_response_is_aborted_after_the_time_limit(write):
     assert "1 seconds after its first byte" in str(refused.value)
     assert "raise max_response_seconds" in str(refused.value)
     if write is not redirect_slowly:
-        assert len(server.requests) == 1
+        # A machine that stalls for half of the time limit loses a connection, which is retried.
+        assert len(server.requests) <= 3
 
 
 def test_endless_100_continue_responses_hit_the_size_limit():

@@ -192,7 +192,7 @@ def test_request_without_a_response_times_out_and_is_retried(source):
     source.server.answers(Reply(silent=True), page(ONE))
     stream = source.stream(timeout=2)
     assert list(stream.get_records(None)) == [ONE]
-    assert len(source.server.asked) == 2
+    assert len(source.server.asked) >= 2  # more, if the machine was slower than the timeout
 
 
 @pytest.mark.parametrize("own", [None, 0])

@@ -9,6 +9,7 @@ import time
 import requests
 
 from tap_core import Stream, Tap
+from tap_core.sync import worker_pool
 
 INTEGER = {"type": "integer"}
 LONG = 120
@@ -69,9 +70,16 @@ class ParallelTap(Tap):
     """The tap that tests terminate."""
 
     name = "tap-parallel"
-    config_jsonschema = {"properties": {"ends": {"type": "string"}, "url": {"type": "string"}}}
+    config_jsonschema = {
+        "properties": {
+            "ends": {"type": "string"},
+            "url": {"type": "string"},
+            "grace_seconds": {"type": "number"},
+        }
+    }
 
     def discover_streams(self):
+        worker_pool.GRACE_SECONDS = self.config.get("grace_seconds", worker_pool.GRACE_SECONDS)
         return [Rows(self), Other(self)]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.delivered_signals import deliver
 from tests.full_pipes import wait_until_full
 from tests.sync.syncing import count_records, of, parsed, read_counts
 
@@ -128,9 +129,11 @@ def test_signal_does_not_wait_for_a_pending_response(tmp_path):
 
 
 def test_second_signal_ends_the_tap_immediately(tmp_path):
-    with silent_server() as url, running(tmp_path, "asking", url=url) as tap:
+    """It does not wait for the response, for which the tap otherwise waits some seconds."""
+    patient = {"grace_seconds": 10 * LONG}
+    with silent_server() as url, running(tmp_path, "asking", url=url, **patient) as tap:
         read_until(tap, all_have_begun)
-        tap.terminate()
+        deliver(tap, signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
             tap.wait(2)
         tap.terminate()
@@ -142,7 +145,7 @@ def test_second_signal_ends_threads_blocked_on_a_full_pipe(tmp_path):
     with running(tmp_path, "writing") as tap:
         read_until(tap, lambda found: b'"id":0' in found)
         wait_until_full(tap.stdout)
-        tap.terminate()
+        deliver(tap, signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
             tap.wait(2)
         tap.terminate()

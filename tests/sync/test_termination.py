@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.delivered_signals import deliver
 from tests.sync.syncing import count_records, of, parsed, read_counts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,7 +111,7 @@ def test_second_signal_ends_a_tap_blocked_on_a_full_pipe(tmp_path):
     with running(tmp_path, "writing") as tap:
         read_until(tap, b'"id":0')
         wait_until_blocked_in_write(tap.pid)
-        tap.terminate()
+        deliver(tap, signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
             tap.wait(2)
         tap.terminate()

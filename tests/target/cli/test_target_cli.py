@@ -19,6 +19,7 @@ import pytest
 
 from target_spark.storage.uris import to_spark_uri
 from tests.bench.process_tree import PeakMemory
+from tests.delivered_signals import deliver
 from tests.target.loader.table_counts import checked_counts
 
 if TYPE_CHECKING:
@@ -275,7 +276,8 @@ def test_signal_ends_a_command_by_this_signal(tmp_path: Path, number: signal.Sig
         end = time.monotonic() + PATIENCE
         while process.poll() is None and time.monotonic() < end:
             process.send_signal(number)  # Python misses one that comes just before it reads
-            time.sleep(0.2)
+            with suppress(subprocess.TimeoutExpired):  # a second one could disturb the end
+                process.wait(5)
         assert process.poll() == -number
         assert process.stderr is not None
         assert b"Traceback" not in process.stderr.read()
@@ -329,7 +331,7 @@ def test_second_signal_ends_a_blocked_process(tmp_path: Path) -> None:
         process.stdin.write(schema() + state("x" * 3_000_000))  # more than a pipe takes
         process.stdin.flush()
         assert process.stdout.read(1) == b'"'  # it writes, and the reader has stopped
-        process.send_signal(signal.SIGTERM)
+        deliver(process, signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(2)
         process.send_signal(signal.SIGTERM)

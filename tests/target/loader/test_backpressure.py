@@ -116,11 +116,13 @@ def test_old_batches_are_committed_while_the_reader_waits_for_space(tmp_path: Pa
 def test_old_batches_are_committed_while_the_tap_sends_nothing(tmp_path: Path) -> None:
     streams = [StreamId(f"s{number}") for number in range(200)]
     tables, states = MemoryTables(), []  # type: ignore[var-annotated]
-    with loading(tmp_path, tables, states, flush_seconds=3) as (loader, _):
+    with loading(tmp_path, tables, states, flush_seconds=3_600) as (loader, _):
         for event in (*describe(*streams), *map(rows, streams), Checkpoint(b'{"n":1}')):
             loader.process_event(event)
         loader.poll()
         assert tables.rows == {}
+        for loaded in loader._streams.values():
+            loaded.spool.oldest -= 3_600  # as if the tap had sent nothing for an hour
 
         def all_are_safe() -> bool:
             loader.poll()

@@ -19,7 +19,7 @@ from target_spark.storage.spool import SpoolFolder
 from tests.target.loader.test_state_order import MemoryTables, StubEngine
 
 A, B = StreamId("a"), StreamId("b")
-SOON = 30
+SOON = 60
 
 
 class Tables(MemoryTables):

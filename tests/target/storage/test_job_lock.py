@@ -20,11 +20,11 @@ from target_spark.errors import JobLockError, TableError
 from target_spark.storage.job_lock import (
     JobLock,
     _locked,
-    get_start_ticks,
     lock_file_path,
     monotonic_run_start,
     wait_for_orphaned_jvms,
 )
+from tests.ended_processes import wait_for_end
 
 HOLD = """
 import subprocess, sys, time
@@ -227,7 +227,7 @@ def test_wait_for_orphaned_jvms_waits_and_removes_the_lock_file(owners, tmp_path
     ending = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -9 {child}"])
     wait_for_orphaned_jvms(str(tmp_path), "jo", wait_seconds=60)
     ending.wait()
-    assert get_start_ticks(child or 0) is None
+    assert wait_for_end(child)  # a process that ends closes its files first
     assert not lock_file_path(str(tmp_path), "job").exists()
 
 
