@@ -363,7 +363,7 @@ TAP = TapShapes()
 DISCOVERED = build_catalog(TAP.streams)["streams"]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     chosen=st.lists(
         st.tuples(

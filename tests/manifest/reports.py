@@ -129,4 +129,4 @@ def make_fake_clock(waits: list[float]) -> SimpleNamespace:
             waits.append(seconds)
         time.sleep(0.001)  # lets other threads run
 
-    return SimpleNamespace(monotonic=lambda: time.monotonic() + sum(waits), sleep=sleep)
+    return SimpleNamespace(monotonic=lambda: sum(waits), sleep=sleep)

@@ -56,9 +56,10 @@ def test_windows_start_at_the_state_minus_the_lookback():
 
 
 def test_end_defaults_to_now_and_closed_slices_set_the_state():
-    made = make_cursor()
+    made, begun = make_cursor(), dt.datetime.now(dt.timezone.utc)
     [one] = made.stream_slices()
-    assert one["end_time"] == dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d")
+    ended = dt.datetime.now(dt.timezone.utc)
+    assert f"{begun:%Y-%m-%d}" <= one["end_time"] <= f"{ended:%Y-%m-%d}"
     for value in ("2024-01-03", "1704412800", "2023-01-01", None):
         made.observe(one, FaceRecord({"at": value}))
     assert made.get_stream_state() == {}

@@ -114,10 +114,10 @@ def test_refused_credentials_are_one_sentence_with_a_traceback_only_at_debug_lev
 
 
 def test_unreachable_api_is_one_line_per_retry_and_one_sentence(run):
-    with socket.socket() as bound:
+    with socket.socket() as bound:  # it does not listen, and no other process gets its port
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
-    done = run("pages", api_url=f"http://127.0.0.1:{port}", token=TOKEN)
+        done = run("pages", api_url=f"http://127.0.0.1:{port}", token=TOKEN)
     refused = f"127.0.0.1:{port} cannot be reached: Connection refused"
     [sentence] = errors(done.stderr)
     assert sentence.startswith("The source is temporarily unavailable: try again later. " + refused)
