@@ -214,12 +214,14 @@ class DeferredBookmark:
     def add_record(self, pending: list[int]) -> None:
         """Add a written parent record, whose replication key value is the cursor's latest value.
 
-        ``pending`` is a list with one number: the record's child contexts that are not synced yet.
-        Worker threads decrease the number.
+        The cursor has no value yet if only records without a replication key value were read. The
+        bookmark may not advance past their pending children either.
+
+        Args:
+            pending: A list with one number: the record's child contexts that are not synced yet.
+                Worker threads decrease the number.
         """
         value = self._cursor.latest
-        if value is None:
-            return
         if not pending[0] and self._records and not self._records[-1][0][0]:
             self._records.pop()  # the last record has no pending children either
         self._records.append((pending, value))
@@ -237,7 +239,7 @@ class DeferredBookmark:
         ready: tuple[list[int], Any] | None = None
         while self._records and not self._records[0][0][0]:
             ready = self._records.popleft()
-        if ready is None:
+        if ready is None or ready[1] is None:
             return False
         with suppress(InvalidStreamSortException):  # the tap's code has set a later bookmark
             self._move(ready[1])

@@ -442,11 +442,11 @@ def table_owner_error(table: Table, owner: str, job: str) -> TableOwnerError:
 
 
 def table_removed_error(table: Table) -> TableError:
-    """Return the error for a table that was removed after this run had committed to it."""
+    """Return the error for a table that was removed or restored after this run's last commit."""
     return TableError(
-        f"Table {table.name} ({table.key}) was removed while it was loaded, and with it rows"
-        " that this run had committed. States that cover them may have been emitted. Start again"
-        " from a state before them."
+        f"Table {table.name} ({table.key}) was removed while it was loaded, or an earlier version"
+        " of it was restored: rows that this run had committed are gone. States that cover them may"
+        " have been emitted. Start again from a state before them."
     )
 
 

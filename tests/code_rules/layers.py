@@ -226,6 +226,7 @@ TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.limits.memory",
     "tap_core.limits.environment",
     "tap_core.io",
+    "tap_core.parsing.datetimes",
     "tap_core.typing",
     "tap_core.schema",
     "tap_core.config.loading",

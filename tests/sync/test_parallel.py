@@ -428,6 +428,30 @@ def test_failed_child_limits_the_bookmark_of_its_parent():
     assert output.states[-1]["bookmarks"]["p"]["replication_key_value"] == 1
 
 
+def test_parent_bookmark_waits_for_the_children_of_records_without_a_replication_key_value():
+    others_ended = threading.Event()
+
+    def children(self, context):
+        if context["of"] == 0:
+            others_ended.wait(LONG)
+            raise KeyError("gone")
+        if context["of"] == 3:
+            others_ended.set()
+        yield {"id": context["of"]}
+
+    parent = stream(
+        "p",
+        [{"id": number, "n": number or None} for number in range(6)],
+        replication_key="n",
+        is_sorted=True,
+        get_child_context=lambda self, record, context: {"of": record["id"]},
+    )
+    child = stream("c", children, parent_stream_type=parent, max_parallel_partitions=4)
+    output, _ = failed(KeyError, parent, child)
+    bookmark = output.states[-1]["bookmarks"]["p"]
+    assert bookmark == {"starting_replication_value": None}
+
+
 # Limits
 
 

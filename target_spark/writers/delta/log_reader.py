@@ -3,19 +3,21 @@
 For a table in a local folder, the log's files are read without Spark: one `<20 digits>.json` per
 version, with one `commitInfo` (the Delta protocol). Other logs are read by `DESCRIBE HISTORY`. Old
 versions may have been removed from the log, and commits of other writers may have any content.
+Commits that a later RESTORE has undone are left out, because their rows are not in the table.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from tap_core.parsing.datetimes import parse_datetime
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.commit_metadata import CommitMetadata
 from target_spark.tables.identifiers import quote
@@ -45,7 +47,14 @@ NO_TABLE = {
 """Names of the Spark errors for a path or name without a table."""
 
 _FIRST_LOOKS = (10, 1000)
-_OF_HISTORY = ("version", "userMetadata", "operationMetrics")
+_OF_HISTORY = (
+    "version",
+    "userMetadata",
+    "operationMetrics",
+    "operation",
+    "operationParameters",
+    "unix_millis(timestamp) AS timestamp",
+)
 
 
 def delta_ref(table: Table) -> str:
@@ -67,12 +76,17 @@ class Commit(NamedTuple):
         metrics: Delta's operation metrics, such as ``{"numOutputRows": "10"}``. The library
             deltalake uses other names for a MERGE, UPDATE or DELETE, such as ``num_source_rows``.
         added_bytes: The size of the files that the commit adds; 0 if they were not checked.
+        time: The time of the commit, in milliseconds since 1970, by which RESTORE finds it.
+        restored: The version, or the time in milliseconds since 1970, to which the commit restored
+            the table, as the pair of an attribute's name and its value; None if it is no RESTORE.
     """
 
     version: int
     marker: CommitMetadata | None = None
     metrics: Mapping[str, str] = {}
     added_bytes: int = 0
+    time: int = 0
+    restored: tuple[str, int] | None = None
 
     @property
     def effect(self) -> CommitStats:
@@ -114,15 +128,12 @@ class Commit(NamedTuple):
 
 
 def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
-    """Yield the commits in a Delta table's log, newest first.
+    """Yield the commits in a Delta table's log, newest first, without those that were undone.
 
     Nothing is yielded if there is no table.
     """
     folder = table.local_folder
-    if folder is None:
-        yield from _by_history(spark, table)
-        return
-    yield from _by_files(folder)
+    yield from _skip_undone(_by_history(spark, table) if folder is None else _by_files(folder))
 
 
 def get_last_metadata(spark: SparkSession, table: Table) -> CommitMetadata | None:
@@ -149,7 +160,7 @@ def latest_commit(folder: Path) -> CommitMetadata | None:
 
     The log is read without Spark.
     """
-    return _newest(_by_files(folder))
+    return _newest(_skip_undone(_by_files(folder)))
 
 
 def has_log(folder: Path) -> bool:
@@ -184,14 +195,55 @@ def _newest(commits: Iterator[Commit]) -> CommitMetadata | None:
     return next((commit.marker for commit in commits if commit.marker is not None), None)
 
 
+def _skip_undone(commits: Iterable[Commit]) -> Iterator[Commit]:
+    """Yield commits, newest first, without those that a later RESTORE has undone."""
+    limit: tuple[str, int] | None = None
+    for commit in commits:
+        if limit is None or getattr(commit, limit[0]) <= limit[1]:
+            yield commit
+            limit = commit.restored
+
+
 def _by_files(folder: Path) -> Iterator[Commit]:
     for version in sorted(_versions(folder / "_delta_log"), reverse=True):
-        yield _commit(version, _in_file(folder, version))
+        info = _in_file(folder, version)
+        yield _commit(version, info, info.get("inCommitTimestamp") or _file_time(folder, version))
 
 
-def _commit(version: int, info: Mapping[str, Any]) -> Commit:
-    marker = CommitMetadata.from_json(info.get("userMetadata"))
-    return Commit(version, marker, info.get("operationMetrics") or {})
+def _commit(version: int, info: Mapping[str, Any], time: int) -> Commit:
+    return Commit(
+        version,
+        CommitMetadata.from_json(info.get("userMetadata")),
+        info.get("operationMetrics") or {},
+        time=time,
+        restored=_find_restored(info) if info.get("operation") == "RESTORE" else None,
+    )
+
+
+def _find_restored(info: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the version or time to which a RESTORE restored a table, as `Commit.restored` has it.
+
+    The parameters are ``version`` or ``timestamp`` (Delta for Spark) or ``datetime`` (deltalake). A
+    time without an offset is taken as UTC. If none of them can be read, the result is version -1,
+    so that no earlier commit counts.
+    """
+    parameters = info.get("operationParameters") or {}
+    try:
+        if parameters.get("version") is not None:
+            return "version", int(parameters["version"])
+        if parameters.get("datetime") is not None:
+            return "time", int(parameters["datetime"])
+        return "time", int(parse_datetime(parameters["timestamp"]).timestamp() * 1000)
+    except (KeyError, TypeError, ValueError):
+        return "version", -1
+
+
+def _file_time(folder: Path, version: int) -> int:
+    """Return the modification time of a version's file, in milliseconds; 0 if it is missing."""
+    try:
+        return _log_file(folder, version).stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return 0
 
 
 def _log_file(folder: Path, version: int) -> Path:
@@ -221,13 +273,13 @@ def _by_history(spark: SparkSession, table: Table) -> Iterator[Commit]:
     for limit in (*_FIRST_LOOKS, None):
         statement = f"DESCRIBE HISTORY {delta_ref(table)}" + (f" LIMIT {limit}" if limit else "")
         try:
-            rows = spark.sql(statement).select(*_OF_HISTORY).collect()
+            rows = spark.sql(statement).selectExpr(*_OF_HISTORY).collect()
         except AnalysisException as error:
             if error.getCondition() not in NO_TABLE:
                 raise
             return
         for row in rows[seen:]:
-            yield _commit(row["version"], row.asDict())
+            yield _commit(row["version"], row.asDict(), row["timestamp"])
         if limit is None or len(rows) < limit:
             return
         seen = len(rows)

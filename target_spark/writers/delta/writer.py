@@ -139,13 +139,11 @@ class _TableState(TableState):
 
     Attributes:
         version: The Delta version of the last successful commit.
-        batch: The batch number of the last successful commit.
         effect: The statistics of the last successful commit.
         is_staging_clean: True once the temporary folders of killed runs were removed.
     """
 
     version: int | None = None
-    batch: int = 0
     effect: CommitStats = field(default_factory=CommitStats)
     is_staging_clean: bool = False
 
@@ -767,21 +765,30 @@ class DeltaWriter:
                 " transaction that it had already, or another writer replaced it. No state that"
                 " covers its rows is emitted."
             )
+        self._check_history(spark, table)
         state = self._tables[table.key]
-        if state.version is not None and commit.batch != state.batch:
-            before = next(
-                (candidate for candidate in of_run if candidate.version <= state.version), None
-            )
-            if before is None or before.version != state.version:
-                raise table_removed_error(table)
         folder = table.local_folder
         if folder is not None:
             added = check_commit(table, folder, newest.version)
             newest = newest._replace(added_bytes=added.nbytes)
-        state.version, state.batch = newest.version, commit.batch
+        state.version = newest.version
         return newest
 
+    def _check_history(self, spark: SparkSession, table: Table) -> None:
+        """Check that the run's last commit is still in the history of a table.
+
+        Raises:
+            TableError: The commit is missing, or another program has restored an earlier version.
+        """
+        last = self._tables[table.key].version
+        if last is None:
+            return
+        versions = (each.version for each in commits(spark, table))
+        if next((version for version in versions if version <= last), None) != last:
+            raise table_removed_error(table)
+
     def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
+        self._check_history(spark, table)
         state = self._tables[table.key]
         if not state.is_newest_known:
             state.newest, state.is_newest_known = get_last_metadata(spark, table), True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import ArrayType, DecimalType, MapType, StringType, StructField, StructType
 
@@ -30,7 +32,7 @@ from target_spark.tables.identifiers import quote
 from target_spark.tables.model import Table, TableLayout
 from target_spark.writers import MergeKeys, get_writer
 from target_spark.writers.base import to_ddl
-from target_spark.writers.delta.log_reader import commits, get_last_metadata
+from target_spark.writers.delta.log_reader import commits, get_last_metadata, latest_commit
 from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.type_widening import delta_widens
 
@@ -270,6 +272,45 @@ def test_log_files_are_read_by_the_delta_protocol(tmp_path):
     found = list(commits(None, Table(str(tmp_path), "t")))
     assert [commit[:2] for commit in found] == [(3, None), (2, None), (1, None), (0, marker(1))]
     assert get_last_metadata(None, Table(str(tmp_path), "t")) == marker(1)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "last"),
+    [
+        ({"version": 1, "timestamp": None}, 1),
+        ({"version": "1"}, 1),
+        ({"version": None, "timestamp": "1970-01-01 00:00:01.500"}, 1),
+        ({"version": None, "timestamp": "1970-01-01T00:00:03+00:00"}, 3),
+        ({"datetime": "2999"}, 2),
+        ({"timestamp": "not a time"}, None),
+        (None, None),
+    ],
+)
+def test_commits_that_a_restore_has_undone_do_not_count(tmp_path, parameters, last):
+    restore = {"operation": "RESTORE", "operationParameters": parameters}
+    written = [{"userMetadata": marker(n, f"[{n}]").to_json()} for n in range(4)]
+    folder = tmp_path / "_delta_log"
+    folder.mkdir()
+    for version, info in enumerate([*written, restore, {"operation": "OPTIMIZE"}]):
+        file = folder / f"{version:020}.json"
+        file.write_text(json.dumps({"commitInfo": info}), encoding="utf-8")
+        os.utime(file, (version, version))
+
+    found = get_last_metadata(None, Table(str(tmp_path), "t"))
+    assert found == latest_commit(tmp_path)
+    assert found == (None if last is None else marker(last, f"[{last}]"))
+
+
+def test_restore_during_a_run_is_an_error_and_stores_no_state(tmp_path):
+    table, writer = Table(str(tmp_path / "t"), "t"), DeltaWriter(avoids_spark=True)
+    writer.create(None, table, LAYOUT, TableLayout())
+    for number in (1, 2):
+        writer.commit_empty(None, table, marker(number, f"[{number}]"))
+    DeltaTable(table.path).restore(1)
+
+    with pytest.raises(TableError, match="an earlier version of it was restored"):
+        writer.commit_empty(None, table, marker(3, "[3]"))
+    assert latest_commit(Path(table.path)) == marker(1, "[1]")
 
 
 def test_unreachable_location_is_an_error_and_not_an_empty_table(spark):
