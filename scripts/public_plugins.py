@@ -91,6 +91,7 @@ _DBF = (  # dBASE III: the header, the columns ID and NAME, two rows
 )
 _OLD = ("setuptools<81",)  # its pkg_resources is imported by the library fs
 _TIME = "2026-01-02T03:04:05Z"
+_START = "2025-12-01T00:00:00Z"
 _NAMED = {"id": 1, "name": "one", "created_at": _TIME}
 _DAY = {"created_at": _TIME, "updated_at": _TIME}
 
@@ -299,6 +300,98 @@ PLUGINS = (
         SERVER, python="3.13",
         replies={"/api/": [{"record": "1", "field_name": "age", "value": "42"}]},
     ),
+    Plugin(
+        "meltano-tap-facebook", "0.9.0", "tap", "tap-facebook",
+        {"access_token": "v1", "account_id": "v1", "start_date": _START, "end_date": _START},
+    ),
+    Plugin(
+        "tap-adanos", "0.1.0", "tap", "tap-adanos",
+        {
+            "api_key": "v1", "symbols": ["v1"], "start_date": "2025-12-01",
+            "end_date": "2025-12-01",
+        },
+    ),
+    Plugin(
+        "tap-asyntai-chatbot", "1.0.0", "tap", "tap-asyntai-chatbot",
+        {"api_key": "v1", "start_date": _START, "website_id": "v1"},
+    ),
+    Plugin(
+        "tap-belvo", "0.4.1", "tap", "tap-belvo",
+        {"secret_id": "v1", "password": "v1", "start_date": _START}, python="3.13",
+    ),
+    Plugin(
+        "tap-betterstack", "0.4.0", "tap", "tap-betterstack",
+        {"token": "v1", "start_date": _START}, python="3.13",
+    ),
+    Plugin(
+        "tap-bitly", "0.5.0", "tap", "tap-bitly",
+        {"token": "v1", "start_date": _START}, python="3.13",
+    ),
+    Plugin("tap-bitso", "0.7.1", "tap", "tap-bitso", {"key": "v1", "secret": "v1"}, python="3.13"),
+    Plugin(
+        "tap-canvas", "0.0.27", "tap", "tap-canvas",
+        {
+            "api_key": "v1", "base_url": "https://api.test", "account_id": "v1",
+            "course_ends_after": _START, "start_date": _START,
+        },
+    ),
+    Plugin(
+        "tap-checkly", "0.5.7", "tap", "tap-checkly",
+        {"account_id": "v1", "token": "v1", "start_date": _START},
+    ),
+    Plugin("tap-clickup", "0.0.23", "tap", "tap-clickup", {"api_token": "v1"}, requires=_OLD),
+    Plugin("tap-formbricks", "0.0.3", "tap", "tap-formbricks", {"api_key": "v1"}),
+    Plugin("tap-gainsightpx", "1.0.8", "tap", "tap-gainsightpx", {"api_key": "v1"}),
+    Plugin(
+        "tap-google-play", "0.6.5", "tap", "tap-google-play",
+        {"app_id": "v1", "start_date": _START},
+    ),
+    Plugin(
+        "tap-hotmart", "1.0.0", "tap", "tap-hotmart",
+        {"client_id": "v1", "client_secret": "v1", "basic": "v1", "start_date": _START},
+    ),
+    Plugin(
+        "tap-kaloricketabulky", "0.1.0", "tap", "tap-kaloricketabulky",
+        {
+            "email": "v1", "password": "v1", "start_date": _START, "end_date": _START,
+            "user_agent": "v1",
+        },
+        python="3.13",
+    ),
+    Plugin("tap-meteotrentino", "0.5.6", "tap", "tap-meteotrentino", {"start_date": _START}),
+    Plugin(
+        "tap-neon", "0.5.10", "tap", "tap-neon",
+        {"api_key": "v1", "start_date": _START}, python="3.13",
+    ),
+    Plugin(
+        "tap-paylocity", "1.2.2", "tap", "tap-paylocity",
+        {
+            "client_id": "v1", "client_secret": "v1", "company_id": "v1", "start_date": _START,
+            "end_date": _START, "user_agent": "v1",
+        },
+    ),
+    Plugin(
+        "tap-pulumi-cloud", "0.3.5", "tap", "tap-pulumi-cloud",
+        {"token": "v1", "organizations": ["v1"], "start_date": _START},
+    ),
+    Plugin(
+        "tap-pushbullet", "0.6.0", "tap", "tap-pushbullet",
+        {"api_key": "v1", "start_date": _START}, python="3.13",
+    ),
+    Plugin("tap-readme", "0.3.7", "tap", "tap-readme", {"api_key": "v1"}),
+    Plugin(
+        "tap-socketdev", "0.4.6", "tap", "tap-socketdev",
+        {"api_key": "v1", "start_date": _START}, python="3.13",
+    ),
+    Plugin(
+        "tap-specstream", "0.1.0", "tap", "tap-specstream",
+        {"api_key": "v1", "start_date": _START},
+    ),
+    Plugin(
+        "tap-substack", "1.0.0", "tap", "tap-substack",
+        {"subdomain": "v1", "session_token": "v1"},
+    ),
+    Plugin("tap-unirate", "0.1.0", "tap", "tap-unirate", {"api_key": "v1"}),
     Plugin("meltanolabs-target-csv", "0.5.0", "target", "target-csv",
            {"output_path": "{folder}"}, FILES),
     Plugin("meltanolabs-target-postgres", "0.8.1", "target", "target-postgres",
@@ -326,12 +419,26 @@ PLUGINS = (
 MANIFESTS = tuple(
     Manifest(f"airbyte-source-{name}", version)
     for name, version in (
+        ("aha", "0.3.14"),
+        ("aircall", "0.3.0"),
+        ("ashby", "0.1.16"),
+        ("callrail", "0.1.14"),
+        ("chargify", "0.4.15"),
         ("clockify", "0.3.13"),
         ("coda", "1.2.13"),
+        ("commercetools", "0.3.11"),
+        ("confluence", "0.2.16"),
+        ("convertkit", "0.1.14"),
+        ("copper", "0.3.16"),
         ("delighted", "0.2.19"),
         ("dockerhub", "0.2.15"),
+        ("drift", "0.3.17"),
+        ("emailoctopus", "0.1.15"),
         ("exchange-rates", "1.3.11"),
+        ("fleetio", "0.1.11"),
         ("freshsales", "1.0.14"),
+        ("getlago", "0.4.11"),
+        ("gocardless", "0.1.14"),
         ("gutendex", "0.1.15"),
         ("k6-cloud", "0.1.15"),
         ("launchdarkly", "0.1.13"),

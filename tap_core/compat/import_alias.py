@@ -19,6 +19,8 @@ __all__ = ["SINGER_SDK", "install_import_alias"]
 
 SINGER_SDK = "singer_sdk"
 _OURS = "tap_core"
+_FORMER_NAMES = {"_singerlib": "singerlib"}
+"""Packages of older releases of singer_sdk, with the name that singer_sdk 0.54 gives them."""
 
 
 class _Alias(MetaPathFinder, Loader):
@@ -76,4 +78,7 @@ def install_import_alias() -> None:
 
 def _get_real_name(name: str) -> str:
     """Return the name of the module in tap_core: ``singer_sdk.sinks`` -> ``tap_core.sinks``."""
-    return _OURS + name.removeprefix(SINGER_SDK)
+    _, *path = name.split(".")
+    if path:
+        path[0] = _FORMER_NAMES.get(path[0], path[0])
+    return ".".join((_OURS, *path))

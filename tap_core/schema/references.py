@@ -191,7 +191,7 @@ class _Scope:
         if next(self.count) >= _MAX_REFERENCES:
             raise _TooManyError
         try:
-            resolved = self.resolver.lookup(reference)
+            resolved = self.resolver.lookup(_complete_pointer(reference))
         except Unresolvable as ex:
             msg = f"The schema has nothing at '{reference}'"
             raise SchemaNotValidError(msg) from ex
@@ -203,6 +203,17 @@ class _Scope:
             return {}, self
         msg = f"The schema at '{reference}' contains itself, so it cannot be written out"
         raise SchemaNotValidError(msg)
+
+
+def _complete_pointer(reference: str) -> str:
+    """Return a reference with the first slash of its JSON Pointer: ``#/definitions/a``.
+
+    Taps of older releases of singer_sdk omit it: ``#definitions/a``. An anchor has no slash.
+    """
+    document, mark, fragment = reference.partition("#")
+    if "/" in fragment and not fragment.startswith("/"):
+        return f"{document}{mark}/{fragment}"
+    return reference
 
 
 def _make_scope(

@@ -162,6 +162,19 @@ def test_missing_singer_sdk_name_is_named_in_the_error(site: Path, line: str, na
     assert "Traceback" not in done.stderr
 
 
+def test_plugins_of_older_releases_import_singerlib_by_its_former_name(site: Path) -> None:
+    (site / "older.py").write_text(
+        "import singer_sdk._singerlib as former\n"
+        "from singer_sdk import singerlib\n"
+        "from singer_sdk._singerlib.schema import resolve_schema_references\n"
+        "from tap_numbers.tap import TapNumbers\n"
+        "assert former is singerlib\n"
+        "assert resolve_schema_references is singerlib.resolve_schema_references\n"
+    )
+    done = tap_core(site, "run", "older:TapNumbers", "--version")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_other_import_errors_are_reported_without_a_traceback(site: Path) -> None:
     (site / "other.py").write_text("import no_such_library\nclass X: ...")
     for plugin, words in (

@@ -109,6 +109,17 @@ def test_references_to_anchors_and_boolean_schemas_are_resolved():
     assert [found["b"], found["c"], found["d"]] == [{}, {"not": {}}, True]
 
 
+def test_references_without_the_first_slash_are_resolved():
+    schema = {
+        "properties": {"a": {"$ref": "#definitions/word"}, "b": {"$ref": "other#$defs/number"}},
+        "definitions": {"word": {"type": "string"}},
+    }
+    resolved = resolve_schema_references(
+        schema, {"other": {"$id": "other", "$defs": {"number": {"type": "number"}}}}
+    )
+    assert resolved["properties"] == {"a": {"type": "string"}, "b": {"type": "number"}}
+
+
 def test_property_names_and_data_that_look_like_references_are_kept():
     schema = {
         "properties": {"$ref": {"type": "string"}, "a": {"default": {"$ref": "#/nowhere"}}},
